@@ -1,0 +1,27 @@
+"""What a mechanism hands back: its result, and the event that says how it was made."""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, TypeVar
+
+from reticent.noise import Noise, system
+from reticent.privacy.events import Event, Seeded
+
+T = TypeVar("T")
+
+
+class Release(NamedTuple, Generic[T]):
+    """A private result and its event: `value, event = exponential(scores, epsilon=1)`."""
+
+    value: T
+    event: Event
+
+
+def release(value: T, event: Event, unsafe_noise: Noise | None) -> Release[T]:
+    """Pair a result with its event, marked as seeded where the noise did not come from the operating system."""
+    return Release(value, event if unsafe_noise is None else Seeded(event))
+
+
+def noise_or_system(unsafe_noise: Noise | None) -> Noise:
+    """The operating system's noise unless a test put another in its place."""
+    return system if unsafe_noise is None else unsafe_noise

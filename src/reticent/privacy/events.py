@@ -1,0 +1,252 @@
+"""What happened: frozen values that mechanisms yield, accountants price and ledgers store.
+
+An event states a fact about one run (the law of its noise and its sensitivity under replace-one neighbours), never a
+cost; what it costs is decided in `accounting`. An event's meaning never changes: its fields are exact numbers and it
+survives JSON unaltered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from reticent.exact import integer, rational
+from reticent.privacy.parameters import check_delta, check_epsilon, check_positive
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The base of all events. `to_json` and `event_from_json` are inverse to each other, exactly."""
+
+    kinds: ClassVar[dict[str, type[Event]]] = {}
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        # A dataclass with slots is created twice; the later class is the one that lives on.
+        Event.kinds[cls.__name__] = cls
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object: the event's kind and its fields, fractions as strings "p/q"."""
+        return {"kind": type(self).__name__} | {f.name: _encode(getattr(self, f.name)) for f in fields(self)}
+
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Event):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    return str(value) if isinstance(value, Fraction) else value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, dict):
+        return event_from_json(value)
+    if isinstance(value, list):
+        return tuple(_decode(item) for item in value)
+    return Fraction(value) if isinstance(value, str) else value
+
+
+def event_from_json(data: dict[str, Any]) -> Event:
+    """The event that `to_json` wrote down."""
+    kind = Event.kinds.get(str(data.get("kind")))
+    if kind is None:
+        raise ValueError(f"kind must be one of {', '.join(sorted(Event.kinds))}")
+    return kind(**{name: _decode(value) for name, value in data.items() if name != "kind"})
+
+
+# ── single releases ───────────────────────────────────────────────────────────────────────────────────────────────
+
+@dataclass(frozen=True, slots=True)
+class PureDP(Event):
+    """A release that is (ε, 0)-differentially private."""
+
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        self._set(epsilon=check_epsilon(self.epsilon))
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximateDP(Event):
+    """A release that is (ε, δ)-differentially private."""
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        self._set(epsilon=check_epsilon(self.epsilon), delta=check_delta(self.delta))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedRange(Event):
+    """A release whose privacy loss, on any pair of neighbours, stays within an interval of length ε.
+
+    The exponential mechanism with weights e^(ε·score/2) and scores of sensitivity 1. It is ε-DP and (ε²/8)-zCDP.
+    """
+
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        self._set(epsilon=check_epsilon(self.epsilon))
+
+
+@dataclass(frozen=True, slots=True)
+class ZCDP(Event):
+    """A release that is ρ-zero-concentrated differentially private: D_α ≤ ρα for every α > 1."""
+
+    rho: Fraction
+
+    def __post_init__(self) -> None:
+        self._set(rho=check_positive(self.rho, "rho"))
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian(Event):
+    """A vector released with continuous Gaussian noise of standard deviation `sigma` in each coordinate.
+
+    `squared_sensitivity` is the square of its L2 sensitivity. Nothing in this package samples continuous noise: the
+    event prices what others released.
+    """
+
+    sigma: Fraction
+    squared_sensitivity: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        self._set(
+            sigma=check_positive(self.sigma, "sigma"),
+            squared_sensitivity=check_positive(self.squared_sensitivity, "squared_sensitivity"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussian(Event):
+    """An integer vector released with discrete Gaussian noise, P(z) ∝ e^(−z²/2σ²), in each coordinate."""
+
+    sigma: Fraction
+    squared_sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        self._set(
+            sigma=check_positive(self.sigma, "sigma"),
+            squared_sensitivity=integer(self.squared_sensitivity, "squared_sensitivity", least=1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianBit(Event):
+    """One bit: whether a count of `voters` votes plus discrete Gaussian noise reaches half of them.
+
+    Neighbours move the count by at most one. Only the sign leaves, which costs less than the noisy count would.
+    """
+
+    sigma: Fraction
+    voters: int
+
+    def __post_init__(self) -> None:
+        self._set(sigma=check_positive(self.sigma, "sigma"), voters=integer(self.voters, "voters", least=1))
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector(Event):
+    """A sparse-vector run of at most `halts` segments, each ε-DP but for a probability of at most `delta` in all."""
+
+    epsilon: Fraction
+    halts: int = 1
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        self._set(
+            epsilon=check_epsilon(self.epsilon),
+            halts=integer(self.halts, "halts", least=1),
+            delta=check_delta(self.delta),
+        )
+
+
+# ── combinations ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+@dataclass(frozen=True, slots=True)
+class Composed(Event):
+    """Events one after another on the same rows; each may be chosen in the light of the earlier answers, but the list
+    of events itself is fixed beforehand."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        self._set(events=_events(self.events))
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated(Event):
+    """The same event `times` times on the same rows, adaptively."""
+
+    event: Event
+    times: int
+
+    def __post_init__(self) -> None:
+        self._set(times=integer(self.times, "times", least=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Subsampled(Event):
+    """An event on a uniformly random subset of a public share `rate` of the rows, without replacement.
+
+    The subset must reach the mechanism as a uniformly random *ordered* tuple (or the mechanism must not look at the
+    order), and which rows were drawn must stay secret: kept in index order it gains less than is accounted here.
+    """
+
+    event: Event
+    rate: Fraction
+
+    def __post_init__(self) -> None:
+        rate = rational(self.rate, "rate")
+        if not 0 < rate <= 1:
+            raise ValueError(f"rate must be in (0, 1], got {self.rate}")
+        self._set(rate=rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped(Event):
+    """An event seen by a group of up to `size` rows that change together."""
+
+    event: Event
+    size: int
+
+    def __post_init__(self) -> None:
+        self._set(size=integer(self.size, "size", least=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel(Event):
+    """Events on disjoint sets of rows, dealt out by a rule that does not look at the data: a row feels only its own."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        self._set(events=_events(self.events))
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded(Event):
+    """An event whose noise came from a seeded generator: whoever learns the seed can take the noise off again."""
+
+    event: Event
+
+
+def _events(events: object) -> tuple[Event, ...]:
+    members = tuple(events) if isinstance(events, (tuple, list)) else ()
+    if not members or not all(isinstance(event, Event) for event in members):
+        raise TypeError("events must be a non-empty sequence of events")
+    return members
+
+
+def is_seeded(event: Event) -> bool:
+    """Whether any noise in `event` came from a seeded generator."""
+    if isinstance(event, Seeded):
+        return True
+    if isinstance(event, (Composed, Parallel)):
+        return any(is_seeded(member) for member in event.events)
+    return isinstance(event, (Repeated, Subsampled, Grouped)) and is_seeded(event.event)

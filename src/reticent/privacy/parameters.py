@@ -1,0 +1,43 @@
+"""The checks every privacy parameter passes before anything private is touched."""
+
+from __future__ import annotations
+
+import warnings
+from fractions import Fraction
+
+from reticent.errors import PrivacyWarning
+from reticent.exact import rational, upward
+
+
+def check_epsilon(epsilon: object, name: str = "epsilon") -> Fraction:
+    """ε as an exact number; it must be finite and positive."""
+    value = rational(epsilon, name)
+    if value <= 0:
+        raise ValueError(f"{name} must be a finite number > 0, got {epsilon}")
+    return value
+
+
+def check_delta(delta: object, name: str = "delta", *, positive: bool = False, rows: int | None = None) -> Fraction:
+    """δ as an exact number in [0, 1), or in (0, 1) where the mechanism needs `positive`.
+
+    Where the number of `rows` is known and δ ≥ 1/rows, a warning says what that would permit.
+    """
+    value = rational(delta, name)
+    if not 0 <= value < 1 or (positive and value == 0):
+        raise ValueError(f"{name} must be in {'(0, 1)' if positive else '[0, 1)'}, got {delta}")
+    if rows and value * rows >= 1:
+        warnings.warn(
+            f"{name}={upward(value):g} is not below 1/{rows}: a mechanism that publishes one of the {rows} rows, picked "
+            f"at random, would meet this guarantee. Choose {name} well below {1 / rows:.1g}.",
+            PrivacyWarning,
+            stacklevel=3,
+        )
+    return value
+
+
+def check_positive(value: object, name: str) -> Fraction:
+    """A noise scale or another quantity that must be finite and positive, as an exact number."""
+    number = rational(value, name)
+    if number <= 0:
+        raise ValueError(f"{name} must be a finite number > 0, got {value}")
+    return number
