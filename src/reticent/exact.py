@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Integral, Rational, Real
@@ -60,64 +60,74 @@ def upward(value: Fraction) -> float:
 
 # ── certified exp and log ─────────────────────────────────────────────────────────────────────────────────────────
 
-_LN2_NEARLY = Fraction("0.693147180559945309417232121458176568")  # only to choose a power of two; any value is correct
-
-
-def _context(bits: int, rounding: str) -> Context:
-    return Context(prec=int(bits * 0.30103) + 12, rounding=rounding, Emax=MAX_EMAX, Emin=MIN_EMIN)
-
-
-def _bounds(x: Fraction, bits: int) -> tuple[Decimal, Decimal]:
-    numerator, denominator = Decimal(x.numerator), Decimal(x.denominator)
-    down, up = _context(bits, ROUND_FLOOR), _context(bits, ROUND_CEILING)
-    return down.divide(numerator, denominator), up.divide(numerator, denominator)
-
-
-@lru_cache(maxsize=32)
-def _ln2(bits: int) -> tuple[Decimal, Decimal]:
-    context = _context(bits, ROUND_FLOOR)
-    value = context.ln(Decimal(2))
-    return context.next_minus(value), context.next_plus(value)
+@lru_cache(maxsize=64)
+def _ln2(bits: int) -> tuple[int, int]:
+    """Integers low ≤ 2^bits·ln 2 ≤ high, by the series Σ 1/(k·2^k)."""
+    work = bits + bits.bit_length() + 1
+    low = sum((1 << work - k) // k for k in range(1, work + 1))
+    high = low + work + 1  # each of `work` terms lost less than 1, and the rest of the series is below 1
+    return low >> work - bits, -(-high >> work - bits)
 
 
 @lru_cache(maxsize=65536)
 def exp_bounds(x: Fraction, bits: int) -> tuple[int, int, int]:
     """Integers (low, high, k) with low·2^(k−bits) ≤ e^x ≤ high·2^(k−bits) and low, high within a few units.
 
-    `low` has about `bits` bits. Decimal's exp and ln are correctly rounded; one unit in the last place is added on
-    either side all the same, so that the enclosure does not lean on that.
+    `low` has about `bits` bits; k = ⌊x/ln 2⌋, or nearly.
+
+    e^x = 2^k·(e^(r/2^s))^(2^s) with r = x − k·ln 2 ≥ 0. All numbers are positive, so that every step of the Taylor
+    series and every squaring, rounded down, bounds from below what is rounded up to bound from above.
     """
-    k = round(x / _LN2_NEARLY)
-    guard = bits + 24 + abs(k).bit_length()
-    low2, high2 = _ln2(guard)
-    down, up = _context(guard, ROUND_FLOOR), _context(guard, ROUND_CEILING)
-    low_x, high_x = _bounds(x, guard)
-    # r = x − k·ln 2 lies in [low_r, high_r], about [−0.35, 0.35]
-    low_r = down.subtract(low_x, up.multiply(Decimal(k), high2 if k >= 0 else low2))
-    high_r = up.subtract(high_x, down.multiply(Decimal(k), low2 if k >= 0 else high2))
-    low = down.next_minus(down.exp(low_r))
-    high = up.next_plus(up.exp(high_r))
-    scale = Decimal(2**bits)
-    return (
-        int(down.to_integral_value(down.multiply(low, scale))),
-        int(up.to_integral_value(up.multiply(high, scale))),
-        k,
-    )
+    halvings = 4 + math.isqrt(bits) // 2
+    size = max(0, x.numerator.bit_length() - x.denominator.bit_length()) + 2  # k has no more bits
+    work = (bits + halvings + size + 16 | 63) + 1  # few different ones, so that ln 2 is seldom computed
+    low2, high2 = _ln2(work)
+    scaled = (x.numerator << work) // x.denominator
+    k = scaled // (high2 if scaled >= 0 else low2)
+    low_r, high_r = scaled - max(k * low2, k * high2), scaled + 1 - min(k * low2, k * high2)
+    low_r, high_r = low_r >> halvings, -(-high_r >> halvings)
+    low = high = low_term = high_term = 1 << work
+    n = 0
+    while low_term:
+        n += 1
+        low_term, high_term = (low_term * low_r >> work) // n, -((-high_term * high_r >> work) // n)
+        low += low_term
+        high += high_term
+    high += high_term  # the terms that follow: each is below half of the one before
+    for _ in range(halvings):
+        low, high = low * low >> work, -(-high * high >> work)
+    drop = work - bits
+    return low >> drop, -(-high >> drop), k
 
 
 def log_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Rational bounds on ln x, for x > 0, that are about 2^−bits apart."""
+    """Rational bounds on ln x, for x > 0, that are less than 2^−bits apart.
+
+    x = 2^k·m, and ln m = y + ln(1 + d) with 1 + d = m·e^−y for any y; d − d² ≤ ln(1 + d) ≤ d where |d| ≤ 1/2. Each y
+    is the middle of the last bounds, so that every round doubles the digits; floating point gives the first.
+    """
     if x <= 0:
         raise ValueError("the logarithm needs a positive number")
     k = x.numerator.bit_length() - x.denominator.bit_length()
-    mantissa = x / Fraction(2) ** k
-    guard = bits + 24 + abs(k).bit_length()
-    low2, high2 = _ln2(guard)
-    down, up = _context(guard, ROUND_FLOOR), _context(guard, ROUND_CEILING)
-    low_m, high_m = _bounds(mantissa, guard)
-    low = Fraction(down.next_minus(down.ln(low_m))) + k * Fraction(low2 if k >= 0 else high2)
-    high = Fraction(up.next_plus(up.ln(high_m))) + k * Fraction(high2 if k >= 0 else low2)
-    return low, high
+    mantissa = x / Fraction(2) ** k  # in (1/2, 2)
+    work = bits + 16 + abs(k).bit_length()
+    one = 1 << work
+    y = int(math.log(mantissa) * 2**60) << work >> 60
+    while True:
+        low, high, exponent = exp_bounds.__wrapped__(Fraction(-y, one), work)
+        low_d = _scaled(mantissa.numerator * low, exponent, mantissa.denominator) - one
+        high_d = 1 + _scaled(mantissa.numerator * high, exponent, mantissa.denominator) - one
+        low, high = y + low_d - (low_d * low_d >> work) - 1, y + high_d
+        if high - low < 64:
+            break
+        y = low + high >> 1
+    low2, high2 = _ln2(work)
+    return Fraction(low + min(k * low2, k * high2), one), Fraction(high + max(k * low2, k * high2), one)
+
+
+def _scaled(numerator: int, exponent: int, denominator: int) -> int:
+    """⌊2^exponent·numerator/denominator⌋"""
+    return (numerator << max(0, exponent)) // (denominator << max(0, -exponent))
 
 
 def exp_fractions(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:

@@ -1,0 +1,266 @@
+"""One index out of many, with probability exactly proportional to counts[i]·e^(rate·scores[i]).
+
+Let x_i = rate·(best score − scores[i]) ≥ 0, and let the bucket b_i be a whole number that is at most x_i, nearly its
+floor. A bucket is drawn with probability proportional to N_b·e^−b, where N_b is the sum of its counts; then an item of
+the bucket in proportion to the counts; and the item is accepted with probability e^−(x_i − b_i), else all starts over.
+The accepted index has weight N_b·e^−b · counts[i]/N_b · e^−(x_i − b_i) = counts[i]·e^−x_i, as it should.
+
+The three steps are exact: the first by `settle`, the second by a uniform integer below N_b, the third by `exp_coin` on
+the exact fraction x_i − b_i. Floating point only chooses b_i, which may be any whole number up to x_i. The cost is one
+pass over the items, whatever the counts; a trial succeeds with probability 1/e or more, but for what is lost in the
+last bucket, where everything of negligible weight is lumped together.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from numbers import Rational
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from reticent.exact import exp_bounds
+from reticent.noise.bits import WORD, Cuts, exp_coin, settle
+
+if TYPE_CHECKING:
+    from reticent.noise.samplers import Noise
+
+BLOCK = 1 << 16  # items at a time, so that the work stays in the cache
+FAR = 200  # what lies e^FAR below the best in total is lumped together
+GUARD = 2.0**-40  # x as computed exceeds the true x by less than a share of 2^−50, and 2^−48
+LEAST_RATE, MOST_RATE = (Fraction(limit) for limit in (np.finfo(np.float64).tiny, np.finfo(np.float64).max))
+HALF_WORD = np.uint64(32)
+
+
+def choose(noise: Noise, scores: ArrayLike, rate: Fraction, counts: ArrayLike | None, *, bits: int = WORD) -> int:
+    """The draw described above; `bits` random bits are read to begin with, which does not change the law."""
+    values = _scores(scores)
+    weights = None if counts is None else _counts(counts, len(values))
+    normal = rate == 0 or LEAST_RATE <= rate <= MOST_RATE
+    exact = values.dtype == object or (weights is not None and weights.dtype == object) or not normal
+    pool = _ExactPool(values, rate, weights) if exact else _ArrayPool(values, rate, weights)
+    buckets = sorted(pool.totals)
+    cuts = lru_cache(maxsize=2)(proportions(buckets, [pool.totals[bucket] for bucket in buckets]))
+    while True:
+        bucket = buckets[settle(noise, noise.random_bits(bits), bits, cuts)]
+        item = pool.draw(noise, bucket)
+        gamma = pool.excess(item, bucket)
+        if exp_coin(noise, gamma.numerator, gamma.denominator):
+            return item
+
+
+def proportions(buckets: Sequence[int], totals: Sequence[int]) -> Callable[[int], Cuts]:
+    """Enclosed cut points between cells of probability proportional to totals[k]·e^−buckets[k]."""
+    # totals·e^−bucket < 2^size: log2 e is rounded down
+    sizes = [n.bit_length() - b * 14426950408889634 // 10**16 for b, n in zip(buckets, totals, strict=True)]
+    largest = max(sizes)
+
+    def cuts(bits: int) -> Cuts:
+        work = bits + WORD + len(buckets).bit_length()
+        low, high = [], []  # of each weight, in units of 2^(largest − work)
+        for bucket, total, size in zip(buckets, totals, sizes, strict=True):
+            if size < largest - work:
+                low.append(0)
+                high.append(1)
+                continue
+            low_exp, high_exp, exponent = exp_bounds(Fraction(-bucket), work)
+            drop = max(0, total.bit_length() - work)
+            top = total >> drop
+            unit = drop + exponent - largest  # top·low_exp·2^unit is in the units asked for
+            low.append(_scaled(top * low_exp, unit))
+            high.append(-_scaled(-(top + (drop > 0)) * high_exp, unit))
+        low_sums, high_sums = list(accumulate(low)), list(accumulate(high))
+        low_total, high_total = low_sums.pop(), high_sums.pop()
+        return (
+            [(value << bits) // high_total for value in low_sums],
+            [-((-value << bits) // low_total) for value in high_sums],
+            0,
+        )
+
+    return cuts
+
+
+def _scaled(value: int, exponent: int) -> int:
+    """⌊value·2^exponent⌋"""
+    return value << exponent if exponent >= 0 else value >> -exponent
+
+
+class _ArrayPool:
+    """Scores and counts in arrays of 64-bit numbers."""
+
+    def __init__(self, scores: NDArray[Any], rate: Fraction, counts: NDArray[np.uint64] | None) -> None:
+        self.scores, self.rate, self.counts = scores, rate, counts
+        live = scores if counts is None or counts.all() else scores[counts > 0]
+        self.top = live.max()
+        # e^last is at least e^FAR times the sum of all counts, so that the last bucket is as good as never drawn
+        self.last = FAR + (len(scores).bit_length() + (0 if counts is None else WORD)) * 7 // 10
+        self.buckets = np.empty(len(scores), dtype=np.int16)
+        sums = np.zeros((2, self.last + 1), dtype=np.uint64)  # of the low and the high halves of the counts
+        for begin in range(0, len(scores), BLOCK):
+            block = slice(begin, begin + BLOCK)
+            buckets = self._buckets(scores[block])
+            self.buckets[block] = buckets
+            if counts is None:
+                sums[0] += np.bincount(buckets, minlength=self.last + 1).astype(np.uint64)
+            else:
+                for row, half in enumerate(_halves(counts[block])):
+                    # exact: BLOCK values below 2^32 add up to less than 2^53
+                    sums[row] += np.bincount(buckets, weights=half, minlength=self.last + 1).astype(np.uint64)
+        filled = np.flatnonzero(sums.any(axis=0))
+        self.totals = {int(bucket): int(sums[0, bucket]) + (int(sums[1, bucket]) << 32) for bucket in filled}
+
+    def _buckets(self, scores: NDArray[Any]) -> NDArray[np.intp]:
+        rate = float(self.rate)
+        x: NDArray[np.float64]
+        with np.errstate(over="ignore"):  # an x that overflows is far beyond the last bucket
+            if scores.dtype == np.float64:
+                x = (self.top - scores) * rate
+                if not np.isfinite(x).all():  # but it may be the difference that did
+                    x = np.where(np.isfinite(x), x, (self.top / 4 - scores / 4) * rate * 4)
+            else:
+                # modulo 2^64 the difference of two 64-bit integers in order is exact
+                x = (self.top.view(np.uint64) - scores.view(np.uint64)) * rate
+        x *= 1 - GUARD
+        x -= GUARD
+        return np.clip(x, 0, self.last, out=x).astype(np.intp)
+
+    def draw(self, noise: Noise, bucket: int) -> int:
+        """An item of the bucket, in proportion to the counts."""
+        members = np.flatnonzero(self.buckets == bucket)
+        target = noise.uniform(self.totals[bucket])
+        if self.counts is None:
+            return int(members[target])
+        low, high = (np.cumsum(half) for half in _halves(self.counts[members]))
+        position = bisect_right(range(len(members)), target, key=lambda i: int(low[i]) + (int(high[i]) << 32))
+        return int(members[position])
+
+    def excess(self, item: int, bucket: int) -> Fraction:
+        """x − b ≥ 0 for an item of bucket b."""
+        return self.rate * (Fraction(self.top.item()) - Fraction(self.scores[item].item())) - bucket
+
+
+def _halves(counts: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    return counts & np.uint64(0xFFFFFFFF), counts >> HALF_WORD
+
+
+class _ExactPool:
+    """Scores that are any fractions, counts that are any whole numbers."""
+
+    def __init__(self, scores: NDArray[Any], rate: Fraction, counts: NDArray[Any] | None) -> None:
+        self.rate = rate
+        self.scores = scores.tolist()
+        self.counts = [1] * len(self.scores) if counts is None else counts.tolist()
+        live = [(score, count) for score, count in zip(self.scores, self.counts, strict=True) if count]
+        self.top = Fraction(max(score for score, _ in live))
+        last = FAR + (len(live).bit_length() + max(count.bit_length() for _, count in live)) * 7 // 10
+        self.members: dict[int, list[int]] = {}
+        self.totals: dict[int, int] = {}
+        for item, (score, count) in enumerate(zip(self.scores, self.counts, strict=True)):
+            if count:
+                bucket = self._bucket(score, last)
+                self.members.setdefault(bucket, []).append(item)
+                self.totals[bucket] = self.totals.get(bucket, 0) + count
+
+    def _bucket(self, score: Any, last: int) -> int:
+        over, under = score.as_integer_ratio()
+        above = self.rate.numerator * (self.top.numerator * under - over * self.top.denominator)
+        below = self.rate.denominator * self.top.denominator * under  # x = above/below
+        if above.bit_length() > below.bit_length() + last.bit_length():
+            return last
+        drop = max(0, below.bit_length() - 2 * WORD)  # long division is slow, and a little less than ⌊x⌋ is as good
+        return int(min(last, (above >> drop) // ((below >> drop) + (drop > 0))))
+
+    def draw(self, noise: Noise, bucket: int) -> int:
+        """An item of the bucket, in proportion to the counts."""
+        target = noise.uniform(self.totals[bucket])
+        for item in self.members[bucket]:
+            target -= self.counts[item]
+            if target < 0:
+                return item
+        raise AssertionError("the counts of a bucket add up to its total")
+
+    def excess(self, item: int, bucket: int) -> Fraction:
+        """x − b ≥ 0 for an item of bucket b."""
+        return self.rate * (self.top - Fraction(self.scores[item])) - bucket
+
+
+# ── what may be passed in; no message says anything about the values ──────────────────────────────────────────────
+
+def _scores(scores: ArrayLike) -> NDArray[Any]:
+    values = _line(scores, "scores")
+    if values.dtype == object:
+        values = _compact(values, "scores")
+    elif values.dtype.kind in "biu":
+        values = values.astype(np.uint64 if values.dtype.str[1:] == "u8" else np.int64, copy=False)
+    elif values.dtype.kind == "f" and values.dtype.itemsize <= 8:
+        values = values.astype(np.float64, copy=False)
+    else:
+        raise TypeError("scores must be integers, fractions or floats of at most 64 bits")
+    if values.dtype == np.float64 and not (math.isfinite(values.max()) and math.isfinite(values.min())):
+        raise ValueError("scores must be finite")
+    return values
+
+
+def _counts(counts: ArrayLike, size: int) -> NDArray[Any]:
+    values = _line(counts, "counts")
+    if len(values) != size:
+        raise ValueError(f"counts must be as many as the scores, got {len(values)} for {size}")
+    if values.dtype == object:
+        values = _compact(values, "counts")
+    if values.dtype.kind not in "biuO" or (values.dtype == object and not all(type(v) is int for v in values)):
+        raise TypeError("counts must be whole numbers")
+    if values.min() < 0 or not values.max():
+        raise ValueError("counts must not be negative, and one must be positive")
+    return values if values.dtype == object else values.astype(np.uint64, copy=False)
+
+
+def _line(values: ArrayLike, name: str) -> NDArray[Any]:
+    # A list goes by way of objects: numpy would round a list that mixes large integers or floats.
+    try:
+        array = np.asarray(values) if hasattr(values, "dtype") else np.array(values, dtype=object)
+    except ValueError:
+        raise ValueError(f"{name} must be one-dimensional") from None
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional")
+    if not array.size:
+        raise ValueError(f"{name} must not be empty")
+    return array
+
+
+def _compact(values: NDArray[Any], name: str) -> NDArray[Any]:
+    """Objects as int64, uint64 or float64 if that changes none of them, else as Python ints and Fractions."""
+    items = [_plain(value, name) for value in values]
+    kinds = {type(item) for item in items}
+    if kinds == {float}:
+        return np.array(items, dtype=np.float64)
+    if kinds == {int}:
+        least, most = min(items), max(items)
+        if least >= -(2**63) and most < 2**63:
+            return np.array(items, dtype=np.int64)
+        if least >= 0 and most < 2**64:
+            return np.array(items, dtype=np.uint64)
+    exact = np.empty(len(items), dtype=object)
+    exact[:] = [Fraction(item) if type(item) is float else item for item in items]
+    return exact
+
+
+def _plain(value: object, name: str) -> int | float | Fraction:
+    if type(value) is int:
+        return value
+    if isinstance(value, np.bool_):
+        return int(value)
+    if isinstance(value, Rational):
+        number = Fraction(int(value.numerator), int(value.denominator))
+        return number.numerator if number.denominator == 1 else number
+    if isinstance(value, (float, Decimal)) or (isinstance(value, np.floating) and value.itemsize <= 8):
+        if not math.isfinite(value):
+            raise ValueError(f"{name} must be finite")
+        return Fraction(value) if isinstance(value, Decimal) else float(value)
+    raise TypeError(f"{name} must be {'whole numbers' if name == 'counts' else 'integers, fractions or floats'}")
