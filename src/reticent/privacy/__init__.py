@@ -1,1 +1,26 @@
+"""What a guarantee is, what happened (events), what it costs (accounting), how budgets are kept (ledger)."""
 
+from reticent.privacy import calibrate, events
+from reticent.privacy.accounting import delta, epsilon, fits, guarantee, renyi, rho
+from reticent.privacy.events import Event, event_from_json, is_seeded
+from reticent.privacy.guarantee import Guarantee
+from reticent.privacy.ledger import Ledger, MemoryStore, Spent, Store
+
+__all__ = [
+    "Event",
+    "Guarantee",
+    "Ledger",
+    "MemoryStore",
+    "Spent",
+    "Store",
+    "calibrate",
+    "delta",
+    "epsilon",
+    "event_from_json",
+    "events",
+    "fits",
+    "guarantee",
+    "is_seeded",
+    "renyi",
+    "rho",
+]

@@ -187,6 +187,7 @@ class Repeated(Event):
     times: int
 
     def __post_init__(self) -> None:
+        _events((self.event,))
         self._set(times=integer(self.times, "times", least=1))
 
 
@@ -202,6 +203,7 @@ class Subsampled(Event):
     rate: Fraction
 
     def __post_init__(self) -> None:
+        _events((self.event,))
         rate = rational(self.rate, "rate")
         if not 0 < rate <= 1:
             raise ValueError(f"rate must be in (0, 1], got {self.rate}")
@@ -216,6 +218,7 @@ class Grouped(Event):
     size: int
 
     def __post_init__(self) -> None:
+        _events((self.event,))
         self._set(size=integer(self.size, "size", least=1))
 
 
@@ -234,6 +237,9 @@ class Seeded(Event):
     """An event whose noise came from a seeded generator: whoever learns the seed can take the noise off again."""
 
     event: Event
+
+    def __post_init__(self) -> None:
+        _events((self.event,))
 
 
 def _events(events: object) -> tuple[Event, ...]:

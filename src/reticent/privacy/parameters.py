@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from fractions import Fraction
 
@@ -27,12 +28,22 @@ def check_delta(delta: object, name: str = "delta", *, positive: bool = False, r
         raise ValueError(f"{name} must be in {'(0, 1)' if positive else '[0, 1)'}, got {delta}")
     if rows and value * rows >= 1:
         warnings.warn(
-            f"{name}={upward(value):g} is not below 1/{rows}: a mechanism that publishes one of the {rows} rows, picked "
-            f"at random, would meet this guarantee. Choose {name} well below {1 / rows:.1g}.",
+            f"{name}={upward(value):g} is not below 1/{rows}: a mechanism that publishes one of the {rows} rows, "
+            f"picked at random, would meet this guarantee. Choose {name} well below {1 / rows:.1g}.",
             PrivacyWarning,
             stacklevel=3,
         )
     return value
+
+
+def float_above(value: Fraction) -> float:
+    """The least float that is not below `value`, floats being read as the decimals they print as.
+
+    >>> float_above(Fraction(3, 10)), float_above(Fraction(1, 3))
+    (0.3, 0.33333333333333337)
+    """
+    nearest = float(value)
+    return nearest if rational(nearest, "value") >= value else math.nextafter(nearest, math.inf)
 
 
 def check_positive(value: object, name: str) -> Fraction:

@@ -1,0 +1,452 @@
+"""What events cost: the least ε or δ that can be certified, whichever way certifies least.
+
+Each way is an upper bound by itself, so the smallest is one too. In order of cost:
+
+basic        ε and δ add up, in exact fractions (`pairs`).
+Rényi        divergences add up order by order and are converted (`divergences`); covers zCDP.
+closed form  Gaussian compositions, optimal composition of equal ε, single releases (`profiles`).
+losses       the composed privacy loss on a grid, for everything else (`losses`).
+
+The list of events is fixed beforehand; queries may be adaptive, the events' parameters may not. A budget that is spent
+on events chosen along the way needs the filters of `ledger`.
+
+Events state exact laws, and the package draws from exactly these laws, so no distance between the two is charged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.exact import rational, upward
+from reticent.privacy import divergences, pairs, profiles
+from reticent.privacy.events import (
+    ApproximateDP,
+    BoundedRange,
+    DiscreteGaussian,
+    Event,
+    Gaussian,
+    GaussianBit,
+    Grouped,
+    Parallel,
+    PureDP,
+    SparseVector,
+    Subsampled,
+    is_seeded,
+)
+from reticent.privacy.guarantee import Guarantee, Protects, Unit
+from reticent.privacy.losses import Composition, Losses, dominating, spread
+from reticent.privacy.parameters import check_delta, float_above
+from reticent.privacy.parts import Parts, other_reading, parts
+from reticent.privacy.survival import survival
+
+Floats = NDArray[np.float64]
+_LARGEST_GRID = 1 << 19
+_LEAST_EPSILON = 2.0**-40
+_COARSENESS = 3e-4  # how much of the variance of the loss the grid may add
+_LARGEST_LOSS = 600.0  # larger ones count as infinite
+_DOTS = np.append(0.0, np.geomspace(1e-7, _LARGEST_LOSS, 80))
+
+
+# ── the public questions ──────────────────────────────────────────────────────────────────────────────────────────
+
+def epsilon(event: Event, *, delta: object) -> float:
+    """The least ε we can certify for the event at δ, rounded up; infinite where there is none.
+
+    >>> from reticent.privacy.events import Repeated
+    >>> epsilon(Repeated(PureDP(0.1), 10), delta=0)
+    1.0
+    >>> round(epsilon(Repeated(Gaussian(10), 1000), delta=1e-6), 9)
+    19.423656474
+    """
+    exact = check_delta(delta)
+    basic = pairs.pair(event)
+    best = _reported(basic[0]) if basic is not None and basic[1] <= exact else math.inf
+    return best if exact == 0 else min(best, _least_epsilon(event, exact))
+
+
+def delta(event: Event, *, epsilon: object) -> float:
+    """The least δ we can certify for the event at ε ≥ 0, rounded up; 1 where there is none.
+
+    >>> delta(PureDP(1), epsilon=1)
+    0.0
+    """
+    exact = rational(epsilon, "epsilon")
+    if exact < 0:
+        raise ValueError(f"epsilon must be a finite number >= 0, got {epsilon}")
+    basic = pairs.pair(event)
+    best = 1.0 if basic is None or basic[0] > exact else _reported(basic[1])
+    return min(best, float(_deltas(event, np.array([_float_below(exact)]))[0])) if best > 0 else best
+
+
+def fits(event: Event, *, epsilon: object, delta: object) -> bool:
+    """Whether the event is certainly (ε, δ)-differentially private: the cheapest way that shows it decides.
+
+    >>> fits(DiscreteGaussian(sigma=5), epsilon=1, delta=1e-6)
+    True
+    """
+    exact_epsilon, exact_delta = rational(epsilon, "epsilon"), check_delta(delta)
+    basic = pairs.pair(event)
+    if basic is not None and basic[0] <= exact_epsilon and basic[1] <= exact_delta:
+        return True
+    at, most = np.array([_float_below(exact_epsilon)]), _float_below(exact_delta)
+    return most > 0 and any(float(way(at)[0]) <= most for way in _ways(event))
+
+
+def guarantee(event: Event, *, delta: object = 0, unit: Unit = "row", protects: Protects = "rows") -> Guarantee:
+    """The guarantee that a run with this event gives, at the δ asked for.
+
+    >>> guarantee(PureDP(0.5))
+    Guarantee(epsilon=0.5, delta=0.0, unit='row', protects='rows', neighbours='replace-one', seeded=False)
+    """
+    least = epsilon(event, delta=delta)
+    if not math.isfinite(least):
+        raise ValueError(f"no finite epsilon can be certified for this event at delta={delta}; ask for a larger delta")
+    return Guarantee(
+        epsilon=max(least, _LEAST_EPSILON),
+        delta=float_above(check_delta(delta)),
+        unit=unit,
+        protects=protects,
+        seeded=is_seeded(event),
+    )
+
+
+def rho(event: Event) -> Fraction | None:
+    """The ρ for which the event is ρ-zCDP, exactly; None where it has none.
+
+    >>> rho(DiscreteGaussian(sigma=10))
+    Fraction(1, 200)
+    """
+    return pairs.rho(event)
+
+
+def renyi(event: Event, order: float) -> float:
+    """An upper bound on the event's Rényi divergence of the given order > 1; infinite where it has none.
+
+    Events with a δ of their own have none.
+    """
+    alpha = float(rational(order, "order"))
+    if not alpha > 1:
+        raise ValueError(f"order must be a finite number > 1, got {order}")
+    slack, values = divergences.divergence(event, np.array([alpha]))
+    return float(values[0]) if slack == 0 else math.inf
+
+
+# ── ways to a price ───────────────────────────────────────────────────────────────────────────────────────────────
+
+Way = Callable[[Floats], Floats]
+
+
+def _ways(event: Event) -> list[Way]:
+    """The ways to δ(ε), cheapest first; all are upper bounds."""
+    ways: list[Way] = [lambda at: divergences.deltas(event, at)]
+    bag = parts(event)
+    closed = _closed_form(bag)
+    if closed is not None:
+        return [*ways, closed]
+    return [*ways, lambda at: _composition(bag).deltas(at)] if _worth_a_grid(bag) else ways
+
+
+def _deltas(event: Event, at: Floats) -> Floats:
+    """The least of all upper bounds on δ(ε)."""
+    basic = pairs.pair(event)
+    best = np.ones_like(at)
+    if basic is not None:
+        best = np.where(at >= _float_above(basic[0]), _float_above(basic[1]), 1.0)
+    for way in _ways(event):
+        best = np.minimum(best, way(at))
+    return best
+
+
+def _least_epsilon(event: Event, exact: Fraction) -> float:
+    """The least ε that any way certifies at δ > 0."""
+    most = _float_below(exact)
+    best = divergences.epsilon(event, most)
+    bag = parts(event)
+    match bag:
+        case ((Parallel(events=members), 1),):
+            return min(best, max(epsilon(member, delta=exact) for member in members))
+        case ((Subsampled() as part, 1),):
+            return min(best, _least_subsampled_epsilon(part, exact))
+    closed = _closed_form(bag)
+    if closed is not None:
+        return min(best, _inverse(closed, most, best))
+    if not _worth_a_grid(bag):
+        return best
+    composition = _composition(bag)
+    return min(best, composition.epsilon(most, best if best < math.inf else composition.typical) * (1 + 1e-12))
+
+
+def _worth_a_grid(bag: Parts) -> bool:
+    """Many one-bit answers are better off with divergences: on the grid each would cost as much as its noisy count."""
+    return not all(isinstance(part, GaussianBit) for part, _ in bag) or sum(times for _, times in bag) < 10
+
+
+def _least_subsampled_epsilon(part: Subsampled, exact: Fraction) -> float:
+    within = exact / part.rate
+    least = epsilon(part.event, delta=within) if within < 1 else 0.0
+    own = math.inf
+    if least < math.inf:
+        own = _float_above(pairs.amplified(max(Fraction(least), rational(least, "epsilon")), part.rate))
+    other = other_reading(part)
+    return own if other is None else max(own, epsilon(other, delta=exact))
+
+
+def _closed_form(bag: Parts) -> Way | None:
+    """The exact profile of a bag of parts, where it has a closed form."""
+    if all(isinstance(part, Gaussian) for part, _ in bag):
+        square = sum((_squared_mu(part) * times for part, times in bag if isinstance(part, Gaussian)), Fraction(0))
+        return lambda at: profiles.gaussian(square, at)
+    equal = _equal_pairs(bag)
+    if equal is not None:
+        own, count, slack, lost = equal
+
+        def optimal(at: Floats) -> Floats:
+            composed = np.array([profiles.optimal_composition(own, count, float(value)) for value in at])
+            return np.minimum(1.0, (slack + lost + (1 - lost) * composed) * (1 + 1e-14))
+
+        return optimal
+    if len(bag) == 1 and bag[0][1] == 1:
+        return _single(bag[0][0])
+    return None
+
+
+def _single(part: Event) -> Way | None:  # noqa: PLR0911 (a case an event)
+    """The profile of one release, or of one sampled, parallel or grouped event, from above."""
+    match part:
+        case BoundedRange(epsilon=own):
+            return lambda at: profiles.bounded_range(own, at)
+        case DiscreteGaussian(sigma=sigma, squared_sensitivity=1) if survival(sigma) is not None:
+            return lambda at: _known(profiles.discrete_gaussian(sigma, at))
+        case GaussianBit(sigma=sigma, voters=voters) if survival(sigma) is not None:
+            return lambda at: _known(profiles.discrete_gaussian(sigma, at, voters // 2))
+        case Subsampled(event=inner, rate=rate):
+            return lambda at: _subsampled(part, inner, float(rate), at)
+        case Grouped(event=inner, size=size):
+            return lambda at: _grouped(inner, size, at)
+        case Parallel(events=members):
+            return lambda at: np.max([_deltas(member, at) for member in members], axis=0)
+        case DiscreteGaussian(squared_sensitivity=square) if square in (2, 3):
+            return None
+    return lambda at: divergences.deltas(part, at)
+
+
+def _subsampled(part: Subsampled, inner: Event, rate: float, at: Floats) -> Floats:
+    """δ'(ln(1 + q(e^ε − 1))) = q·δ(ε), for subsets without replacement (Balle, Barthe, Gaboardi 2018)."""
+    with np.errstate(over="ignore"):
+        within = np.where(at < 700, np.log1p(np.expm1(np.minimum(at, 700.0)) / rate), at - math.log(rate))
+    values = rate * _deltas(inner, within * (1 - 1e-14)) * (1 + 1e-14)
+    other = other_reading(part)
+    return values if other is None else np.maximum(values, _deltas(other, at))
+
+
+def _grouped(inner: Event, size: int, at: Floats) -> Floats:
+    """δ_k(kε) ≤ δ(ε)·(e^(kε) − 1)/(e^ε − 1): k steps from neighbour to neighbour, for any event."""
+    step = at / size
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        growth = np.where(at > 0, np.expm1(at) / np.expm1(step), size)
+        values = _deltas(inner, step * (1 - 1e-14)) * growth * (1 + 1e-13)
+    return np.minimum(1.0, np.where(np.isnan(values), 1.0, values))
+
+
+def _equal_pairs(bag: Parts) -> tuple[Fraction, int, float, float] | None:
+    """(ε₀, k, slack, lost) where the parts are k releases with the same ε₀: δ = slack + lost + (1 − lost)·optimal.
+
+    The δ of an (ε, δ)-DP release is the chance of a release that hides nothing, so the chances of the others multiply;
+    the δ of a sparse-vector run is only known to add.
+    """
+    own: Fraction | None = None
+    count, slack, log_keep = 0, Fraction(0), 0.0
+    for part, times in bag:
+        match part:
+            case PureDP(epsilon=value):
+                count += times
+            case ApproximateDP(epsilon=value, delta=lost):
+                count += times
+                log_keep += times * math.log1p(-_float_above(lost))
+            case SparseVector(epsilon=value, halts=halts, delta=lost):
+                count += times * halts
+                slack += times * lost
+            case _:
+                return None
+        if own not in (None, value):
+            return None
+        own = value
+    return None if own is None else (own, count, _float_above(slack), -math.expm1(log_keep * (1 + 1e-15)))
+
+
+def _squared_mu(part: Gaussian) -> Fraction:
+    return part.squared_sensitivity / part.sigma**2
+
+
+def _known(values: Floats | None) -> Floats:
+    assert values is not None
+    return values
+
+
+def _inverse(profile: Way, most: float, guess: float) -> float:
+    """The least ε with profile(ε) ≤ most, to the last few bits and from above; infinite where there is none."""
+
+    def excess(value: float) -> float:
+        return math.log(max(float(profile(np.array([value]))[0]), 1e-320)) - math.log(most)
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = guess if 0 < guess < math.inf else 1.0
+    while excess(high) > 0:
+        high *= 2
+        if high > 1e6:
+            return math.inf
+    # False position; an end that stays twice loses half its weight, so that both ends close in.
+    low, at_low, at_high, stays = 0.0, excess(0.0), excess(high), 0
+    while high - low > 4e-16 * high:
+        middle = high - at_high * (high - low) / (at_high - at_low)
+        if not low < middle < high:
+            middle = (low + high) / 2
+            if not low < middle < high:
+                break
+        value = excess(middle)
+        if value > 0:
+            low, at_low = middle, value
+            at_high, stays = (at_high / 2 if stays > 0 else at_high), 1
+        else:
+            high, at_high = middle, value
+            at_low, stays = (at_low / 2 if stays < 0 else at_low), -1
+    return high
+
+
+# ── everything else: losses on a grid ─────────────────────────────────────────────────────────────────────────────
+
+@lru_cache(maxsize=16)
+def _composition(bag: Parts) -> Composition:
+    """The composed privacy loss of a bag of parts, dominated on a common grid.
+
+    The grid is fine enough that rounding to it adds little to the variance of the loss, and holds the losses of pure
+    and discrete Gaussian parts exactly where their common measure is not too fine.
+    """
+    units = _units(bag)
+    # Finite losses have a second moment of about 4·∫(1 + ε)·δ(ε) dε; a grid adds about min(δ(0)·step, step²/6) to it.
+    dots = [(np.minimum.accumulate(_part_deltas(part, _DOTS)), times) for part, times in units]
+    finite = [(values[:-1] - values[-1], times) for values, times in dots]
+    variance = 4 * sum(times * float((1 + _DOTS[:-1]) * values @ np.diff(_DOTS)) for values, times in finite) + 1e-20
+    near = [(max(2.5 * float(values[0]), 1e-12), times) for values, times in finite]
+    step = math.sqrt(6 * _COARSENESS * variance / sum(times for _, times in near))
+    while sum(times * min(width * step, step**2 / 6) for width, times in near) > _COARSENESS * variance * (1 + 1e-9):
+        step *= 0.8
+    bounded = [price[0] for price in (pairs.pair(part) for part, _ in units) if price is not None]
+    widest = _float_above(max(bounded, default=Fraction(0)))
+    step = max(step, 40 * math.sqrt(variance) / _LARGEST_GRID, 2 * widest / _LARGEST_GRID)
+    step = min(step, 10.0)
+    lattice = _lattice(units)
+    if lattice is not None and lattice >= step / 2:
+        step = float(lattice) / math.ceil(float(lattice) / step)
+    return Composition([(_losses(part, step, times), times) for part, times in units])
+
+
+def _units(bag: Parts) -> Parts:
+    """The bag with Gaussian parts summed up into one, and releases of several units taken apart into units."""
+    square, counts = Fraction(0), Counter[Event]()
+    for part, times in bag:
+        match part:
+            case Gaussian():
+                square += times * _squared_mu(part)
+            case SparseVector(epsilon=own, halts=halts, delta=lost) if lost == 0:
+                counts[PureDP(own)] += times * halts
+            case DiscreteGaussian(sigma=sigma, squared_sensitivity=squared) if squared in (2, 3):
+                # An integer vector of squared length 2 or 3 has that many entries ±1.
+                counts[DiscreteGaussian(sigma)] += times * squared
+            case _:
+                counts[part] += times
+    if square:
+        counts[Gaussian(Fraction(1), square)] = 1
+    return tuple(counts.items())
+
+
+def _lattice(units: Parts) -> Fraction | None:
+    """The largest number of which the losses of all parts are multiples, where they have one."""
+    common = Fraction(0)
+    for part, _ in units:
+        match part:
+            case PureDP(epsilon=own) | ApproximateDP(epsilon=own):
+                unit = own
+            case DiscreteGaussian(sigma=sigma, squared_sensitivity=1):
+                unit = 1 / (2 * sigma**2)
+            case _:
+                continue
+        scale = math.lcm(common.denominator, unit.denominator)
+        common = Fraction(math.gcd(int(common * scale), int(unit * scale)), scale)
+    return common or None
+
+
+def _losses(part: Event, step: float, times: int) -> Losses:
+    match part:
+        case PureDP(epsilon=own) | ApproximateDP(epsilon=own):
+            lost = _float_above(part.delta) if isinstance(part, ApproximateDP) else 0.0
+            value = _float_above(own)
+            likely = 1 / (1 + math.exp(-value))
+            chances = (1 - lost) * np.array([likely, math.exp(-value) * likely])
+            return spread(np.array([value, -value]), chances, step, infinite=lost)
+        case DiscreteGaussian(sigma=sigma, squared_sensitivity=1):
+            table = survival(sigma)
+            if table is not None:
+                return _discrete_gaussian_losses(table.mass * (1 + table.error), table.above[-1], sigma, step)
+    return dominating(lambda at: _part_deltas(part, at), step, _reach(part, step, times))
+
+
+def _discrete_gaussian_losses(mass: Floats, rest: float, sigma: Fraction, step: float) -> Losses:
+    last = len(mass) - 1
+    points = np.arange(-last, last + 1)
+    chance = np.concatenate((mass[:0:-1], mass))
+    losses = (2 * points + 1) / float(2 * sigma**2)
+    keep = (chance > 1e-80) & (losses < _LARGEST_LOSS)
+    if not keep.any():
+        return Losses(step, 0, np.zeros(1), 1.0)
+    lost = float(chance[~keep].sum()) + 2 * float(rest)
+    return spread(np.maximum(losses[keep], -_LARGEST_LOSS), chance[keep], step, infinite=lost)
+
+
+def _part_deltas(part: Event, at: Floats) -> Floats:
+    """The profile of one part, from above."""
+    basic, closed = pairs.pair(part), _closed_form(((part, 1),))
+    best = np.ones_like(at) if closed is None else closed(at)
+    if closed is None or isinstance(part, Grouped):  # the other closed forms are the better ones
+        best = np.minimum(best, divergences.deltas(part, at))
+    if basic is not None:
+        best = np.where(at >= _float_above(basic[0]), np.minimum(best, _float_above(basic[1])), best)
+    return best
+
+
+def _reach(part: Event, step: float, times: int) -> int:
+    """How many steps of the grid to cover: to where δ is negligible, or falls no further."""
+    basic = pairs.pair(part)
+    if basic is not None:
+        return max(1, min(math.ceil(_float_above(basic[0]) / step), _LARGEST_GRID, int(_LARGEST_LOSS / step)))
+    least, best, reach = math.inf, 1, 1
+    while reach <= min(_LARGEST_GRID, _LARGEST_LOSS / step):
+        value = float(_part_deltas(part, np.array([reach * step]))[0])
+        if value < least:
+            least, best = value, reach
+        if value * times < 1e-25:
+            break
+        reach = math.ceil(reach * 1.25)
+    return best
+
+
+# ── rounding ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+def _float_above(value: Fraction) -> float:
+    return upward(value) if value < Fraction(10) ** 300 else math.inf
+
+
+def _reported(value: Fraction) -> float:
+    return float_above(value) if value < Fraction(10) ** 300 else math.inf
+
+
+def _float_below(value: Fraction) -> float:
+    return -upward(-value)

@@ -1,0 +1,71 @@
+"""The least noise, or the most answers, that fit a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from reticent.exact import Number, integer
+from reticent.privacy import accounting
+from reticent.privacy.events import Event, Repeated
+from reticent.privacy.parameters import check_delta, check_epsilon
+
+_MOST = 1 << 100
+
+
+def answers(event: Event, *, epsilon: Number, delta: Number = 0) -> int:
+    """The most repetitions of `event` that fit (ε, δ); 0 if not even one does.
+
+    >>> from reticent.privacy.events import PureDP
+    >>> answers(PureDP(0.1), epsilon=1)
+    10
+    """
+    exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta)
+
+    def good(count: int) -> bool:
+        return accounting.fits(Repeated(event, count), epsilon=exact_epsilon, delta=exact_delta)
+
+    if not good(1):
+        return 0
+    low, high = 1, 16
+    while good(high):
+        low, high = high, 16 * high
+        if high > _MOST:
+            raise ValueError("this event costs next to nothing: more than 2^100 of it fit the budget")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if good(middle) else (low, middle)
+    return low
+
+
+def noise(
+    event_of_sigma: Callable[[Fraction], Event], *, epsilon: Number, delta: Number = 0, digits: int = 5
+) -> Fraction:
+    """The least σ, to so many significant digits, for which `event_of_sigma(σ)` fits (ε, δ).
+
+    The result is a short decimal: with one less in its last digit the event would not fit.
+
+    >>> from reticent.privacy.events import Gaussian, Repeated
+    >>> noise(lambda sigma: Repeated(Gaussian(sigma), 1000), epsilon=1, delta=1e-6)
+    Fraction(668, 5)
+    """
+    exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta)
+    integer(digits, "digits", least=1, most=12)
+
+    def good(sigma: Fraction) -> bool:
+        return accounting.fits(event_of_sigma(sigma), epsilon=exact_epsilon, delta=exact_delta)
+
+    # Powers of ten first, then integer multiples of the last digit asked for: every σ tried is a short decimal.
+    power = 0
+    while good(Fraction(10) ** power) and power > -30:
+        power -= 1
+    while not good(Fraction(10) ** (power + 1)):
+        power += 1
+        if power > 30:
+            raise ValueError("no sigma up to 10^30 fits this epsilon and delta: the event may not depend on it")
+    unit = Fraction(10) ** (power + 1 - digits)
+    low, high = 10 ** (digits - 1), 10**digits
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if good(middle * unit) else (middle, high)
+    return Fraction(high * unit)

@@ -1,0 +1,207 @@
+"""What is promised, to whom, and what the numbers mean."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any, Literal, cast
+
+from reticent.exact import Number, rational
+from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+
+Unit = Literal["row", "group"]
+Protects = Literal["rows", "labels", "rows and queries"]
+
+# Every value implies itself and those to its right.
+_UNITS = ("group", "row")
+_PROTECTS = ("rows and queries", "rows", "labels")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guarantee:
+    """(ε, δ)-differential privacy under replace-one neighbours, for rows or for groups of rows.
+
+    For every two data sets that differ in one unit, and every set of outputs, the probability of the set under one is
+    at most e^ε times its probability under the other, plus δ. Exact fractions are rounded up to the next float.
+
+    Guarantees are partially ordered: `a <= b` says that whoever has `a` has `b` as well.
+
+    >>> Guarantee(epsilon=0.5) <= Guarantee(epsilon=1, delta=1e-6)
+    True
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    unit: Unit = "row"
+    protects: Protects = "rows"
+    neighbours: Literal["replace-one"] = "replace-one"
+    seeded: bool = False
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+        epsilon, delta = _float_above(self.epsilon, "epsilon"), _float_above(self.delta, "delta")
+        if delta >= 1:
+            raise ValueError(f"delta must be in [0, 1), got {self.delta}, which rounds up to 1")
+        for name, accepted in (("unit", _UNITS), ("protects", _PROTECTS), ("neighbours", ("replace-one",))):
+            if getattr(self, name) not in accepted:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}, got {getattr(self, name)!r}")
+        if not isinstance(self.seeded, bool):
+            raise TypeError(f"seeded must be True or False, got {type(self.seeded).__name__}")
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
+
+    # ── order ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def __le__(self, other: Guarantee) -> bool:
+        """Whether this guarantee implies the other."""
+        if not isinstance(other, Guarantee):
+            return NotImplemented
+        return (
+            self.epsilon <= other.epsilon
+            and self.delta <= other.delta
+            and _UNITS.index(self.unit) <= _UNITS.index(other.unit)
+            and _PROTECTS.index(self.protects) <= _PROTECTS.index(other.protects)
+            and self.seeded <= other.seeded
+        )
+
+    def __ge__(self, other: Guarantee) -> bool:
+        return other <= self if isinstance(other, Guarantee) else NotImplemented
+
+    def __lt__(self, other: Guarantee) -> bool:
+        return self <= other and self != other if isinstance(other, Guarantee) else NotImplemented
+
+    def __gt__(self, other: Guarantee) -> bool:
+        return other < self if isinstance(other, Guarantee) else NotImplemented
+
+    # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def to_json(self) -> str:
+        """A JSON object that `from_json` reads back to an equal guarantee, to the last bit."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, data: str | bytes | Mapping[str, Any]) -> Guarantee:
+        """The guarantee that `to_json` wrote down."""
+        fields = data if isinstance(data, Mapping) else json.loads(data)
+        if not isinstance(fields, Mapping):
+            raise ValueError("a guarantee must be a JSON object")
+        unknown = sorted(set(fields) - set(cls.__dataclass_fields__))
+        if unknown or "epsilon" not in fields:
+            names = ", ".join(cls.__dataclass_fields__)
+            raise ValueError(f"a guarantee must have the fields {names} and no others; all but epsilon may be left out")
+        return cls(**cast("dict[str, Any]", dict(fields)))
+
+    # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def explain(self) -> str:
+        """The guarantee in plain words.
+
+        >>> words = Guarantee(epsilon=1.0, delta=1e-6).explain()
+        >>> "at most e^1 = 2.72 times as likely" in words, "a chance of at most one in a million" in words
+        (True, True)
+        """
+        return "\n\n".join(
+            paragraph
+            for paragraph in (
+                _SEEDED if self.seeded else "",
+                f"Who is protected. {_WHO[self.unit]} {_WHAT[self.protects]}",
+                f"Against what. {_AGAINST}",
+                f"How well. {self._odds()}{self._chance()}",
+                f"What is compared. {_NEIGHBOURS[self.unit]}",
+                f"What is not protected. {_NOT_PROTECTED}{_NOT_QUERIES[self.protects]}",
+            )
+            if paragraph
+        )
+
+    def _odds(self) -> str:
+        factor = _at_least(math.exp(self.epsilon)) if self.epsilon < 700 else "more than 10^300"
+        return (
+            f"Whatever someone concludes about a {self.unit} from what was released, that conclusion is at most "
+            f"e^{self.epsilon:g} = {factor} times as likely as it would have been had the {self.unit} held something "
+            f"else (epsilon = {self.epsilon:g}; the smaller, the better; 0 would mean that nothing can be learned)"
+        )
+
+    def _chance(self) -> str:
+        if self.delta == 0:
+            return ", and to this there is no exception (delta = 0)."
+        return (
+            f", but for a chance of at most {_one_in(self.delta)} (delta = {self.delta:g}), for which nothing is "
+            "promised."
+        )
+
+
+def _float_above(value: Number, name: str) -> float:
+    # Floats stand for the decimal their caller wrote; only numbers that no float spells are moved, and only upwards.
+    if isinstance(value, float):
+        return float(value)
+    try:
+        return float_above(rational(value, name))
+    except OverflowError:
+        raise ValueError(f"{name} must be at most 1e308") from None
+
+
+def _at_least(value: float) -> str:
+    """Three figures, rounded up, so that "at most" stays true."""
+    digits = max(0, 2 - math.floor(math.log10(value)))
+    return f"{math.ceil(round(value * 10**digits, 6)) / 10**digits:,.{digits}f}"
+
+
+_WORDS = {3: "a thousand", 6: "a million", 9: "a billion", 12: "a trillion"}
+
+
+def _one_in(delta: float) -> str:
+    odds = 1 / rational(delta, "delta")
+    exponent = len(str(odds.numerator)) - 1 if odds.denominator == 1 else 0
+    if exponent in _WORDS and odds == 10**exponent:
+        return f"one in {_WORDS[exponent]}"
+    whole = odds.numerator // odds.denominator
+    if whole >= 10**15:
+        return f"one in 10^{len(str(whole)) - 1}"
+    # Rounded down to three figures: a chance stated is never smaller than the chance there is.
+    step = 10 ** max(0, len(str(whole)) - 3)
+    return f"one in {whole // step * step:,}" if whole >= 2 else f"{_percent(rational(delta, 'delta'))} %"
+
+
+def _percent(share: Fraction) -> int:
+    return -(-100 * share.numerator // share.denominator)
+
+
+_SEEDED = (
+    "NOBODY IS PROTECTED. This run was SEEDED: its noise came from a generator that anyone who knows the seed can run "
+    "again, to take the noise off and read the data. What follows is what the same run would have promised with noise "
+    "from the operating system. Use a seeded run for tests only, never on data about people."
+)
+_WHO = {
+    "row": "Every single row of the data, each by itself. A person who has several rows is protected less: k rows "
+    "together have k times the epsilon, and a larger delta.",
+    "group": "Every group of rows that the data holder named (for instance all rows of one person), as a whole, "
+    "however many rows it has.",
+}
+_WHAT = {
+    "rows": "All of its contents are protected: every feature and the label.",
+    "labels": "Only the labels are protected; the features are taken to be known.",
+    "rows and queries": "All of its contents are protected: every feature and the label. The same holds for every "
+    "query put to the service: its contents are protected from everyone but the one who asked.",
+}
+_AGAINST = (
+    "Anyone who sees all that was released, however much they know besides (even all the other rows), whatever "
+    "computing power they have, and whatever they learn later."
+)
+_NEIGHBOURS = {
+    "row": "Two data sets of the same size that differ in the contents of one row (replace-one neighbours).",
+    "group": "Two data sets of the same size that differ in the rows of one group (replace-one neighbours, by groups).",
+}
+_NOT_PROTECTED = (
+    "The number of rows, the columns, the classes and every parameter of the computation are treated as public. Facts "
+    "about the population are not hidden either: if the data show that smoking causes cancer, that will be learned, "
+    "and it bears on a smoker whether or not their row was used."
+)
+_NOT_QUERIES = {
+    "rows": " Queries put to what was released are not protected.",
+    "labels": " Features, and queries put to what was released, are not protected.",
+    "rows and queries": " That, when and how often someone asks is not protected.",
+}

@@ -1,0 +1,393 @@
+"""A budget that is kept: what may still be asked, decided before any data are touched.
+
+A ledger promises one `Guarantee` for everything it lets through, and records events, never answers. Who asks may choose
+each question in the light of earlier answers. What may then be composed how is a matter of proof, and a ledger keeps to
+one of three rules:
+
+one event   Only one event is sold, fixed when the ledger is opened. The list of events is then known beforehand (the
+            event, so many times), any accountant may price it, and the ledger merely counts.
+basic       Σ εᵢ ≤ ε and Σ δᵢ ≤ δ, in exact fractions. Valid for events chosen along the way.
+renyi       Σ D_α(eventᵢ) ≤ B at one public order α, and Σ δᵢ ≤ δ/2. Valid for events chosen along the way.
+
+Pricing "whatever happened" by optimal composition instead would be wrong: who chooses events by the answers so far can
+beat it. See docs/ledger.md for proofs and for an exact counterexample.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from reticent.errors import BudgetExhausted
+from reticent.exact import integer, log_bounds, rational
+from reticent.privacy import calibrate, divergences, pairs
+from reticent.privacy.events import Event, event_from_json, is_seeded
+from reticent.privacy.guarantee import Guarantee
+
+Accounting = Literal["one event", "basic", "renyi"]
+Cost = tuple[Fraction | int, Fraction | int]
+
+
+class Store(Protocol):
+    """Where a ledger's records live. Events and terms are canonical JSON texts, so any data base will do.
+
+    Records are only ever appended. `transaction` gives exclusive access among all who share the store, threads and
+    processes alike; what was appended inside is durable when it ends, or not there at all if it ends by an exception.
+    """
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """Exclusive access until the context ends."""
+
+    def terms(self) -> str | None:
+        """The terms that were agreed upon, if any."""
+
+    def agree(self, terms: str) -> None:
+        """Record the terms, once, within a transaction."""
+
+    def counts(self) -> Mapping[str, int]:
+        """How often each event was recorded so far, as seen within the transaction."""
+
+    def append(self, event: str, times: int) -> None:
+        """Record an event, so many times, within a transaction."""
+
+
+class MemoryStore:
+    """Records in memory, for one process. Safe under threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._terms: str | None = None
+        self._counts: dict[str, int] = {}
+        self._view = MappingProxyType(self._counts)
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """The store's lock."""
+        return self._lock
+
+    def terms(self) -> str | None:
+        """The terms that were agreed upon, if any."""
+        return self._terms
+
+    def agree(self, terms: str) -> None:
+        """Record the terms."""
+        self._terms = terms
+
+    def counts(self) -> Mapping[str, int]:
+        """How often each event was recorded."""
+        return self._view
+
+    def append(self, event: str, times: int) -> None:
+        """Record an event, so many times."""
+        self._counts[event] = self._counts.get(event, 0) + times
+
+
+class Spent(NamedTuple):
+    """What has been used of what there is, exactly: in units of ε, of divergence, or of answers, and of δ."""
+
+    measure: str
+    used: Fraction | int
+    limit: Fraction | int
+    delta_used: Fraction | int
+    delta_limit: Fraction | int
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How a ledger adds up: a cost of two components an event, and a limit on the sum of each."""
+
+    accounting: Accounting
+    measure: str
+    limit: Cost
+    order: float = math.nan
+    event: str | None = None
+
+    def cost(self, event: Event, key: str) -> Cost:
+        """What one `event` costs; a ValueError says why the rule cannot price it, and what to do instead."""
+        if self.accounting == "one event":
+            if key != self.event:
+                raise ValueError(f"this ledger sells only {describe(_event(str(self.event)))}, not {describe(event)}")
+            return 1, 0
+        if self.accounting == "basic":
+            price = pairs.pair(event)
+            if price is None:
+                raise ValueError(
+                    f"{describe(event)} has no epsilon and delta of its own, and this ledger adds up epsilons: open it "
+                    f"with event=… (to sell that one event), or with accounting='renyi'"
+                )
+            return price
+        divergence, slack = _renyi_cost(event, self.order)
+        if not math.isfinite(divergence):
+            raise ValueError(
+                f"{describe(event)} has no Rényi divergence that can be certified: sell it from a ledger of its own, "
+                f"opened with event=…"
+            )
+        return Fraction(divergence), slack
+
+
+class Ledger:
+    """A budget for one data set that refuses before it would be overspent, and before any data are touched.
+
+    Give `event` where the same event is sold over and over: then any accountant may price it, which buys most answers.
+    Without it, events may be chosen along the way, and the rule ("basic" or "renyi") is fixed by the first event
+    charged, at a time when no data have been touched, unless `accounting` names it. A store that holds records is
+    continued.
+
+    Guarantee. Everything that is released after its event was charged satisfies `guarantee`, all together, whoever
+    chose the queries and (without `event`) the events, in the light of whatever was released before.
+
+    Why. One event: the list of events is fixed, stopping early is post-processing. Basic and Rényi: by induction from
+    the last event to the first, with a limit that holds on every path; see docs/ledger.md.
+
+    Source. Rogers, Roth, Ullman, Vadhan 2016 (filters; the basic one needs no correction for δ); Feldman, Zrnic 2021
+    (Rényi filter at a fixed order), here with room for events that have a δ.
+
+    >>> from reticent.privacy.events import PureDP
+    >>> ledger = Ledger(Guarantee(epsilon=1.0))
+    >>> for _ in range(10):
+    ...     ledger.charge(PureDP(0.1))
+    >>> ledger.spent.used == 1, ledger.remaining(PureDP(0.1))
+    (True, 0)
+    """
+
+    def __init__(
+        self,
+        guarantee: Guarantee,
+        *,
+        event: Event | None = None,
+        accounting: Literal["basic", "renyi"] | None = None,
+        store: Store | None = None,
+    ) -> None:
+        if not isinstance(guarantee, Guarantee):
+            raise TypeError(f"guarantee must be a Guarantee, got {type(guarantee).__name__}")
+        if accounting not in (None, "basic", "renyi"):
+            raise ValueError(f"accounting must be 'basic', 'renyi' or None, got {accounting!r}")
+        if event is not None and accounting is not None:
+            raise ValueError("give either event (which any accountant may price) or accounting, not both")
+        self.guarantee = guarantee
+        self.event = event
+        self._store: Store = MemoryStore() if store is None else store
+        self._epsilon, self._delta = rational(guarantee.epsilon, "epsilon"), rational(guarantee.delta, "delta")
+        self._key = None if event is None else _key(self._checked(event))
+        self._rule: _Rule | None = None
+        self._agreed = False  # whether the store is known to be kept by this rule
+        if event is not None or accounting is not None:
+            self._rule = self._make_rule(accounting or "one event")
+        with self._store.transaction():
+            self._settled()
+
+    # ── the questions ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def charge(self, event: Event | None = None, times: int = 1) -> None:
+        """Record that `event` is about to happen `times` times, or refuse and record nothing.
+
+        Call it before the data are touched. `BudgetExhausted` says what was asked, and what would still fit.
+        """
+        event, key = self._asked(event)
+        times, store = integer(times, "times", least=1), self._store
+        with store.transaction():
+            rule = self._settled() or self._rule_for(event)
+            cost, used = rule.cost(event, key), self._used(rule, store.counts())
+            if used[0] + times * cost[0] > rule.limit[0] or used[1] + times * cost[1] > rule.limit[1]:
+                raise BudgetExhausted(self._refusal(rule, event, times, used, cost))
+            if not self._agreed:
+                store.agree(self._terms(rule))
+            store.append(key, times)
+        self._rule, self._agreed = rule, True
+
+    def remaining(self, event: Event | None = None) -> int:
+        """How many more of `event` fit."""
+        event, key = self._asked(event)
+        with self._store.transaction():
+            rule = self._settled() or self._rule_for(event)
+            return _room(rule, self._used(rule, self._store.counts()), rule.cost(event, key))
+
+    @property
+    def accounting(self) -> Accounting | None:
+        """The rule this ledger adds up by; None as long as none is fixed."""
+        return None if self._rule is None else self._rule.accounting
+
+    @property
+    def events(self) -> dict[Event, int]:
+        """What was charged, and how often."""
+        with self._store.transaction():
+            return {_event(key): times for key, times in self._store.counts().items()}
+
+    @property
+    def spent(self) -> Spent:
+        """How much of the budget is used, in the units of the ledger's rule.
+
+        This is a reading for those who plan, not a smaller guarantee: when to stop may have depended on the answers, so
+        what holds of everything released is `guarantee`.
+        """
+        with self._store.transaction():
+            rule = self._settled()
+            if rule is None:
+                return Spent("epsilon", 0, self._epsilon, 0, self._delta)
+            used = self._used(rule, self._store.counts())
+        return Spent(rule.measure, used[0], rule.limit[0], used[1], rule.limit[1])
+
+    # ── rules ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _rule_for(self, event: Event) -> _Rule:
+        return self._make_rule("renyi" if pairs.pair(event) is None else "basic")
+
+    def _make_rule(self, accounting: Accounting) -> _Rule:
+        if self.event is not None:
+            most = calibrate.answers(self.event, epsilon=self._epsilon, delta=self._delta)
+            return _Rule("one event", "answers", (most, 0), event=self._key)
+        if accounting == "basic":
+            return _Rule("basic", "epsilon", (self._epsilon, self._delta))
+        if self._delta == 0:
+            raise ValueError("delta must be > 0 for events that have no epsilon of their own, got 0")
+        order, budget = renyi_budget(self._epsilon, self._delta / 2)
+        return _Rule("renyi", f"divergence of order {order:g}", (budget, self._delta / 2), order)
+
+    def _terms(self, rule: _Rule) -> str:
+        event = None if rule.event is None else json.loads(rule.event)
+        return _canonical(
+            {"guarantee": json.loads(self.guarantee.to_json()), "accounting": rule.accounting, "event": event}
+        )
+
+    def _settled(self) -> _Rule | None:
+        """The rule, if one is fixed by now, within a transaction. A ledger on other terms may not share the store."""
+        agreed = None if self._agreed else self._store.terms()
+        if agreed is not None:
+            terms = json.loads(agreed)
+            kept = None if terms["event"] is None else _canonical(terms["event"])
+            if Guarantee.from_json(terms["guarantee"]) != self.guarantee:
+                raise ValueError(f"guarantee must be the one this store was opened with: {terms['guarantee']}")
+            if kept != self._key:
+                raise ValueError(f"event must be the one this store was opened with: {terms['event']}")
+            if self._rule is None:
+                self._rule = self._make_rule(terms["accounting"])
+            if self._rule.accounting != terms["accounting"]:
+                raise ValueError(f"accounting must be the one this store was opened with: {terms['accounting']!r}")
+            self._agreed = True
+        return self._rule
+
+    # ── sums ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _used(self, rule: _Rule, counts: Mapping[str, int]) -> Cost:
+        """The sums so far, from integer counts and exact costs: nothing is ever accumulated."""
+        if rule.accounting == "one event":
+            return counts.get(rule.event or "", 0), 0
+        first: Fraction | int = 0
+        second: Fraction | int = 0
+        for key, times in counts.items():
+            cost = rule.cost(_event(key), key)
+            first, second = first + times * cost[0], second + times * cost[1]
+        return first, second
+
+    def _refusal(self, rule: _Rule, event: Event, times: int, used: Cost, cost: Cost) -> str:
+        room = _room(rule, used, cost)
+        spent = f"{_number(used[0])} of {_number(rule.limit[0])} {rule.measure}"
+        if rule.limit[1]:
+            spent += f" and {_number(used[1])} of {_number(rule.limit[1])} delta"
+        fit = f"{room} more would fit" if room else "not one more fits"
+        return f"asked for {times} × {describe(event)}, but {fit}: {spent} spent. Nothing was charged."
+
+    # ── checks ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _asked(self, event: Event | None) -> tuple[Event, str]:
+        if self.event is not None and self._key is not None and (event is None or event is self.event):
+            return self.event, self._key
+        if event is None:
+            raise TypeError("event must be given: this ledger was opened without one")
+        return event, _key(self._checked(event))
+
+    def _checked(self, event: Event) -> Event:
+        if not isinstance(event, Event):
+            raise TypeError(f"event must be an Event, got {type(event).__name__}")
+        if is_seeded(event) and not self.guarantee.seeded:
+            raise ValueError(
+                "event was made with seeded noise, which protects nobody: a ledger takes it only under a guarantee "
+                "with seeded=True"
+            )
+        return event
+
+
+def renyi_budget(epsilon: Fraction, delta: Fraction) -> tuple[float, Fraction]:
+    """The order at which (ε, δ) buys most zCDP, and the divergence of that order that fits, rounded down.
+
+    Both depend on the budget alone. D_α ≤ B gives (ε, δ) for B = ε − ln(1/(αδ))/(α−1) − ln(1 − 1/α) (Canonne, Kamath,
+    Steinke 2020, Proposition 12).
+
+    >>> order, budget = renyi_budget(Fraction(1), Fraction(1, 10**6))
+    >>> round(order, 1), round(float(budget / Fraction(order)), 5)
+    (21.9, 0.02436)
+    """
+    log_delta = math.log(float(delta))
+
+    def cost(orders: divergences.Floats) -> divergences.Floats:
+        conversion = divergences.epsilon_at(np.zeros_like(orders), orders, log_delta)
+        return np.asarray(-(float(epsilon) - conversion) / orders)
+
+    order = float(f"{divergences.best_order(cost)[0]:.4g}")
+    exact = Fraction(order)
+    conversion = log_bounds(1 / (exact * delta), 128)[1] / (exact - 1) + log_bounds(1 - 1 / exact, 128)[1]
+    return order, max(Fraction(0), epsilon - conversion)
+
+
+@lru_cache(maxsize=4096)
+def _renyi_cost(event: Event, order: float) -> tuple[float, Fraction]:
+    """The divergence of one event, and its slack δ."""
+    slack, divergence = divergences.divergence(event, np.array([order]))
+    return float(divergence[0]), slack
+
+
+def _room(rule: _Rule, used: Cost, cost: Cost) -> int:
+    left = ((Fraction(limit) - gone, price) for limit, gone, price in zip(rule.limit, used, cost, strict=True))
+    return min(max(0, math.floor(room / price)) for room, price in left if price)
+
+
+# ── events as text ────────────────────────────────────────────────────────────────────────────────────────────────
+
+def _canonical(data: Any) -> str:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
+@lru_cache(maxsize=4096)
+def _key(event: Event) -> str:
+    return _canonical(event.to_json())
+
+
+@lru_cache(maxsize=4096)
+def _event(key: str) -> Event:
+    return event_from_json(json.loads(key))
+
+
+def describe(event: Event) -> str:
+    """An event in one line, as its parameters were written.
+
+    >>> from reticent.privacy.events import PureDP
+    >>> describe(PureDP(0.1))
+    'PureDP(epsilon=0.1)'
+    """
+    values = ((field.name, getattr(event, field.name)) for field in fields(event))
+    return f"{type(event).__name__}({', '.join(f'{name}={_shown(value)}' for name, value in values)})"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Event):
+        return describe(value)
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))})"
+    return _number(value) if isinstance(value, (int, Fraction)) else str(value)
+
+
+def _number(value: Fraction | int) -> str:
+    exact = Fraction(value)
+    if exact.denominator == 1:
+        return str(exact.numerator)
+    decimal = f"{float(exact):.12g}"
+    return decimal if Fraction(decimal) == exact else f"{float(exact):.6g}…"

@@ -1,0 +1,126 @@
+"""Privacy profiles: the least δ(ε) in closed form, for one release or for many of a kind.
+
+Every function takes an array of ε ≥ 0 and returns upper bounds, padded by more than their rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.exact import upward
+from reticent.privacy.survival import survival
+
+Floats = NDArray[np.float64]
+_U = 2.0**-53
+_PAD = 1e-14
+_MOST_TERMS = 4_000_000
+_TINY = 1e-300  # what underflows is not zero
+
+
+def gaussian(squared_mu: Fraction, epsilons: Floats) -> Floats:
+    """δ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2), for Gaussian releases with Σ Δ²/σ² = μ² (Balle and Wang 2018).
+
+    Releases with continuous Gaussian noise compose exactly: the privacy loss stays Gaussian, and the squares add up.
+    In the form ½e^(−a²/2)·(erfcx(a/√2) − erfcx(b/√2)), a, b = ε/μ ∓ μ/2, nothing overflows and only a small μ cancels;
+    what it cancels is added back.
+    """
+    from scipy import special
+
+    mu = math.sqrt(upward(squared_mu)) * (1 + 2 * _U)
+    a, b = epsilons / mu - mu / 2, epsilons / mu + mu / 2
+    with np.errstate(under="ignore", over="ignore", invalid="ignore"):
+        outer = np.exp(-(a**2) / 2) / 2
+        right = outer * special.erfcx(b / math.sqrt(2))
+        left = np.where(a > 0, outer * special.erfcx(np.maximum(a, 0) / math.sqrt(2)), special.ndtr(-a))
+    # the exponent −a²/2 is off by a few roundings of its own size
+    pad = 8 * _U * (left + right) + (left - right) * 4 * _U * (a**2 + b**2) + _TINY
+    return np.asarray(np.clip(left - right + pad, 0.0, 1.0))
+
+
+def randomized_response(epsilon: Fraction, epsilons: Floats) -> Floats:
+    """(e^ε₀ − e^ε)₊/(1 + e^ε₀): the largest δ(ε) that ε₀-DP allows."""
+    own = upward(epsilon)
+    gap = np.maximum(own - epsilons, 0.0)
+    return np.asarray(-np.expm1(-gap) / (1 + math.exp(-own)) * (1 + _PAD))
+
+
+def bounded_range(epsilon: Fraction, epsilons: Floats) -> Floats:
+    """(e^(ε₀/2) − e^(ε/2))₊²/(e^ε₀ − 1): the largest δ(ε) of a loss within an interval of length ε₀.
+
+    On an interval that ends at t the worst law sits on both ends (see `divergences`) and gives
+    (e^ε₀ − e^t)(1 − e^(ε−t))/(e^ε₀ − 1), which is largest at t = (ε₀ + ε)/2. At ε = 0 it is tanh(ε₀/4).
+    """
+    own = upward(epsilon)
+    gap = np.maximum(own - epsilons, 0.0)
+    return np.asarray(np.expm1(-gap / 2) ** 2 / -math.expm1(-own) * (1 + _PAD))
+
+
+def discrete_gaussian(sigma: Fraction, epsilons: Floats, reach: int | None = None) -> Floats | None:
+    """δ(ε) of one integer released with discrete Gaussian noise, neighbours one apart; None where no table is kept.
+
+    The loss at z is (2z + 1)/2σ², so δ(ε) = P(noise ≥ t) − e^ε·P(noise ≥ t+1) with t = ⌊εσ² − ½⌋ + 1, and every other t
+    gives less. Where only a threshold in [−reach, reach] is released, t is confined to that range.
+    """
+    table = survival(sigma)
+    if table is None:
+        return None
+    scale = table.sigma**2
+    best = np.floor(np.minimum(epsilons * scale - 0.5, 1e15)) + 1
+    limit = table.reach - 1 if reach is None else min(reach, table.reach - 1)
+    t = np.minimum(best, limit).astype(np.int64)  # ε ≥ 0, so t ≥ 0
+    left, right = table.above[t], np.exp(np.minimum(epsilons, 700.0)) * table.above[t + 1]
+    pad = (2 * table.error + 1e-15) * (left + right)
+    return np.asarray(np.clip(left - right + pad, 0.0, 1.0))
+
+
+@lru_cache(maxsize=4096)
+def optimal_composition(epsilon: Fraction, times: int, at: float) -> float:
+    """δ(ε) of `times` releases that are ε₀-DP each, at ε = `at` (Kairouz, Oh, Viswanath 2015, Theorem 3.3).
+
+    The worst of them is randomized response, whose losses (k − 2j)·ε₀ are binomial: δ = Σ_j C(k, j)·p^(k−j)·(1−p)^j·
+    (1 − e^(ε−(k−2j)ε₀))₊ with p = e^ε₀/(1 + e^ε₀). The largest term is found to 30 digits, the others by ratios of
+    neighbours outwards until they vanish; what is left out is bounded by a geometric series and added.
+    """
+    last = math.ceil((times - Fraction(at) / epsilon) / 2) - 1  # the last j with a loss above ε
+    if last < 0:
+        return 0.0
+    own = float(epsilon)
+    flip = 1 / (1 + math.exp(min(own, 700.0)))
+    top = min(last, int((times + 1) * flip))
+    width = math.ceil(16 * math.sqrt(times * flip * (1 - flip))) + 100
+    if width > _MOST_TERMS:
+        return 1.0
+    grow = math.exp(min(own, 700.0))
+    down = np.arange(top, max(0, top - width), -1, dtype=np.float64)
+    up = np.arange(top, min(last, top + width), dtype=np.float64)
+    down_ratios, up_ratios = down / (times - down + 1) * grow, (times - up) / (up + 1) / grow
+    with np.errstate(under="ignore"):
+        below, above = np.cumprod(down_ratios), np.cumprod(up_ratios)
+    terms = np.concatenate((below[::-1], [1.0], above))
+    losses = (times - 2 * (top + np.arange(-len(below), len(above) + 1))) * own
+    total = float(terms @ -np.expm1(np.minimum(at - losses - 4 * _U * np.abs(losses), 0.0)))
+    for ratios, ends, complete in (
+        (down_ratios, below, len(below) == top),
+        (up_ratios, above, len(above) == last - top),
+    ):
+        if not complete:
+            total += float(ends[-1] * ratios[-1] / max(1 - ratios[-1], 1e-9))
+    pad = 1 + (4 * len(terms) + 100) * _U
+    return min(1.0, math.exp(_log_term(epsilon, times, top)) * total * pad + _TINY)
+
+
+def _log_term(epsilon: Fraction, times: int, j: int) -> float:
+    """ln of C(k, j)·p^(k−j)·(1−p)^j, rounded up."""
+    import mpmath
+
+    context = mpmath.mp.clone()  # threads share the precision of mpmath's own context
+    context.dps = 40 + len(str(times))
+    own = context.mpf(epsilon.numerator) / epsilon.denominator
+    log_choose = context.loggamma(times + 1) - context.loggamma(j + 1) - context.loggamma(times - j + 1)
+    value = float(log_choose - j * own - times * context.log1p(context.exp(-own)))
+    return value + 2 * _U * abs(value)

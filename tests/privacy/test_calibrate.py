@@ -1,0 +1,107 @@
+"""Calibration: what it returns fits, and the next step does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from reticent.privacy import calibrate, fits
+from reticent.privacy.events import (
+    ApproximateDP,
+    BoundedRange,
+    Composed,
+    DiscreteGaussian,
+    Event,
+    Gaussian,
+    GaussianBit,
+    Grouped,
+    PureDP,
+    Repeated,
+    SparseVector,
+    Subsampled,
+)
+
+BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        PureDP(Fraction(1, 100)),
+        ApproximateDP(Fraction(1, 100), Fraction(1, 10**9)),
+        BoundedRange(Fraction(1, 50)),
+        Gaussian(Fraction(100)),
+        DiscreteGaussian(Fraction(60)),
+        GaussianBit(Fraction(100), 1000),
+        SparseVector(Fraction(1, 100), 10, Fraction(1, 10**8)),
+        Subsampled(DiscreteGaussian(Fraction(10)), Fraction(1, 10)),
+        Composed((PureDP(Fraction(1, 100)), DiscreteGaussian(Fraction(100)))),
+        Grouped(GaussianBit(Fraction(100), 1000), 2),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_the_most_answers_fit_and_one_more_does_not(event: Event) -> None:
+    most = calibrate.answers(event, **BUDGET)
+    assert most >= 2
+    assert fits(Repeated(event, most), **BUDGET)
+    assert not fits(Repeated(event, most + 1), **BUDGET)
+
+
+def test_answers_of_known_size() -> None:
+    assert calibrate.answers(PureDP(Fraction(1, 10)), epsilon=1) == 10
+    assert calibrate.answers(PureDP(Fraction(1, 3)), epsilon=1) == 3
+    assert calibrate.answers(PureDP(Fraction(2)), epsilon=1) == 0
+    assert calibrate.answers(DiscreteGaussian(Fraction(10)), epsilon=1) == 0
+    leaky = ApproximateDP(Fraction(1, 10**9), Fraction(1, 4000))
+    assert calibrate.answers(leaky, epsilon=1, delta=Fraction(1, 1000)) == 4
+    # μ at ε = 1, δ = 1e-6 is .2367: answers of continuous noise are (σμ)²
+    assert calibrate.answers(Gaussian(Fraction(1000)), **BUDGET) == pytest.approx(0.2367**2 * 10**6, rel=1e-3)
+    bit, count = GaussianBit(Fraction(100), 1000), Gaussian(Fraction(100))
+    assert calibrate.answers(bit, **BUDGET) > 1.35 * calibrate.answers(count, **BUDGET)
+
+
+def test_an_event_that_costs_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="next to nothing"):
+        calibrate.answers(PureDP(Fraction(1, 10**40)), epsilon=1)
+
+
+@pytest.mark.parametrize(
+    ("event_of_sigma", "digits"),
+    [
+        (lambda sigma: Repeated(Gaussian(sigma), 1000), 6),
+        (lambda sigma: Repeated(DiscreteGaussian(sigma), 1000), 4),
+        (lambda sigma: Repeated(GaussianBit(sigma, 1000), 1000), 3),
+        (lambda sigma: DiscreteGaussian(sigma, 2), 4),
+    ],
+)
+def test_the_least_noise_fits_and_less_does_not(event_of_sigma: Callable[[Fraction], Event], digits: int) -> None:
+    sigma = calibrate.noise(event_of_sigma, **BUDGET, digits=digits)
+    unit = Fraction(10) ** (math.floor(math.log10(sigma)) + 1 - digits)
+    assert (sigma / unit).denominator == 1
+    assert fits(event_of_sigma(sigma), **BUDGET)
+    assert not fits(event_of_sigma(sigma - unit), **BUDGET)
+
+
+def test_noise_of_known_size() -> None:
+    assert calibrate.noise(Gaussian, **BUDGET) == pytest.approx(1 / 0.2367, rel=1e-3)
+    assert calibrate.noise(lambda scale: PureDP(1 / scale), epsilon=Fraction(1, 20)) == 20
+    assert calibrate.noise(lambda scale: PureDP(1 / scale), epsilon=1000) == Fraction(1, 1000)
+
+
+def test_noise_that_cannot_help_is_refused() -> None:
+    with pytest.raises(ValueError, match="no sigma up to"):
+        calibrate.noise(lambda sigma: PureDP(Fraction(2)), epsilon=1)
+
+
+@pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf])
+def test_bad_budgets_are_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match="epsilon must be"):
+        calibrate.answers(PureDP(Fraction(1)), epsilon=bad)
+    with pytest.raises(ValueError, match="epsilon must be"):
+        calibrate.noise(Gaussian, epsilon=bad)
+    with pytest.raises(ValueError, match="delta must be"):
+        calibrate.answers(PureDP(Fraction(1)), epsilon=1, delta=1 if bad == 0 else bad)

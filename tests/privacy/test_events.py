@@ -1,0 +1,146 @@
+"""Events: exact fields, exact JSON, and how they fall apart into parts."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reticent.privacy.events import (
+    ZCDP,
+    ApproximateDP,
+    BoundedRange,
+    Composed,
+    DiscreteGaussian,
+    Event,
+    Gaussian,
+    GaussianBit,
+    Grouped,
+    Parallel,
+    PureDP,
+    Repeated,
+    Seeded,
+    SparseVector,
+    Subsampled,
+    event_from_json,
+    is_seeded,
+)
+from reticent.privacy.parts import other_reading, parts
+
+positive = st.fractions(Fraction(1, 1000), 1000)
+small = st.integers(1, 9)
+chances = st.fractions(0, Fraction(99, 100))
+single: st.SearchStrategy[Event] = st.one_of(
+    st.builds(PureDP, positive),
+    st.builds(ApproximateDP, positive, chances),
+    st.builds(BoundedRange, positive),
+    st.builds(ZCDP, positive),
+    st.builds(Gaussian, positive, positive),
+    st.builds(DiscreteGaussian, positive, small),
+    st.builds(GaussianBit, positive, small),
+    st.builds(SparseVector, positive, small, chances),
+)
+
+
+def _combined(inner: st.SearchStrategy[Event]) -> st.SearchStrategy[Event]:
+    several = st.lists(inner, min_size=1, max_size=3).map(tuple)
+    return st.one_of(
+        st.builds(Composed, several),
+        st.builds(Parallel, several),
+        st.builds(Repeated, inner, small),
+        st.builds(Grouped, inner, small),
+        st.builds(Subsampled, inner, st.fractions(Fraction(1, 1000), 1)),
+        st.builds(Seeded, inner),
+    )
+
+
+events = st.recursive(single, _combined, max_leaves=6)
+
+
+@given(events)
+def test_json_round_trip_is_exact(event: Event) -> None:
+    assert event_from_json(json.loads(json.dumps(event.to_json()))) == event
+
+
+@given(events)
+def test_hash_and_equality_agree(event: Event) -> None:
+    again = event_from_json(event.to_json())
+    assert hash(again) == hash(event)
+
+
+def test_floats_are_read_as_the_decimals_they_spell() -> None:
+    assert PureDP(0.1).epsilon == Fraction(1, 10)  # type: ignore[arg-type]
+    assert event_from_json({"kind": "PureDP", "epsilon": "1/10"}) == PureDP(Fraction(1, 10))
+
+
+@pytest.mark.parametrize("kind", [PureDP, BoundedRange, ZCDP, Gaussian, DiscreteGaussian])
+@pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf])
+def test_bad_numbers_are_refused_by_name(kind: Any, bad: float) -> None:
+    with pytest.raises(ValueError, match=r"(epsilon|rho|sigma) must be"):
+        kind(bad)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Repeated(PureDP(Fraction(1)), 0),
+        lambda: Grouped(PureDP(Fraction(1)), 0),
+        lambda: Subsampled(PureDP(Fraction(1)), Fraction(0)),
+        lambda: Subsampled(PureDP(Fraction(1)), Fraction(3, 2)),
+        lambda: GaussianBit(Fraction(1), 0),
+        lambda: event_from_json({"kind": "Nothing"}),
+        lambda: event_from_json({}),
+    ],
+)
+def test_bad_combinations_are_refused(make: Any) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        make()
+
+
+@pytest.mark.parametrize("events_", [(), [], (1,), "PureDP", None])
+def test_a_composition_needs_events(events_: Any) -> None:
+    with pytest.raises(TypeError, match="events must be"):
+        Composed(events_)
+    with pytest.raises(TypeError, match="events must be"):
+        Parallel(events_)
+
+
+def test_a_seeded_part_taints_the_whole() -> None:
+    bad = Seeded(PureDP(Fraction(1)))
+    good = PureDP(Fraction(1))
+    assert not is_seeded(Composed((good, Repeated(good, 3))))
+    nested = Grouped(Subsampled(bad, Fraction(1)), 2)
+    for event in (Composed((good, bad)), Parallel((good, bad)), Repeated(bad, 2), nested):
+        assert is_seeded(event)
+
+
+# ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+def test_compositions_are_counted_together() -> None:
+    one, half = PureDP(Fraction(1)), PureDP(Fraction(1, 2))
+    tree = Composed((Repeated(Composed((one, half)), 3), Seeded(one), Grouped(half, 2)))
+    assert dict(parts(tree)) == {one: 5, half: 3}
+
+
+def test_groups_are_worked_into_the_parts() -> None:
+    sigma = Fraction(3)
+    assert parts(Grouped(Grouped(Gaussian(sigma), 2), 3)) == ((Gaussian(sigma, Fraction(36)), 1),)
+    assert parts(Grouped(Repeated(DiscreteGaussian(sigma, 2), 5), 2)) == ((DiscreteGaussian(sigma, 8), 5),)
+    assert parts(Grouped(GaussianBit(sigma, 7), 2)) == ((DiscreteGaussian(sigma, 4), 1),)
+    assert parts(Grouped(ZCDP(Fraction(1)), 2)) == ((ZCDP(Fraction(4)), 1),)
+    stays = ApproximateDP(Fraction(1), Fraction(1, 100))
+    assert parts(Grouped(stays, 2)) == ((Grouped(stays, 2), 1),)
+
+
+def test_groups_inside_a_sample_have_a_second_reading() -> None:
+    rate = Fraction(1, 10)
+    inner = Composed((Grouped(PureDP(Fraction(1)), 2), Repeated(Grouped(ZCDP(Fraction(1)), 3), 2)))
+    assert other_reading(Subsampled(inner, rate)) == Grouped(
+        Subsampled(Composed((PureDP(Fraction(1)), Repeated(ZCDP(Fraction(1)), 2))), rate), 3
+    )
+    assert other_reading(Subsampled(ZCDP(Fraction(1)), rate)) is None
