@@ -1,0 +1,187 @@
+"""Noisy counts: one number or a whole histogram, with discrete Laplace or discrete Gaussian noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from numbers import Integral
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.exact import ceiling, exp_fractions, integer, log_bounds
+from reticent.mechanisms.release import Release, noise_or_system, release
+from reticent.noise import Noise
+from reticent.privacy import calibrate
+from reticent.privacy.events import DiscreteGaussian, PureDP
+from reticent.privacy.parameters import check_delta, check_epsilon, check_positive
+
+Integers = Sequence[Any] | NDArray[Any]
+WIDEST = 1 << 48  # beyond this scale the noise of an array might leave 64 bits; one count may have any scale
+
+
+@overload
+def laplace_count(
+    count: int, *, epsilon: object, sensitivity: int | None = None, unsafe_noise: Noise | None = None
+) -> Release[int]: ...
+@overload
+def laplace_count(
+    count: Integers, *, epsilon: object, sensitivity: int | None = None, unsafe_noise: Noise | None = None
+) -> Release[NDArray[np.int64]]: ...
+def laplace_count(
+    count: int | Integers, *, epsilon: object, sensitivity: int | None = None, unsafe_noise: Noise | None = None
+) -> Release[Any]:
+    """A count, or an array of counts, plus discrete Laplace noise: P(z) ∝ e^(−ε|z|/sensitivity) in each entry.
+
+    `sensitivity` is how far, at most, a replaced row moves all counts together (the sum of the absolute changes). It
+    is 1 for a single count unless stated otherwise. For an array it must be stated, since it is not 1 for the most
+    common one: in a histogram a replaced row leaves one bin and enters another, so it is 2.
+
+    Guarantee. ε-differential privacy for a replaced row.
+
+    Why. If the counts move by d_1, d_2, …, the probability of any output changes by a factor of at most
+    e^(ε·Σ|d_i|/sensitivity) ≤ e^ε, by the triangle inequality in the exponents. A sum that would leave 64 bits is
+    set to the nearest 64-bit number, which only looks at the output.
+
+    Source. Ghosh, Roughgarden, Sundararajan, *Universally Utility-Maximizing Privacy Mechanisms* (the geometric
+    mechanism). Continuous Laplace noise in floating point, which it replaces, shows the count in its low-order bits
+    (Mironov, *On Significance of the Least Significant Bits for Differential Privacy*).
+
+    >>> value, event = laplace_count(1000, epsilon=1)
+    >>> abs(value - 1000) < 100, event
+    (True, PureDP(epsilon=Fraction(1, 1)))
+    """
+    event = PureDP(check_epsilon(epsilon))
+    counts = _one_or_many(count, "count", sensitivity, "sensitivity")
+    scale = integer(1 if sensitivity is None else sensitivity, "sensitivity", least=1) / event.epsilon
+    return release(add_noise(counts, noise_or_system(unsafe_noise).discrete_laplace, scale), event, unsafe_noise)
+
+
+@overload
+def gaussian_count(
+    count: int,
+    *,
+    sigma: object = None,
+    epsilon: object = None,
+    delta: object = None,
+    squared_sensitivity: int | None = None,
+    unsafe_noise: Noise | None = None,
+) -> Release[int]: ...
+@overload
+def gaussian_count(
+    count: Integers,
+    *,
+    sigma: object = None,
+    epsilon: object = None,
+    delta: object = None,
+    squared_sensitivity: int | None = None,
+    unsafe_noise: Noise | None = None,
+) -> Release[NDArray[np.int64]]: ...
+def gaussian_count(
+    count: int | Integers,
+    *,
+    sigma: object = None,
+    epsilon: object = None,
+    delta: object = None,
+    squared_sensitivity: int | None = None,
+    unsafe_noise: Noise | None = None,
+) -> Release[Any]:
+    """A count, or an array of counts, plus discrete Gaussian noise: P(z) ∝ e^(−z²/2σ²) in each entry.
+
+    Give either `sigma`, or `epsilon` and `delta`: then σ is the least that keeps (ε, δ). `squared_sensitivity` bounds
+    the sum of the squared changes that a replaced row can make. It is 1 for a single count unless stated otherwise;
+    for an array it must be stated, and it is 2 for a histogram, where one bin loses a row and another gains it.
+
+    Guarantee. For a replaced row, the event `DiscreteGaussian(sigma, squared_sensitivity)`: (Δ²/2σ²)-zero-concentrated
+    differential privacy with Δ² the squared sensitivity; and (ε, δ) where those were asked for.
+
+    Why. For one entry moved by the integer d, the sums over the integers that make up the Rényi divergence of order α
+    are shifted copies of one another, and the divergence is at most αd²/2σ², the value of continuous noise
+    (Canonne, Kamath, Steinke, Proposition 5). The noise is independent over the entries, so their squares add up.
+
+    Source. Canonne, Kamath, Steinke, *The Discrete Gaussian for Differential Privacy*, Theorem 4.
+
+    >>> value, event = gaussian_count(1000, sigma=10)
+    >>> abs(value - 1000) < 200, event
+    (True, DiscreteGaussian(sigma=Fraction(10, 1), squared_sensitivity=1))
+    """
+    squared = integer(1 if squared_sensitivity is None else squared_sensitivity, "squared_sensitivity", least=1)
+    event = DiscreteGaussian(_sigma(sigma, epsilon, delta, squared), squared)
+    counts = _one_or_many(count, "count", squared_sensitivity, "squared_sensitivity")
+    noise = noise_or_system(unsafe_noise).discrete_gaussian
+    return release(add_noise(counts, noise, event.sigma), event, unsafe_noise)
+
+
+def _sigma(sigma: object, epsilon: object, delta: object, squared_sensitivity: int) -> Fraction:
+    if (sigma is None) == (epsilon is None) or (epsilon is None) != (delta is None):
+        raise TypeError("give either sigma, or both epsilon and delta")
+    if sigma is not None:
+        return check_positive(sigma, "sigma")
+    return _least_sigma(check_epsilon(epsilon), check_delta(delta, positive=True), squared_sensitivity)
+
+
+@lru_cache(maxsize=256)
+def _least_sigma(epsilon: Fraction, delta: Fraction, squared_sensitivity: int) -> Fraction:
+    return calibrate.noise(lambda sigma: DiscreteGaussian(sigma, squared_sensitivity), epsilon=epsilon, delta=delta)
+
+
+def _one_or_many(count: int | Integers, name: str, stated: object, sensitivity: str) -> int | NDArray[np.int64]:
+    if isinstance(count, Integral):
+        return integer(count, name)
+    if stated is None:
+        raise TypeError(
+            f"{sensitivity} must be stated for an array of counts (a histogram has 2: a replaced row leaves one bin "
+            "and enters another)"
+        )
+    return integer_array(count, name)
+
+
+# ── shared by the mechanisms that count ───────────────────────────────────────────────────────────────────────────
+
+@lru_cache(maxsize=256)
+def laplace_tail(*, rate: Fraction, probability: Fraction) -> int:
+    """The least integer k ≥ 0 that discrete Laplace noise, P(z) ∝ e^(−rate·|z|), reaches with at most `probability`.
+
+    P(Z ≥ k) = e^(−rate·k)/(1 + e^(−rate)) for k ≥ 0, so k = ⌈(1/rate)·ln(1/(probability·(1 + e^(−rate))))⌉.
+    """
+    steep = Fraction(1 << 14)  # e^−steep is far below every precision used here
+
+    def bounds(bits: int) -> tuple[Fraction, Fraction]:
+        low, high = exp_fractions(-min(rate, steep), bits)
+        low = low if rate <= steep else Fraction(0)
+        return (
+            -log_bounds(probability * (1 + high), bits)[1] / rate,
+            -log_bounds(probability * (1 + low), bits)[0] / rate,
+        )
+
+    return max(0, ceiling(bounds))
+
+
+def integer_array(values: object, name: str, *, least: int | None = None, most: int | None = None) -> NDArray[np.int64]:
+    """`values` as an int64 array of any shape; anything else is refused without a word about what it holds."""
+    try:
+        array = np.asarray(values)
+    except Exception:  # ragged, or an object with an array interface of its own
+        array = np.asarray(None)
+    if array.dtype.kind not in "iu" and array.size:
+        raise TypeError(f"{name} must be whole numbers of at most 64 bits")
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} must be below 2^63")
+    if array.size and ((least is not None and array.min() < least) or (most is not None and array.max() > most)):
+        raise ValueError(f"{name} must be at least {least}" if most is None else f"{name} must be in [{least}, {most}]")
+    return array.astype(np.int64)
+
+
+def add_noise(counts: int | NDArray[np.int64], draw: Callable[..., Any], scale: Fraction) -> Any:
+    """counts + draw(scale), independently in each entry; what would overflow stays at the end of the 64-bit range."""
+    if isinstance(counts, int):
+        return counts + int(draw(scale))
+    if scale > WIDEST:
+        raise ValueError("sigma (or sensitivity/epsilon) must be at most 2^48 for an array")
+    noise = np.asarray(draw(scale, counts.size), dtype=np.int64).reshape(counts.shape)
+    total = counts + noise
+    overflow = (counts ^ total) & (noise ^ total) < 0  # two summands of one sign and a sum of the other
+    limits = np.iinfo(np.int64)
+    return np.where(overflow, np.where(noise > 0, limits.max, limits.min), total)

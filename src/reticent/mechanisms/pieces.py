@@ -1,0 +1,326 @@
+"""Scores on ranges of up to 2^(10^6) integers, kept as the few pieces on which they are constant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Integral, Rational, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.exact import integer
+
+Array = NDArray[Any]  # a machine type where all numbers fit, objects (Python ints, Fractions) where they do not
+
+_WORD = 1 << 64
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pieces:
+    """A function on the integers of [first, last] that is constant on each of finitely many contiguous pieces.
+
+    Piece i begins at first + offsets[i], has the value values[i], and ends where the next one begins. Offsets are
+    uint64 where the range has at most 2^64 integers, Python ints in an object array where it has more. Values are
+    int64, float64 (each float standing for exactly the binary number it is) or exact Python numbers. Both arrays are
+    read-only.
+
+    >>> score = Pieces.from_triples([(0, 9, 1), (10, 2**100, 5)])
+    >>> score(9), score(10), score.size == 2**100 + 1
+    (1, 5, True)
+    """
+
+    first: int
+    last: int
+    offsets: Array
+    values: Array
+
+    def __post_init__(self) -> None:
+        offsets, top = self.offsets, self.last - self.first
+        if top < 0:
+            raise ValueError("the range must not be empty: its last integer lies below its first")
+        if len(offsets) != len(self.values):
+            raise ValueError("there must be one value a piece: the numbers of starts and of values differ")
+        if offsets[0] != 0 or not bool(np.all(offsets[1:] > offsets[:-1])):
+            raise ValueError("the starts of the pieces must be strictly ascending")
+        if int(offsets[-1]) > top:
+            raise ValueError("every piece must start inside the range, at or before its last integer")
+        offsets.flags.writeable = False
+        self.values.flags.writeable = False
+
+    @classmethod
+    def from_breakpoints(cls, starts: Iterable[Any], values: Iterable[Any], *, last: int) -> Pieces:
+        """The function that takes values[i] from starts[i] up to the next start, and the last value up to `last`.
+
+        >>> Pieces.from_breakpoints([0, 10, 20], [1, 5, 2], last=2**64 - 1)
+        Pieces(a range of 64 bits)
+        """
+        begin, last = whole_numbers(starts, "starts"), integer(last, "last")
+        if begin.size == 0:
+            raise ValueError("starts must not be empty: a range of size 0 has no scores")
+        # Checked before the shift to zero, where unsigned numbers out of order would wrap around.
+        if not bool(np.all(begin[1:] > begin[:-1])):
+            raise ValueError("starts must be strictly ascending")
+        first = int(begin[0])
+        return cls(first, last, _shifted(begin, first, fits=last - first < _WORD), exact_numbers(values, "values"))
+
+    @classmethod
+    def from_triples(cls, triples: Iterable[tuple[int, int, Any]]) -> Pieces:
+        """The function with the given (start, end, value) pieces, both ends included; they must follow each other."""
+        listed = [tuple(triple) for triple in triples]
+        if not listed or any(len(triple) != 3 for triple in listed):
+            raise ValueError("triples must be a non-empty sequence of (start, end, value)")
+        starts, ends = (whole_numbers([triple[side] for triple in listed], "triples") for side in (0, 1))
+        gaps = starts[1:].astype(object) - ends[:-1].astype(object)
+        if bool(np.any(gaps != 1)):
+            raise ValueError("the pieces must be contiguous: each must start right after the end of the one before")
+        return cls.from_breakpoints(starts, [triple[2] for triple in listed], last=int(ends[-1]))
+
+    @property
+    def size(self) -> int:
+        """How many integers the range holds."""
+        return self.last - self.first + 1
+
+    @property
+    def lengths(self) -> Array:
+        """How many integers each piece holds."""
+        tail = self.size - int(self.offsets[-1])
+        if len(self) == 1:  # the one length that may be 2^64, which no machine type holds
+            return np.array([tail], dtype=object)
+        return np.append(np.diff(self.offsets), self._scalar(tail))
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __repr__(self) -> str:
+        # The pieces tell of the data behind the scores; the range is public.
+        return f"Pieces(a range of {(self.size - 1).bit_length()} bits)"
+
+    def __call__(self, point: int) -> Any:
+        """The value at a point of the range."""
+        if not self.first <= point <= self.last:
+            raise ValueError("the point must lie inside the range")
+        index = self.locate(point - self.first)
+        return self.values[index : index + 1].tolist()[0]
+
+    def locate(self, offset: int) -> int:
+        """The index of the piece that holds first + offset."""
+        return int(np.searchsorted(self.offsets, self._scalar(offset), side="right")) - 1
+
+    def within(self, low: int, high: int) -> Pieces:
+        """The same function on the smaller range [first + low, first + high]."""
+        inside = slice(self.locate(low), self.locate(high) + 1)
+        offsets = self.offsets[inside] - self._scalar(low)
+        offsets[0] = 0
+        return Pieces(self.first + low, self.first + high, offsets, self.values[inside])
+
+    def triples(self) -> Iterator[tuple[int, int, Any]]:
+        """The pieces one by one, as (start, end, value) with both ends included."""
+        starts = [self.first + int(offset) for offset in self.offsets]
+        ends = [start - 1 for start in starts[1:]] + [self.last]
+        return zip(starts, ends, self.values.tolist(), strict=True)
+
+    def _scalar(self, number: int) -> Any:
+        # A bare Python int beside a uint64 array may turn both into floats.
+        return self.offsets.dtype.type(number)
+
+
+def window_minima(pieces: Pieces) -> Array:
+    """L(j) for 0 ≤ j ≤ J = ⌊log2 size⌋: the best that a window of 2^j integers can do by its worst point.
+
+    L(j) = max over windows of 2^j consecutive integers of the least value in the window. The values must be whole
+    numbers. Every window with minimum v lies in a maximal run of pieces with values ≥ v that holds a piece of value
+    v; so L(j) is the greatest v whose longest such run has 2^j integers or more.
+    """
+    floors, begins, ends = _unimodal_runs(pieces.values) or _runs(pieces.values)
+    exponents = _log2_lengths(pieces, begins, ends)
+    best = np.full(pieces.size.bit_length(), pieces.values.min(), dtype=pieces.values.dtype)
+    np.maximum.at(best, exponents, floors)
+    return np.maximum.accumulate(best[::-1])[::-1]
+
+
+Runs = tuple[Array, Array, Array]  # floors, begins, ends: pieces begins[i] … ends[i] − 1 have values ≥ floors[i]
+
+
+def _runs(values: Array) -> Runs:
+    """For every value in a run of pieces with values no lower, that run."""
+    # While there are many, all local maxima are peeled off at once: one that exceeds both of its neighbours is a run by
+    # itself, and to all lower values it looks no different from the higher of the two, with which it is merged.
+    peeled: list[Runs] = []
+    begins, ends = np.arange(len(values)), np.arange(1, len(values) + 1)
+    while True:
+        new = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+        values, begins, ends = values[new], begins[new], np.append(begins[new[1:]], ends[-1])
+        rises = values[1:] > values[:-1]
+        peaks = np.flatnonzero(np.append(True, rises) & np.append(~rises, True))
+        if len(values) < 1000 or 24 * len(peaks) < len(values):
+            break
+        peeled.append((values[peaks], begins[peaks], ends[peaks]))
+        before, after = np.maximum(peaks - 1, 0), np.minimum(peaks + 1, len(values) - 1)
+        before[peaks == 0], after[peaks == len(values) - 1] = 1, len(values) - 2  # at the ends there is one neighbour
+        values[peaks] = np.maximum(values[before], values[after])
+    rest, first, end = _stacked_runs(values)
+    peeled.append((rest, begins[first], ends[end - 1]))
+    floors, begins, ends = (np.concatenate(column) for column in zip(*peeled, strict=True))
+    return floors, begins, ends
+
+
+def _stacked_runs(values: Array) -> Runs:
+    """For every piece a run around it with values no lower, in one pass with a stack.
+
+    Of several pieces of one value in a run, at least one gets the whole run.
+    """
+    listed = values.tolist()
+    begins, ends = [0] * len(listed), [len(listed)] * len(listed)
+    listed.append(min(listed) - 1)  # found again at index −1: a floor that is never popped
+    stack = [-1]  # pieces whose run is still open, with strictly ascending values
+    for index, value in enumerate(listed[:-1]):
+        while listed[stack[-1]] >= value:
+            ends[stack.pop()] = index
+        begins[index] = stack[-1] + 1
+        stack.append(index)
+    return values, np.array(begins), np.array(ends)
+
+
+def _unimodal_runs(values: Array) -> Runs | None:
+    """The same at the speed of a binary search, where the values first rise and then fall; None where they do not."""
+    falls = values[1:] < values[:-1]
+    peak = int(np.argmax(falls)) if falls.any() else len(falls)
+    if bool(np.any(values[peak + 1 :] > values[peak:-1])):
+        return None
+    rising, falling = values[: peak + 1], values[peak + 1 :]
+    ends = len(values) - np.searchsorted(falling[::-1], rising)
+    begins = np.searchsorted(rising, falling)
+    own = np.arange(len(values))
+    return values, np.concatenate([own[: peak + 1], begins]), np.concatenate([ends, own[peak + 1 :] + 1])
+
+
+def _log2_lengths(pieces: Pieces, begins: Array, ends: Array) -> Array:
+    """⌊log2⌋ of the number of integers in the pieces begins[i] … ends[i] − 1."""
+    if pieces.offsets.dtype == object:
+        edges = [*pieces.offsets.tolist(), pieces.size]
+        spans = zip(begins.tolist(), ends.tolist(), strict=True)
+        return np.array([(edges[end] - edges[begin]).bit_length() - 1 for begin, end in spans])
+    # One less than the length, so that 2^64 fits; arithmetic modulo 2^64 gives it even from an edge that wrapped to 0.
+    edges_modulo = np.append(pieces.offsets, np.uint64(pieces.size % _WORD))
+    spans_less_one = edges_modulo[ends] - edges_modulo[begins] - np.uint64(1)
+    return np.asarray(np.searchsorted(_POWERS_LESS_ONE, spans_less_one, side="right") - 1)
+
+
+_POWERS_LESS_ONE = np.array([(1 << j) - 1 for j in range(65)], dtype=np.uint64)
+
+
+def median_pieces(values: Iterable[Any], *, bits: int) -> Pieces:
+    """The score whose maximum is a median: Q(a) = min(#{x ≤ a}, #{x ≥ a}) over all a of [0, 2^bits).
+
+    Replacing one of the `values` x moves Q by at most 1 everywhere; Q is quasi-concave, since it is at least v exactly
+    on the interval from the v-th smallest to the v-th largest value; and its maximum is at least half the number of
+    values. Wherever Q(a) ≥ 1, a is an interior point: it lies between the least and the greatest value.
+
+    >>> list(median_pieces([3, 5, 9], bits=4).triples())
+    [(0, 2, 0), (3, 4, 1), (5, 5, 2), (6, 9, 1), (10, 15, 0)]
+    """
+    bits = integer(bits, "bits", least=1)
+    data, last = whole_numbers(values, "values"), (1 << bits) - 1
+    data = np.array(sorted(data.tolist()), dtype=object) if data.dtype == object else np.sort(data)
+    if data.size and (int(data[0]) < 0 or int(data[-1]) > last):
+        raise ValueError("values must lie in [0, 2^bits)")
+    data = _shifted(data, 0, fits=bits <= 64)
+    levels = int(np.count_nonzero(data <= data[::-1]))  # {Q ≥ v} is not empty for v = 1 … levels
+    rising = data[:levels]  # Q reaches v at the v-th smallest value …
+    falling = data[len(data) - levels :]  # … and falls below it after the v-th largest
+    falling = falling[falling != data.dtype.type(last)] + data.dtype.type(1)
+    starts = np.concatenate([np.zeros(1, dtype=data.dtype), rising, falling])
+    scores = np.concatenate([np.arange(levels + 1), levels - 1 - np.arange(len(falling))])
+    final = np.append(starts[1:] != starts[:-1], True)  # where several steps fall on one point, the last one counts
+    return Pieces(0, last, starts[final], scores[final])
+
+
+def _shifted(numbers: Array, first: int, *, fits: bool) -> Array:
+    """numbers − first, as uint64 where that fits."""
+    if numbers.dtype == object or not fits:
+        shifted = numbers.astype(object) - first if first else numbers.astype(object)
+        return shifted.astype(np.uint64) if fits else shifted
+    return numbers.astype(np.uint64) - np.uint64(first % _WORD)
+
+
+# ── reading numbers exactly ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def whole_numbers(values: Iterable[Any], name: str) -> Array:
+    """A one-dimensional array of whole numbers, int64 or uint64 where they come as such, else Python ints."""
+    array = _one_dimensional(values, name)
+    if array.dtype.kind in "iu" or array.size == 0:
+        return array.astype(np.uint64 if array.dtype == np.uint64 else np.int64)
+    kinds = set(map(type, array))
+    if array.dtype != object or bool in kinds or not all(issubclass(kind, Integral) for kind in kinds):
+        raise TypeError(f"{name} must be whole numbers")
+    return np.fromiter(map(int, array), dtype=object, count=len(array))
+
+
+def exact_numbers(values: Iterable[Any], name: str) -> Array:
+    """A one-dimensional, non-empty array of finite numbers, none of which was rounded on the way.
+
+    int64, float64, or an object array of Python ints and Fractions.
+    """
+    array = _one_dimensional(values, name)
+    if array.size == 0:
+        raise ValueError(f"{name} must not be empty")
+    if array.dtype == object or array.dtype.kind == "f":
+        return _exact_reals(array, name)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be real numbers")
+    return array.astype(object if array.dtype == np.uint64 and int(array.max()) >= 1 << 63 else np.int64)
+
+
+def _exact_reals(array: Array, name: str) -> Array:
+    kinds = set(map(type, array)) if array.dtype == object else {float}
+    if kinds == {float} and array.dtype.itemsize <= 8:
+        floats = array.astype(np.float64)
+        if not bool(np.isfinite(floats).all()):
+            raise ValueError(f"{name} must be finite: one of them is NaN or infinite")
+        return floats
+    exact = array if kinds == {int} else np.fromiter((_exact(x, name) for x in array), dtype=object, count=len(array))
+    try:
+        return exact.astype(np.int64) if all(issubclass(kind, Integral) for kind in kinds) else exact
+    except OverflowError:
+        return exact.copy()
+
+
+def whole_units(values: Array) -> tuple[Array, int]:
+    """Exact numbers as whole multiples of 1/unit: (multiples, unit)."""
+    if values.dtype == np.float64:
+        if bool(np.all(np.abs(values) < 2.0**53)) and bool(np.all(values == np.rint(values))):
+            return values.astype(np.int64), 1
+        values = np.fromiter(map(Fraction, values.tolist()), dtype=object, count=len(values))
+    if values.dtype != object:
+        return values, 1
+    unit = math.lcm(*{value.denominator for value in values})
+    return np.fromiter((int(value * unit) for value in values), dtype=object, count=len(values)), unit
+
+
+def _one_dimensional(values: Iterable[Any], name: str) -> Array:
+    if not hasattr(values, "__array__"):
+        if isinstance(values, (str, bytes, dict, set)) or not isinstance(values, Iterable):
+            raise TypeError(f"{name} must be a one-dimensional sequence of numbers, got {type(values).__name__}")
+        values = np.array(list(values), dtype=object)
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got {array.ndim} dimensions")
+    return array
+
+
+def _exact(value: object, name: str) -> int | Fraction:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Real, Decimal)):
+        raise TypeError(f"{name} must be real numbers, got {type(value).__name__}")
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Rational):
+        return Fraction(int(value.numerator), int(value.denominator))
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite: one of them is NaN or infinite")
+    return Fraction(*value.as_integer_ratio())  # type: ignore[union-attr]
