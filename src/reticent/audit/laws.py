@@ -8,216 +8,359 @@ modelled; the code that runs is the code that is audited.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import permutations
+from itertools import pairwise, permutations
+from math import inf, isqrt, perm
+from numbers import Rational
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.exact import exp_fractions
+from reticent.exact import exp_fractions, rational
 from reticent.noise import Noise
+from reticent.privacy.parameters import check_positive
 
 BITS = 256  # probabilities are kept as integer multiples of 2^-BITS, rounded outward
+ONE = 1 << BITS
+MOST_OUTCOMES = 1_000_000  # of a single draw
+
+Bounds = tuple[Fraction, Fraction]
 
 
 @dataclass(frozen=True)
 class Law:
-    """Bounds on the probability of each output, in units of 2^-BITS; `missing` bounds what was not walked."""
+    """Bounds on the probability of each output, in units of 2^-BITS; `missing` bounds what was not walked.
 
-    low: dict[Hashable, int]
-    high: dict[Hashable, int]
+    Every output o has probability at least low[o], and at most high[o] but for the share it may have in `missing`.
+    The bounds are whole units where a law was walked, and any rational number of them where it was stated.
+    """
+
+    low: Mapping[Any, int | Fraction]
+    high: Mapping[Any, int | Fraction]
     missing: int
 
     def probability(self, output: Hashable) -> float:
         """The probability of an output, as a float."""
-        return float(Fraction(self.low.get(output, 0), 1 << BITS))
+        return float(Fraction(self.low.get(output, 0), ONE))
+
+    @classmethod
+    def of(cls, probabilities: Mapping[Any, object]) -> Law:
+        """The law that a mapping states: output → exact probability, or → (low, high) bounds on it.
+
+        All outputs must be there: the probabilities sum to 1, or the bounds allow it.
+
+        >>> Law.of({"yes": Fraction(3, 4), "no": (0.2, 0.3)}).probability("yes")
+        0.75
+        """
+        if not isinstance(probabilities, Mapping):
+            raise TypeError(f"a law must be a Law or a mapping, got {type(probabilities).__name__}")
+        bounds = {output: _stated(value) for output, value in probabilities.items()}
+        least, most = (sum((pair[end] for pair in bounds.values()), Fraction(0)) for end in (0, 1))
+        if not least <= 1 <= most:
+            raise ValueError(f"probabilities must sum to 1, got a sum between {float(least)} and {float(most)}")
+        low, high = ({output: pair[end] * ONE for output, pair in bounds.items()} for end in (0, 1))
+        return cls(low, high, missing=0)
 
 
-Outcomes = tuple[tuple[Any, int, int], ...]  # (value, low, high) in units of 2^-BITS
+def _stated(value: object) -> Bounds:
+    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(end, (Rational, float)) for end in value):
+        low, high = (Fraction(end) for end in value)
+    elif isinstance(value, Rational):
+        low = high = Fraction(value)
+    else:
+        raise TypeError("a probability must be a Fraction, or a pair (low, high) of numbers that enclose it")
+    if not 0 <= low <= high <= 1:
+        raise ValueError(f"a probability must have 0 ≤ low ≤ high ≤ 1, got {value}")
+    return low, high
 
 
-def law(run: Callable[[Noise], Hashable], *, tail_bits: int = 80) -> Law:
+def law(run: Callable[[Noise], Hashable], *, tail_bits: int = 80, most_paths: int = 10_000_000) -> Law:
     """The law of `run(noise)`, which must draw all its randomness from `noise` and return something hashable.
 
-    Noise without bound is walked as far as all but 2^-tail_bits of its mass. The number of paths is the product of
-    the numbers of outcomes along the way, so keep the instance small.
+    An outcome of a single draw that is less likely than 2^-tail_bits, and of noise without bound all but 2^-tail_bits
+    of its mass, is not walked but counted as missing. The number of paths is the product of the numbers of outcomes
+    along the way, so keep the instance small.
+
+    A `run` that draws differently, or returns something else, when it is replayed on the same outcomes has randomness
+    or memory of its own; that is refused.
+
+    >>> coin = law(lambda noise: noise.bernoulli(Fraction(1, 3)))
+    >>> round(coin.probability(True), 9), coin.missing
+    (0.333333333, 0)
     """
     low: dict[Hashable, int] = {}
     high: dict[Hashable, int] = {}
-    paths: list[_Branch] = []
-    walker = _Walker(paths, tail_bits)
-    while True:
-        walker.depth = 0
-        output = run(walker)
-        del paths[walker.depth :]
-        path_low = path_high = 1 << BITS
-        for branch in paths:
-            _, branch_low, branch_high = branch.outcomes[branch.position]
-            path_low = path_low * branch_low >> BITS
-            path_high = -(-path_high * branch_high >> BITS)
+    walker = _Walker(tail_bits)
+    for number in range(most_paths):
+        output = walker.replay(run)
+        if number == 0 and walker.replay(run) != output:
+            raise RuntimeError("run must return the same output whenever its noise is the same: it has other "
+                               "randomness, or remembers earlier runs")
+        path_low, path_high = walker.mass()
         low[output] = low.get(output, 0) + path_low
         high[output] = high.get(output, 0) + path_high
-        while paths and paths[-1].position + 1 == len(paths[-1].outcomes):
-            paths.pop()
-        if not paths:
-            return Law(low, high, max(0, (1 << BITS) - sum(low.values())))
-        paths[-1].position += 1
+        if not walker.advance():
+            return Law(low, high, walker.missing)
+    raise RuntimeError(f"the noise has more than most_paths={most_paths} paths: audit a smaller instance")
+
+
+# ── walking ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Draw:
+    """The outcomes of one draw: values, and bounds on their probabilities in units of 2^-BITS; `tail` is left out."""
+
+    name: str
+    values: tuple[Any, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    tail: int
 
 
 @dataclass(slots=True)
 class _Branch:
-    outcomes: Outcomes
+    draw: _Draw
+    low: int  # bounds on the probability of getting here
+    high: int
     position: int = 0
+
+    def mass(self) -> tuple[int, int]:
+        low = self.low * self.draw.low[self.position] >> BITS
+        return low, -(-self.high * self.draw.high[self.position] >> BITS)
 
 
 class _Walker(Noise):
     """A `Noise` that replays the outcomes chosen so far and opens a new branch where it runs out of them."""
 
-    def __init__(self, paths: list[_Branch], tail_bits: int) -> None:
-        self.paths = paths
+    def __init__(self, tail_bits: int) -> None:
         self.tail_bits = tail_bits
+        self.path: list[_Branch] = []
         self.depth = 0
+        self.missing = 0
 
-    def _walk(self, outcomes: Outcomes) -> Any:
-        if self.depth == len(self.paths):
-            self.paths.append(_Branch(outcomes))
-        branch = self.paths[self.depth]
+    def replay(self, run: Callable[[Noise], Hashable]) -> Hashable:
+        self.depth = 0
+        output = run(self)
+        if self.depth < len(self.path):
+            raise RuntimeError(f"run must draw the same way whenever its noise is the same: it stopped before draw "
+                               f"{self.depth + 1}, {self.path[self.depth].draw.name}, which it made earlier")
+        return output
+
+    def mass(self) -> tuple[int, int]:
+        """Bounds on the probability of the path just walked."""
+        return self.path[-1].mass() if self.path else (ONE, ONE)
+
+    def advance(self) -> bool:
+        """Turn to the next path; False when all are walked."""
+        while self.path and self.path[-1].position + 1 == len(self.path[-1].draw.values):
+            self.path.pop()
+        if self.path:
+            self.path[-1].position += 1
+        return bool(self.path)
+
+    def _walk(self, draw: _Draw) -> Any:
+        if self.depth == len(self.path):
+            branch = _Branch(draw, *self.mass())
+            self.missing += -(-branch.high * draw.tail >> BITS)
+            self.path.append(branch)
+        branch = self.path[self.depth]
         self.depth += 1
-        return branch.outcomes[branch.position][0]
+        if branch.draw is not draw and branch.draw.name != draw.name:
+            raise RuntimeError(f"run must draw the same way whenever its noise is the same: draw {self.depth} was "
+                               f"{branch.draw.name} and then {draw.name}")
+        return draw.values[branch.position]
 
-    def _each(self, outcomes: Outcomes, size: int | None, dtype: type) -> Any:
+    def _each(self, draw: _Draw, size: int | None, dtype: type) -> Any:
         if size is None:
-            return self._walk(outcomes)
-        return np.array([self._walk(outcomes) for _ in range(size)], dtype=dtype)
+            return self._walk(draw)
+        return np.array([self._walk(draw) for _ in range(size)], dtype=dtype)
 
     def random_bytes(self, count: int) -> bytes:
         raise TypeError("a mechanism under audit must draw through the laws of Noise, not raw bytes")
 
     def uniform(self, bound: int, size: int | None = None) -> Any:
-        return self._each(_uniform(bound), size, np.int64)
+        return self._each(_uniform(int(bound)), size, np.int64)
 
     def bernoulli(self, probability: Fraction) -> bool:
-        return bool(self._walk(_bernoulli(probability)))
+        return bool(self._walk(_bernoulli(_not_negative(probability, "probability"), self.tail_bits)))
 
     def bernoulli_exp(self, gamma: Fraction, size: int | None = None) -> Any:
-        return self._each(_bernoulli_exp(gamma), size, np.bool_)
+        return self._each(_bernoulli_exp(_not_negative(gamma, "gamma"), self.tail_bits), size, np.bool_)
 
     def discrete_laplace(self, scale: Fraction, size: int | None = None) -> Any:
-        return self._each(_discrete_laplace(scale, self.tail_bits), size, np.int64)
+        return self._each(_discrete_laplace(_positive(scale, "scale"), self.tail_bits), size, np.int64)
 
     def discrete_gaussian(self, sigma: Fraction, size: int | None = None) -> Any:
-        return self._each(_discrete_gaussian(sigma), size, np.int64)
+        return self._each(_discrete_gaussian(_positive(sigma, "sigma"), self.tail_bits), size, np.int64)
 
     def laplace_cell(self, scale: Fraction, cuts: Sequence[int]) -> int:
-        return int(self._walk(_cells(_discrete_laplace(scale, self.tail_bits), tuple(int(cut) for cut in cuts))))
+        return int(self._walk(_laplace_cell(_positive(scale, "scale"), _ascending(cuts), self.tail_bits)))
 
     def gaussian_cell(self, sigma: Fraction, cuts: Sequence[int]) -> int:
-        return int(self._walk(_cells(_discrete_gaussian(sigma), tuple(int(cut) for cut in cuts))))
+        return int(self._walk(_gaussian_cell(_positive(sigma, "sigma"), _ascending(cuts), self.tail_bits)))
 
     def permutation(self, n: int) -> NDArray[np.int64]:
         return self.subset(n, n)
 
     def subset(self, n: int, k: int) -> NDArray[np.int64]:
-        return np.array(self._walk(_ordered_subsets(n, k)), dtype=np.int64)
+        return np.array(self._walk(_subset(int(n), int(k))), dtype=np.int64)
 
     def choose(self, scores: ArrayLike, *, rate: Fraction, counts: ArrayLike | None = None) -> int:
-        exact = tuple(Fraction(score) for score in np.asarray(scores).tolist())
-        weights = None if counts is None else tuple(int(count) for count in np.asarray(counts).tolist())
-        return int(self._walk(_choose(exact, rate, weights)))
+        exact = tuple(Fraction(score) for score in _listed(scores))
+        weights = None if counts is None else tuple(int(count) for count in _listed(counts))
+        return int(self._walk(_choose(exact, _not_negative(rate, "rate"), weights, self.tail_bits)))
 
 
-# ── the laws, as outcome lists ────────────────────────────────────────────────────────────────────────────────────
+def _positive(value: Fraction, name: str) -> Fraction:
+    return value if type(value) is Fraction and value > 0 else check_positive(value, name)
 
-def _enclosed(probability: Fraction) -> tuple[int, int]:
-    scaled = probability * (1 << BITS)
-    return scaled.numerator // scaled.denominator, -(-scaled.numerator // scaled.denominator)
+
+def _not_negative(value: Fraction, name: str) -> Fraction:
+    number = value if type(value) is Fraction else rational(value, name)
+    if number < 0:
+        raise ValueError(f"{name} must be a finite number ≥ 0, got {value}")
+    return number
+
+
+def _listed(values: ArrayLike) -> list[Any]:
+    """The entries as Python numbers; a list is not made an array, which might round it."""
+    items = values.tolist() if isinstance(values, np.ndarray) else list(values)  # type: ignore[arg-type]
+    return [item.item() if isinstance(item, np.generic) else item for item in items]
+
+
+def _ascending(cuts: Sequence[int]) -> tuple[int, ...]:
+    exact = tuple(int(cut) for cut in cuts)
+    if any(left > right for left, right in pairwise(exact)):
+        raise ValueError("cuts must be ascending")
+    return exact
+
+
+# ── the laws of single draws ──────────────────────────────────────────────────────────────────────────────────────
+
+def _enclosed(low: Fraction, high: Fraction) -> tuple[int, int]:
+    return low.numerator * ONE // low.denominator, -(-high.numerator * ONE // high.denominator)
+
+
+def _decay(x: Fraction, size: int = 1) -> Bounds:
+    """Bounds on size·e^−x; crude ones, without writing down its zeros, where it is far below 2^-BITS."""
+    if size == 0 or x > 1000 + size.bit_length():
+        return Fraction(0), Fraction(min(size, 1), 1 << 1000)
+    low, high = exp_fractions(-x, BITS)
+    return size * low, size * high
+
+
+def _draw(name: str, values: Sequence[Any], bounds: Sequence[Bounds], tail_bits: int, tail: Fraction) -> _Draw:
+    """A draw from the bounds on its outcomes' probabilities; outcomes below 2^-tail_bits join the tail."""
+    least = ONE >> tail_bits
+    enclosed = [_enclosed(max(low, Fraction(0)), high) for low, high in bounds]
+    kept = [i for i, (_, high) in enumerate(enclosed) if high >= least]
+    missing = _enclosed(tail, tail)[1] + sum(high for _, high in enclosed if high < least)
+    low, high = (tuple(enclosed[i][end] for i in kept) for end in (0, 1))
+    return _Draw(name, tuple(values[i] for i in kept), low, high, missing)
+
+
+def _equally_likely(name: str, count: int, values: Callable[[], Sequence[Any]]) -> _Draw:
+    if not 1 <= count <= MOST_OUTCOMES:
+        raise ValueError(f"{name} has {count} outcomes, between 1 and {MOST_OUTCOMES} can be walked: audit a smaller "
+                         f"instance")
+    low, high = _enclosed(Fraction(1, count), Fraction(1, count))
+    return _Draw(name, tuple(values()), (low,) * count, (high,) * count, 0)
 
 
 @lru_cache(maxsize=4096)
-def _uniform(bound: int) -> Outcomes:
-    low, high = _enclosed(Fraction(1, bound))
-    return tuple((value, low, high) for value in range(bound))
-
-
-@lru_cache(maxsize=4096)
-def _bernoulli(probability: Fraction) -> Outcomes:
-    outcomes = ((False, *_enclosed(1 - probability)), (True, *_enclosed(probability)))
-    return tuple(outcome for outcome in outcomes if outcome[2] > 0)
-
-
-@lru_cache(maxsize=4096)
-def _bernoulli_exp(gamma: Fraction) -> Outcomes:
-    low, high = exp_fractions(-gamma, BITS)
-    return _normalised((False, True), ((1 - high, 1 - low), (low, high)))
+def _uniform(bound: int) -> _Draw:
+    return _equally_likely(f"uniform({bound})", bound, lambda: range(bound))
 
 
 @lru_cache(maxsize=256)
-def _discrete_laplace(scale: Fraction, tail_bits: int) -> Outcomes:
-    reach = int(scale * Fraction(7, 10) * tail_bits) + 2
-    low, high = exp_fractions(-1 / scale, BITS)
-    weights = [((1 - high) / (1 + high), (1 - low) / (1 + low))]
-    for _ in range(reach):
-        weights.append((_floor(weights[-1][0] * low), _ceil(weights[-1][1] * high)))
-    support = range(-reach, reach + 1)
-    return tuple((z, _enclosed(weights[abs(z)][0])[0], _enclosed(weights[abs(z)][1])[1]) for z in support)
+def _subset(n: int, k: int) -> _Draw:
+    return _equally_likely(f"subset({n}, {k})", perm(n, k), lambda: tuple(permutations(range(n), k)))
+
+
+@lru_cache(maxsize=4096)
+def _bernoulli(probability: Fraction, tail_bits: int) -> _Draw:
+    if not 0 <= probability <= 1:
+        raise ValueError(f"probability must be in [0, 1], got {probability}")
+    bounds = [(p, p) for p in (1 - probability, probability)]
+    return _draw(f"bernoulli({probability})", (False, True), bounds, tail_bits, Fraction(0))
+
+
+@lru_cache(maxsize=4096)
+def _bernoulli_exp(gamma: Fraction, tail_bits: int) -> _Draw:
+    low, high = _decay(gamma)
+    return _draw(f"bernoulli_exp({gamma})", (False, True), [(1 - high, 1 - low), (low, high)], tail_bits, Fraction(0))
+
+
+def _laplace_tail(scale: Fraction, cut: int) -> Bounds:
+    """P(Z ≥ cut) = a^cut/(1+a) for cut ≥ 1, where a = e^(−1/scale); the rest by symmetry."""
+    if cut <= 0:
+        low, high = _laplace_tail(scale, 1 - cut)
+        return 1 - high, 1 - low
+    base, power = _decay(1 / scale), _decay(cut / scale)
+    return power[0] / (1 + base[1]), power[1] / (1 + base[0])
 
 
 @lru_cache(maxsize=256)
-def _discrete_gaussian(sigma: Fraction) -> Outcomes:
-    reach = int(sigma * 14) + 3  # beyond it lies less than 2^-140 of the mass
-    bounds = [exp_fractions(-Fraction(z * z) / (2 * sigma * sigma), BITS) for z in range(reach + 1)]
-    tail = 2 * bounds[reach][1] * max(1, int(sigma))  # a generous bound on both tails together
-    total_low = bounds[0][0] + 2 * sum(low for low, _ in bounds[1:])
-    total_high = bounds[0][1] + 2 * sum(high for _, high in bounds[1:]) + tail
+def _discrete_laplace(scale: Fraction, tail_bits: int) -> _Draw:
+    reach = int(scale * Fraction(694, 1000) * (tail_bits + 1)) + 1  # 0.694 > ln 2
+    base = _decay(1 / scale)
+    centre = (1 - base[1]) / (1 + base[1]), (1 - base[0]) / (1 + base[0])
+    powers = [_decay(z / scale) for z in range(reach + 1)]
+    weights = [(centre[0] * low, centre[1] * high) for low, high in powers]
     support = range(-reach, reach + 1)
-    return tuple(
-        (z, _enclosed(bounds[abs(z)][0] / total_high)[0], _enclosed(bounds[abs(z)][1] / total_low)[1]) for z in support
-    )
+    tail = 2 * _laplace_tail(scale, reach + 1)[1]
+    return _draw(f"discrete_laplace({scale})", support, [weights[abs(z)] for z in support], BITS, tail)
 
 
 @lru_cache(maxsize=65536)
-def _cells(outcomes: Outcomes, cuts: tuple[int, ...]) -> Outcomes:
-    low = [0] * (len(cuts) + 1)
-    high = [0] * (len(cuts) + 1)
-    for value, value_low, value_high in outcomes:
-        cell = sum(value >= cut for cut in cuts)
+def _laplace_cell(scale: Fraction, cuts: tuple[int, ...], tail_bits: int) -> _Draw:
+    reached = [(Fraction(1), Fraction(1)), *(_laplace_tail(scale, cut) for cut in cuts), (Fraction(0), Fraction(0))]
+    bounds = [(here[0] - there[1], here[1] - there[0]) for here, there in pairwise(reached)]
+    return _draw(f"laplace_cell({scale}, {cuts})", range(len(cuts) + 1), bounds, tail_bits, Fraction(0))
+
+
+@lru_cache(maxsize=256)
+def _discrete_gaussian(sigma: Fraction, tail_bits: int) -> _Draw:
+    # e^(−reach²/2σ²) ≤ 2^−tail_bits, and beyond reach ≥ σ lies at most ∫ e^(−x²/2σ²) dx ≤ (σ²/reach)·e^(−reach²/2σ²)
+    squared = sigma * sigma
+    reach = max(isqrt(int(2 * squared * Fraction(694, 1000) * tail_bits)), int(sigma)) + 1
+    weights = [_decay(z * z / (2 * squared)) for z in range(reach + 1)]
+    beyond = 2 * squared / reach * weights[reach][1]
+    total_low, total_high = (weights[0][end] + 2 * sum(pair[end] for pair in weights[1:]) for end in (0, 1))
+    support = range(-reach, reach + 1)
+    bounds = [(weights[abs(z)][0] / (total_high + beyond), weights[abs(z)][1] / total_low) for z in support]
+    return _draw(f"discrete_gaussian({sigma})", support, bounds, BITS, beyond / total_low)
+
+
+@lru_cache(maxsize=65536)
+def _gaussian_cell(sigma: Fraction, cuts: tuple[int, ...], tail_bits: int) -> _Draw:
+    whole = _discrete_gaussian(sigma, tail_bits)
+    low, high = [0] * (len(cuts) + 1), [0] * (len(cuts) + 1)
+    for value, value_low, value_high in zip(whole.values, whole.low, whole.high, strict=True):
+        cell = bisect_right(cuts, value)
         low[cell] += value_low
         high[cell] += value_high
-    return tuple((cell, low[cell], high[cell]) for cell in range(len(cuts) + 1) if high[cell] > 0)
-
-
-@lru_cache(maxsize=256)
-def _ordered_subsets(n: int, k: int) -> Outcomes:
-    subsets = tuple(permutations(range(n), k))
-    low, high = _enclosed(Fraction(1, len(subsets)))
-    return tuple((subset, low, high) for subset in subsets)
+    reach = whole.values[-1]
+    for cell, (start, stop) in enumerate(pairwise((-inf, *cuts, inf))):
+        if start < stop and (start < -reach or stop > reach + 1):
+            high[cell] += whole.tail  # which is then not missing
+    bounds = [(Fraction(down, ONE), Fraction(up, ONE)) for down, up in zip(low, high, strict=True)]
+    return _draw(f"gaussian_cell({sigma}, {cuts})", range(len(cuts) + 1), bounds, tail_bits, Fraction(0))
 
 
 @lru_cache(maxsize=65536)
-def _choose(scores: tuple[Fraction, ...], rate: Fraction, counts: tuple[int, ...] | None) -> Outcomes:
-    top = max(scores)
-    bounds = [exp_fractions(rate * (score - top), BITS) for score in scores]
-    if counts is not None:
-        bounds = [(count * low, count * high) for count, (low, high) in zip(counts, bounds, strict=True)]
-    return _normalised(tuple(range(len(scores))), tuple(bounds))
-
-
-def _normalised(values: tuple[Any, ...], bounds: tuple[tuple[Fraction, Fraction], ...]) -> Outcomes:
-    total_low, total_high = sum(low for low, _ in bounds), sum(high for _, high in bounds)
-    return tuple(
-        (value, _enclosed(low / total_high)[0], _enclosed(high / total_low)[1])
-        for value, (low, high) in zip(values, bounds, strict=True)
-        if high > 0
-    )
-
-
-def _floor(value: Fraction) -> Fraction:
-    return Fraction(_enclosed(value)[0], 1 << BITS)
-
-
-def _ceil(value: Fraction) -> Fraction:
-    return Fraction(_enclosed(value)[1], 1 << BITS)
+def _choose(scores: tuple[Fraction, ...], rate: Fraction, counts: tuple[int, ...] | None, tail_bits: int) -> _Draw:
+    sizes = (1,) * len(scores) if counts is None else counts
+    if not any(sizes):
+        raise ValueError("scores must not be empty, and some count must be positive")
+    top = max(score for score, size in zip(scores, sizes, strict=True) if size)
+    weights = [_decay(rate * (top - score), size) for score, size in zip(scores, sizes, strict=True)]
+    total_low, total_high = (sum(pair[end] for pair in weights) for end in (0, 1))
+    bounds = [(low / total_high, high / total_low) for low, high in weights]
+    name = f"choose({[str(score) for score in scores]}, rate={rate}, counts={counts})"
+    return _draw(name, range(len(scores)), bounds, tail_bits, Fraction(0))

@@ -1,0 +1,118 @@
+"""The audit of every mechanism in the catalogue, and of its broken twins, as one table."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from reticent.audit.catalogue import Entry, Run
+from reticent.audit.lower_bound import empirical, prospect
+from reticent.audit.neighbours import divergences, worst_case
+from reticent.exact import upward
+from reticent.noise import system
+
+TAIL_BITS = 44  # what is left out of the exact laws is less than the rounding allowed below
+ROUNDING = 2.0**-40  # how far the certified upper bound on δ may lie above a claim that is met with equality
+CONFIDENCE = 0.999  # that no empirical bound in the whole table exceeds the truth
+
+Twins = Mapping[str, Mapping[str, Run]]  # mechanism → name of the twin → the same run, broken
+
+
+@dataclass(frozen=True)
+class TwinResult:
+    """A broken copy: the δ it certainly has at the claimed ε, and whether that refutes the claim."""
+
+    name: str
+    exact_delta: float
+    rejected: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the audit found on one mechanism."""
+
+    mechanism: str
+    epsilon: float
+    delta: float
+    exact_delta: float
+    exact_passed: bool
+    empirical_epsilon: float
+    empirical_event: str
+    empirical_passed: bool
+    twins: tuple[TwinResult, ...] | None
+
+    @property
+    def passed(self) -> bool:
+        """The real mechanism keeps its claim, and each broken twin is caught; a missing twin is a failure too."""
+        caught = self.twins is None or (len(self.twins) > 0 and all(twin.rejected for twin in self.twins))
+        return self.exact_passed and self.empirical_passed and caught
+
+
+def examine(entry: Entry, *, twins: Twins | None, runs: int, confidence: float, jobs: int | None = None) -> Row:
+    """Audit one entry: its exact laws, then `runs` runs on the pair that promises most, then its twins."""
+    pairs = divergences(entry.run, entry.neighbours, tail_bits=TAIL_BITS)
+    bounds = [pair.delta(entry.epsilon) for _, _, pair in pairs]
+    lower, upper = max(low for low, _ in bounds), max(high for _, high in bounds)
+    first, second, _ = max(
+        pairs,
+        key=lambda item: prospect(item[2].first, item[2].second, delta=entry.delta, runs=runs, confidence=confidence),
+    )
+    seen = empirical(
+        partial(entry.run, system),
+        first,
+        second,
+        delta=entry.delta,
+        epsilon=entry.epsilon,
+        runs=runs,
+        confidence=confidence,
+        jobs=jobs,
+        quiet=True,
+    )
+    return Row(
+        mechanism=entry.name,
+        epsilon=upward(entry.epsilon),
+        delta=upward(entry.delta),
+        exact_delta=upper,
+        exact_passed=lower <= entry.delta and upper <= float(entry.delta) + ROUNDING,
+        empirical_epsilon=seen.epsilon_lower,
+        empirical_event=seen.event,
+        empirical_passed=seen.passed is True,
+        twins=None if twins is None else tuple(reject(entry, *twin) for twin in twins.get(entry.name, {}).items()),
+    )
+
+
+def reject(entry: Entry, name: str, run: Run) -> TwinResult:
+    """Put a twin to the test that the entry passes: rejected means that its claim is certainly false."""
+    lower = worst_case(run, entry.neighbours, epsilon=entry.epsilon, tail_bits=TAIL_BITS).lower
+    return TwinResult(name, lower, rejected=lower > entry.delta)
+
+
+def load_twins(path: Path, entries: Sequence[Entry]) -> Twins:
+    """The mapping `TWINS` of a Python file, checked against the names of the entries."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"twins must be in a Python file, got {path}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    twins = getattr(module, "TWINS", None)
+    if not isinstance(twins, Mapping):
+        raise ValueError(f"{path} must define TWINS, a mapping of mechanism → name → run")
+    unknown = twins.keys() - {entry.name for entry in entries}
+    if unknown:
+        raise ValueError(f"{path} has twins of mechanisms that do not exist: {', '.join(sorted(unknown))}")
+    return twins
+
+
+def to_json(rows: Sequence[Row], *, runs: int, twins: Path | None) -> dict[str, Any]:
+    """The whole table as a JSON object; fields are added in later versions, never renamed."""
+    return {
+        "passed": all(row.passed for row in rows),
+        "runs": runs,
+        "confidence": CONFIDENCE,
+        "twins": None if twins is None else str(twins),
+        "mechanisms": [asdict(row) | {"passed": row.passed} for row in rows],
+    }

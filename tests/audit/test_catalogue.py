@@ -1,0 +1,178 @@
+"""The audit passes every mechanism and rejects every twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reticent.mechanisms
+from reticent.audit import empirical
+from reticent.audit.catalogue import Entry, catalogue
+from reticent.audit.neighbours import divergences, random_row_replacements, random_score_vectors, worst_case
+from reticent.audit.report import ROUNDING, TAIL_BITS, Row, TwinResult, examine, load_twins, reject, to_json
+from reticent.mechanisms.pieces import median_pieces
+from reticent.noise import Seeded
+
+ENTRIES = {entry.name: entry for entry in catalogue()}
+PATH = Path(__file__).parents[1] / "twins.py"
+TWINS = load_twins(PATH, catalogue())
+
+
+def test_every_mechanism_is_in_the_catalogue() -> None:
+    names = {name.split(",")[0] for name in ENTRIES}
+    assert names == set(reticent.mechanisms.__all__) - {"Pieces", "Release"}
+
+
+def test_every_entry_has_a_twin() -> None:
+    assert [name for name in ENTRIES if not TWINS[name]] == []
+
+
+@pytest.mark.parametrize("entry", catalogue(), ids=lambda entry: entry.name)
+def test_no_mechanism_exceeds_its_claim_and_each_comes_near(entry: Entry) -> None:
+    pairs = [pair for _, _, pair in divergences(entry.run, entry.neighbours, tail_bits=TAIL_BITS)]
+    lower, upper = (max(pair.delta(entry.epsilon)[end] for pair in pairs) for end in (0, 1))
+    assert lower <= entry.delta
+    assert upper <= float(entry.delta) + ROUNDING
+    spent = max(pair.epsilon(entry.delta)[0] for pair in pairs)
+    assert spent > 0.5 * entry.epsilon, "pairs that show nothing would pass anything"
+
+
+@pytest.mark.parametrize(
+    ("name", "twin"), [(name, twin) for name, twins in TWINS.items() for twin in twins], ids=lambda part: part
+)
+def test_every_twin_is_rejected(name: str, twin: str) -> None:
+    result = reject(ENTRIES[name], twin, TWINS[name][twin])
+    assert result.rejected
+    assert result.exact_delta > 1.2 * float(ENTRIES[name].delta), "not by a hair"
+
+
+Pairs = Iterator[tuple[Any, Any]]
+
+
+def scores(size: int, values: range, number: int) -> Pairs:
+    return random_score_vectors(np.random.default_rng(1), number, size=size, values=values)
+
+
+def rows(domain: Sequence[Any], size: int, number: int) -> Pairs:
+    return random_row_replacements(np.random.default_rng(1), number, domain=domain, rows=size)
+
+
+def counts(domain: Sequence[Any], size: int, number: int) -> Pairs:
+    for pair in rows(domain, size, number):
+        first, second = (tuple(side.count(value) for value in domain) for side in pair)
+        yield first, second
+
+
+def medians(bits: int, size: int, number: int) -> Pairs:
+    for first, second in rows(range(2**bits), size, number):
+        yield median_pieces(first, bits=bits), median_pieces(second, bits=bits)
+
+
+RANDOM: dict[str, Callable[[], Pairs]] = {
+    "exponential": lambda: scores(8, range(-5, 6), 200),
+    "exponential_over_pieces": lambda: medians(5, 7, 100),
+    "stable_argmax, table": lambda: scores(4, range(30), 500),
+    "stable_argmax, laplace": lambda: scores(4, range(30), 500),
+    "choosing": lambda: counts("abcd", 20, 300),
+    "choosing, growth 2": lambda: counts("abcd", 30, 300),
+    "quasi_concave_maximum, depth 2": lambda: medians(6, 9, 10),
+    "laplace_count, histogram": lambda: counts("ab", 5, 3),
+    "stability_histogram": lambda: rows("ab", 9, 4),
+    "gnmax": lambda: counts("ab", 9, 10),
+}
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_neighbours_stay_within_the_claim(name: str) -> None:
+    entry = ENTRIES[name]
+    worst = worst_case(entry.run, RANDOM[name](), epsilon=entry.epsilon, tail_bits=TAIL_BITS)
+    assert worst.lower <= entry.delta
+    assert worst.upper <= float(entry.delta) + ROUNDING
+
+
+EMPIRICAL = [
+    ("laplace_count", "noise × 0.7", 5_000),
+    ("stable_argmax, table", "A_dist as printed", 2_000),
+    ("choosing", "threshold halved", 4_000),
+    ("noisy_majority", "noise × 0.7", 4_000),
+    ("SparseVector", "no width", 1_000),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "twin", "runs"), EMPIRICAL)
+def test_the_empirical_audit_tells_them_apart_too(name: str, twin: str, runs: int) -> None:
+    entry, broken = ENTRIES[name], TWINS[name][twin]
+    worst = max(
+        divergences(broken, entry.neighbours, tail_bits=TAIL_BITS),
+        key=lambda item: item[2].delta(entry.epsilon),
+    )
+    claim: dict[str, Any] = {"delta": entry.delta, "epsilon": entry.epsilon, "confidence": 0.999}
+    for run, passes in ((entry.run, True), (broken, False)):
+        mechanism = partial(run, Seeded(unsafe_seed=1))
+        assert empirical(mechanism, *worst[:2], **claim, runs=runs, quiet=True).passed is passes
+
+
+# ── the report ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+def test_a_row_of_the_report() -> None:
+    entry = ENTRIES["laplace_count"]
+    row = examine(entry, twins=TWINS, runs=2000, confidence=0.999)
+    assert row.passed
+    assert (row.mechanism, row.epsilon, row.delta) == ("laplace_count", 1.0, 0.0)
+    assert row.exact_delta < ROUNDING
+    assert 0.4 < row.empirical_epsilon < 1
+    assert row.twins is not None
+    assert [twin.rejected for twin in row.twins] == [True]
+    assert examine(entry, twins=None, runs=100, confidence=0.999).twins is None
+
+
+def test_a_broken_mechanism_fails() -> None:
+    """A twin in the place of the real one: exact and empirical audit both say so."""
+    entry, broken = ENTRIES["laplace_count"], TWINS["laplace_count"]["noise × 0.7"]
+
+    class Broken(Entry):
+        run = property(lambda self: broken)
+
+    fields = {name: getattr(entry, name) for name in ("name", "mechanism", "neighbours", "epsilon", "delta")}
+    row = examine(Broken(**fields), twins=None, runs=20_000, confidence=0.999)
+    assert (row.exact_passed, row.empirical_passed, row.passed) == (False, False, False)
+
+
+def test_what_makes_a_row_fail() -> None:
+    def row(**changes: Any) -> Row:
+        fields: dict[str, Any] = {
+            "mechanism": "x", "epsilon": 1.0, "delta": 0.0, "exact_delta": 0.0, "exact_passed": True,
+            "empirical_epsilon": 0.5, "empirical_event": "output in {0}", "empirical_passed": True,
+            "twins": (TwinResult("weak", 0.1, True),),
+        }  # fmt: skip
+        return Row(**fields | changes)
+
+    assert row().passed
+    assert row(twins=None).passed
+    assert not row(exact_passed=False).passed
+    assert not row(empirical_passed=False).passed
+    assert not row(twins=(TwinResult("weak", 0.1, True), TwinResult("sly", 0.0, False))).passed
+    assert not row(twins=()).passed
+    assert to_json([row(), row(twins=())], runs=9, twins=None)["passed"] is False
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "must define TWINS"),
+        ("TWINS = []", "must define TWINS"),
+        ("TWINS = {'teleport': {}}", "mechanisms that do not exist: teleport"),
+    ],
+)
+def test_files_that_hold_no_twins(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "twins.py").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        load_twins(tmp_path / "twins.py", catalogue())
+    with pytest.raises(ValueError, match="must be in a Python file"):
+        load_twins(tmp_path / "twins.txt", catalogue())
