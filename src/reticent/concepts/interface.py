@@ -1,0 +1,279 @@
+"""What a concept class is: predictions, an exact minimiser of errors, and all labellings of given points."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from reticent.concepts.reading import Array, Labels, as_array, as_labels, as_weights, magnitude
+from reticent.exact import integer
+
+C = TypeVar("C", bound=Hashable)
+
+_BLOCK = 1 << 24  # labels held at a time when labellings are scored one by one
+_SCORES = 1 << 32  # labellings that are scored at once
+
+
+class Dichotomy(NamedTuple, Generic[C]):
+    """One labelling of the points, and a concept that labels them so."""
+
+    labels: Labels
+    concept: C
+
+
+class ConceptClass(ABC, Generic[C]):
+    """A set of functions from points to the labels 0 and 1.
+
+    A class of your own says its `vc_dimension` and `size`, how its concepts `predict`, and what its `dichotomies`
+    are; the rest follows, and `concepts.check` tests it. The points `X` are one-dimensional for a class of one column,
+    of shape (rows, columns) otherwise.
+    """
+
+    @property
+    @abstractmethod
+    def vc_dimension(self) -> int:
+        """The size of the largest set of points that the class labels in all ways; at least that, if not exact."""
+
+    @property
+    def vc_dimension_is_exact(self) -> bool:
+        """Whether `vc_dimension` is known to be attained, not only an upper bound."""
+        return True
+
+    @property
+    @abstractmethod
+    def size(self) -> int | None:
+        """How many concepts there are; None for infinitely many."""
+
+    @property
+    def columns(self) -> int:
+        """How many numbers describe a point."""
+        return 1
+
+    @abstractmethod
+    def predict(self, concept: C, X: ArrayLike) -> Labels:
+        """The labels, 0 or 1, that the concept gives to the rows of `X`."""
+
+    @abstractmethod
+    def dichotomies(self, X: ArrayLike) -> Dichotomies[C]:
+        """Every labelling of the rows of `X` by some concept, each once, with a concept that stands for it.
+
+        Which labellings and concepts they are, and their order, depends only on the *set* of points in `X`: not on
+        the order of the rows nor on how often a point is repeated. Proofs of privacy rest on this.
+        """
+
+    def erm(self, X: ArrayLike, y: ArrayLike) -> C:
+        """A concept with the fewest errors on the labelled rows; of several, that of the first dichotomy."""
+        dichotomies = self.dichotomies(X)
+        return dichotomies.concept(int(np.argmin(dichotomies.errors(y))))
+
+    def disagreement(self, a: C, b: C, X: ArrayLike) -> int:
+        """The number of rows of `X` that the two concepts label differently."""
+        return int(np.count_nonzero(self.predict(a, X) != self.predict(b, X)))
+
+    def concepts(self) -> Iterator[C]:
+        """Every concept of a finite class, one by one."""
+        raise NotImplementedError(f"{type(self).__name__} does not list its concepts")
+
+    def example_points(self) -> Array:
+        """A few points of the domain on which `concepts.check` tries the class, with a shattered set among them."""
+        if self.columns == 1:
+            return np.arange(6)
+        steps = np.eye(self.columns, dtype=np.int64)
+        origin = np.zeros((1, self.columns), dtype=np.int64)
+        return np.concatenate([1 + steps, 1 - steps, origin, 1 + origin])  # the neighbours of (1, …, 1), two more
+
+
+class Dichotomies(ABC, Generic[C]):
+    """The labellings of some points by a class: counted, indexed, and scored all at once.
+
+    >>> from reticent.concepts import Thresholds
+    >>> dichotomies = Thresholds(bits=8).dichotomies([10, 20, 20])
+    >>> len(dichotomies), dichotomies[1]
+    (3, Dichotomy(labels=array([1, 0, 0]), concept=Threshold(at=20, sign='<')))
+    >>> dichotomies.errors([1, 1, 0])
+    array([2, 1, 1])
+    """
+
+    def __init__(self, concept_class: ConceptClass[C], X: ArrayLike) -> None:
+        self.concept_class = concept_class
+        self.points = np.array(as_array(X, "X"))  # a copy: the caller may reuse X
+        self.points.flags.writeable = False
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many labellings there are; the same as `len`, but for counts that `len` cannot hold."""
+
+    @abstractmethod
+    def _concept(self, index: int) -> C:
+        """The concept that stands for the labelling of an index in [0, count)."""
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Dichotomy[C]]:
+        return (self[index] for index in range(self.count))
+
+    def __getitem__(self, index: int) -> Dichotomy[C]:
+        return Dichotomy(self.labels(index), self.concept(index))
+
+    def concept(self, index: int) -> C:
+        """The concept that stands for a labelling. It depends on the set of points alone."""
+        return self._concept(self._index(index))
+
+    def labels(self, index: int) -> Labels:
+        """The labels of the rows."""
+        return self.concept_class.predict(self.concept(index), self.points)
+
+    def errors(self, y: ArrayLike, *, at: ArrayLike | None = None) -> Array:
+        """For every dichotomy the number of rows whose label is not that of `y`, as an array.
+
+        With `at`, the rows are those of `at`, on which the representative concepts are scored instead.
+        """
+        rows = self._rows(at)
+        labels = as_labels(y, len(self.points) if rows is None else len(rows))
+        errors = self._all_sums(1 - 2 * labels, rows)
+        errors += labels.sum()
+        return errors
+
+    def sums(self, weights: ArrayLike, *, at: ArrayLike | None = None) -> Array:
+        """For every dichotomy the sum of the weights of the rows labelled 1, for whole weights, exactly."""
+        rows = self._rows(at)
+        return self._all_sums(as_weights(weights, len(self.points) if rows is None else len(rows)), rows)
+
+    def least_errors(self, y: ArrayLike, *, at: ArrayLike) -> Array:
+        """For every dichotomy the fewest errors on the rows of `at` by *any* concept with that labelling.
+
+        `errors(y, at=at)` scores one representative of each labelling; this takes the best of them all.
+        """
+        rows = self._rows(at)
+        assert rows is not None
+        return self._least_errors(as_labels(y, len(rows)), rows)
+
+    @property
+    def multiplicities(self) -> Array | None:
+        """How many concepts of a finite class have each labelling; None where that is not known.
+
+        They sum to the size of the class. With them, a draw from the whole class by a score that depends on the
+        labelling is a draw of a dichotomy and then of one of its concepts.
+        """
+        return None
+
+    def member(self, index: int, number: int) -> C:
+        """One of the `multiplicities[index]` concepts with a labelling: the one of this number, counted from 0."""
+        raise NotImplementedError(f"the concepts of {type(self.concept_class).__name__} are not numbered")
+
+    # ── what a class may do faster ────────────────────────────────────────────────────────────────────────────────
+
+    def _rows(self, at: ArrayLike | None) -> Array | None:
+        return None if at is None else as_array(at, "at")
+
+    def _sums(self, weights: Array, at: Array | None) -> Array:
+        """`sums` for weights already read, on the points themselves or on the rows `at`."""
+        return np.concatenate([weigh(self._table(*block, at), weights) for block in self._blocks(len(weights))])
+
+    def _table(self, start: int, stop: int, at: Array | None) -> Array:
+        """The labels given by the concepts start … stop − 1, one concept a row, as booleans."""
+        rows = self.points if at is None else at
+        return np.array([self.concept_class.predict(self.concept(i), rows) for i in range(start, stop)], dtype=bool)
+
+    def _least_errors(self, labels: Labels, at: Array) -> Array:
+        """Go through the labellings of all points together, and sort them by what they are on the first ones."""
+        own = len(self.points)
+        together = self.concept_class.dichotomies(joined(self.points, at))
+        errors = labels.sum() + together._sums(np.append(np.zeros(own, dtype=np.int64), 1 - 2 * labels), None)
+        place = {key: index for index, key in enumerate(self._keys(own))}
+        least = np.full(self.count, len(labels))
+        np.minimum.at(least, [place[key] for key in together._keys(own)], errors)
+        return least
+
+    def _keys(self, rows: int) -> Iterator[bytes]:
+        """The labellings of the first rows, packed."""
+        for block in self._blocks(len(self.points)):
+            yield from packed(self._table(*block, None)[:, :rows])
+
+    def _blocks(self, rows: int) -> list[tuple[int, int]]:
+        step = max(1, _BLOCK // max(1, rows))
+        return [(start, min(start + step, self.count)) for start in range(0, self.count, step)]
+
+    def _all_sums(self, weights: Array, at: Array | None) -> Array:
+        if self.count > _SCORES:
+            raise ValueError("there are more than 2^32 labellings, too many to score one by one; erm need not do that")
+        return self._sums(weights, at)
+
+    def _index(self, index: int) -> int:
+        number = integer(index, "index")
+        if not -self.count <= number < self.count:
+            raise IndexError(f"index must be in [0, len(dichotomies)), got {number}")  # the length tells of the data
+        return number % self.count
+
+    def _number(self, number: int, multiplicity: int) -> int:
+        number = integer(number, "number")
+        if not 0 <= number < multiplicity:
+            raise IndexError(f"number must be in [0, multiplicities[index]), got {number}")
+        return number
+
+
+class Listed(Dichotomies[C]):
+    """The dichotomies that a list of concepts gives; where several agree on all points, the first stands for them.
+
+    The simplest way to write `dichotomies` for a class of your own: list concepts, chosen by the points alone, among
+    which every labelling occurs.
+    """
+
+    def __init__(self, concept_class: ConceptClass[C], X: ArrayLike, concepts: Iterable[C]) -> None:
+        super().__init__(concept_class, X)
+        self._kept: dict[bytes, C] = {}
+        for concept in concepts:
+            labels = np.asarray(concept_class.predict(concept, self.points))
+            self._kept.setdefault(packed(labels.astype(bool)[None])[0], concept)
+        self._concepts = list(self._kept.values())
+
+    @property
+    def count(self) -> int:
+        """How many of the concepts differ on the points."""
+        return len(self._concepts)
+
+    def _concept(self, index: int) -> C:
+        return self._concepts[index]
+
+
+def sauer(vc_dimension: int, points: int) -> int:
+    """The most labellings that a class of this VC dimension can give to so many points: Σ_{i ≤ d} C(n, i).
+
+    >>> sauer(1, 10), sauer(3, 3)
+    (11, 8)
+    """
+    return sum(math.comb(points, i) for i in range(min(vc_dimension, points) + 1))
+
+
+def packed(table: Array) -> list[bytes]:
+    """Every row of booleans as bytes."""
+    return [row.tobytes() for row in np.packbits(table, axis=1)]
+
+
+def joined(first: Array, second: Array) -> Array:
+    """The rows of one array, then those of the other, without numpy's rounding of mixed integers to floats."""
+    if first.dtype != second.dtype and {first.dtype.kind, second.dtype.kind} <= set("biuO"):
+        return np.concatenate([first.astype(object), second.astype(object)])
+    return np.concatenate([first, second])
+
+
+def weigh(table: Array, weights: Array) -> Array:
+    """table @ weights, exactly: by floating-point numbers where all sums are whole numbers that these hold."""
+    if magnitude(weights) < 2.0**53:
+        return np.asarray(table.astype(np.float64) @ weights.astype(np.float64)).astype(np.int64)
+    if weights.dtype != object:
+        return np.asarray(table.astype(np.int64) @ weights)
+    return np.array([sum(weights[row].tolist()) for row in table], dtype=object)
+
+
+def check_concept(concept: Any, kind: type) -> None:
+    """Refuse a concept of another kind of class."""
+    if not isinstance(concept, kind):
+        raise TypeError(f"concept must be a {kind.__name__}, got {type(concept).__name__}")

@@ -1,0 +1,116 @@
+"""What the classes on ordered domains share: declared domains, and points sorted once for cumulative sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from reticent.concepts.domains import Domain, declared, read
+from reticent.concepts.interface import C, ConceptClass, Dichotomies
+from reticent.concepts.reading import Array, Labels, as_rows
+
+
+class Ordered(ConceptClass[C]):
+    """A class whose columns hold values of one ordered domain, declared by `bits` or `domain`, or by the type of X."""
+
+    bits: int | None
+    domain: Domain | None
+
+    def __post_init__(self) -> None:
+        declared(self.bits, self.domain)
+
+    @property
+    def values(self) -> int | None:
+        """How many values a column may take; None for infinitely many."""
+        domain = declared(self.bits, self.domain)
+        return None if domain is None else domain.size
+
+    def ranks(self, X: ArrayLike, name: str = "X") -> tuple[Array, Domain]:
+        """The ranks of the rows of `X`, and the domain they belong to."""
+        return read(X, self.columns, declared(self.bits, self.domain), name)
+
+    def finite_domain(self) -> tuple[Domain, range]:
+        """The declared domain and its ranks; refused if there is none or it is infinite."""
+        domain = declared(self.bits, self.domain)
+        if domain is None or domain.first is None or domain.last is None:
+            raise NotImplementedError(f"{type(self).__name__} is infinite unless bits or a finite domain is declared")
+        return domain, range(domain.first, domain.last + 1)
+
+    def example_points(self) -> Array:
+        """The first few values from 0 on; in more columns, those nearest to the middle of a grid."""
+        examples, domain = super().example_points(), declared(self.bits, self.domain)
+        if domain is None:
+            return examples
+        if domain.last is not None and domain.last < examples.max():
+            examples = np.unique(np.minimum(examples, domain.last), axis=0)
+        return domain.values(examples)
+
+
+class OrderedDichotomies(Dichotomies[C]):
+    """Dichotomies that work on ranks."""
+
+    concept_class: Ordered[C]
+
+    def __init__(self, concept_class: Ordered[C], X: ArrayLike) -> None:
+        super().__init__(concept_class, as_rows(X, concept_class.columns))
+        self._ranks, self._domain = concept_class.ranks(self.points)
+
+    def _rows(self, at: ArrayLike | None) -> Array | None:
+        if at is None:
+            return None
+        ranks, domain = self.concept_class.ranks(at, "at")
+        if domain != self._domain:
+            raise TypeError("at must hold points of the same type as X; declare a domain to mix types")
+        return ranks
+
+    def _table(self, start: int, stop: int, at: Array | None) -> Array:
+        return super()._table(start, stop, None if at is None else self._domain.values(at))
+
+    def _least_errors(self, labels: Labels, at: Array) -> Array:
+        return super()._least_errors(labels, self._domain.values(at))
+
+
+class Line:
+    """The ranks of some rows in ascending order; rows of equal rank form one point of the line."""
+
+    def __init__(self, ranks: Array) -> None:
+        self.order = np.argsort(ranks)
+        self.sorted = ranks[self.order]
+        last = np.append(self.sorted[1:] != self.sorted[:-1], True) if len(ranks) else np.zeros(0, dtype=bool)
+        self.ends = np.append(0, np.flatnonzero(last) + 1)  # sorted rows at the first j points, j = 0 … points
+        self.points = self.sorted[self.ends[:-1]]
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def point(self, index: int) -> int:
+        """The rank of a point as a Python int."""
+        return int(self.points[index])
+
+    def cumulative(self, weights: Array) -> Array:
+        """Sums of the weights of the first 0, 1, … sorted rows."""
+        return np.concatenate([np.zeros(1, dtype=weights.dtype), np.cumsum(weights[self.order])])
+
+    def prefixes(self, weights: Array) -> Array:
+        """Sums of the weights at the first 0, 1, … points."""
+        return np.asarray(self.cumulative(weights)[self.ends])
+
+    def before(self, cuts: Array, *, included: bool = False) -> Any:
+        """How many rows lie below each cut, or up to it."""
+        return np.searchsorted(self.sorted, cuts, side="right" if included else "left")
+
+    def places(self, ranks: Array) -> Array:
+        """2j + 1 for a rank equal to the j-th point, 2j for one between it and the point before."""
+        left, right = np.searchsorted(self.points, ranks), np.searchsorted(self.points, ranks, side="right")
+        return np.asarray(left + right)
+
+
+def last_where(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """The greatest integer of [low, high) for which `holds`, which it does up to some point from `low` on."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

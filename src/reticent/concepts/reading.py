@@ -1,0 +1,124 @@
+"""Reading points, labels and weights exactly, and refusing what cannot be read; no message repeats a value."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[Any]
+Labels = NDArray[np.int64]
+
+_INT64 = np.iinfo(np.int64)
+
+
+def as_array(values: ArrayLike, name: str) -> Array:
+    """An array of machine numbers, datetimes or (where they are wider than 64 bits) Python ints; nothing is rounded.
+
+    Lists are read value by value: numpy by itself would turn [2**63, -1] into floats.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a plain array, got a masked one; fill or drop what is masked")
+    if hasattr(values, "__array__"):
+        array = np.asarray(values)
+    elif isinstance(values, (str, bytes, dict, set)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be an array or a sequence of points, got {type(values).__name__}")
+    else:
+        array = np.array(list(values), dtype=object)
+    if array.ndim == 0:
+        raise TypeError(f"{name} must be an array or a sequence of points, got a single {type(values).__name__}")
+    if array.dtype == object:
+        return _settled(array, name)
+    if array.dtype.kind not in "biufM":
+        kind = {"U": "strings", "S": "bytes", "c": "complex numbers", "m": "time differences"}.get(array.dtype.kind)
+        raise TypeError(f"{name} must hold numbers or datetimes, got {kind or array.dtype}; encode them as numbers")
+    return array
+
+
+def _settled(array: Array, name: str) -> Array:
+    """An array of objects as what its objects are."""
+    kinds = set(map(type, array.flat))
+    if all(issubclass(kind, Integral) for kind in kinds):
+        return compact(np.fromiter(map(int, array.flat), dtype=object, count=array.size)).reshape(array.shape)
+    if kinds <= {datetime.datetime, datetime.date}:
+        if any(getattr(moment, "tzinfo", None) is not None for moment in array.flat):
+            raise TypeError(f"{name} must hold datetimes without a time zone; convert them to UTC and drop it")
+        return array.astype("datetime64[us]")
+    if all(issubclass(kind, np.datetime64) for kind in kinds):
+        return np.array(array.tolist() if array.ndim == 1 else list(array.flat)).reshape(array.shape)
+    if all(issubclass(kind, Real) and not issubclass(kind, np.longdouble) for kind in kinds) and any(
+        issubclass(kind, (float, np.floating)) for kind in kinds
+    ):
+        floats = [_nearest(value) for value in array.flat]
+        # Python compares whole numbers with floats exactly; numpy would round them first.
+        if all(mine == theirs or math.isnan(mine) for mine, theirs in zip(floats, array.flat, strict=True)):
+            return np.array(floats).reshape(array.shape)
+        raise TypeError(f"{name} mixes floats with numbers that are no floats; one of them would have to be rounded")
+    names = ", ".join(sorted(kind.__name__ for kind in kinds))
+    raise TypeError(f"{name} must hold whole numbers, floats or datetimes, got objects of type {names}")
+
+
+def _nearest(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def compact(numbers: Array) -> Array:
+    """Python ints as int64 where all of them fit."""
+    if all(_INT64.min <= number <= _INT64.max for number in numbers.flat):
+        return numbers.astype(np.int64)
+    return numbers
+
+
+def as_rows(X: ArrayLike, columns: int, name: str = "X") -> Array:
+    """`X` with the shape (rows,) where there is one column, (rows, columns) where there are more."""
+    array = as_array(X, name)
+    if columns == 1:
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]
+        if array.ndim != 1:
+            raise ValueError(f"{name} must be one-dimensional or have a single column, got the shape {array.shape}")
+    elif array.ndim != 2 or array.shape[1] != columns:
+        raise ValueError(f"{name} must have the shape (rows, {columns}), got {array.shape}")
+    return array
+
+
+def as_labels(y: ArrayLike, rows: int, name: str = "y") -> Labels:
+    """Labels 0 and 1, one a row; booleans and floats that are 0 or 1 are taken as such."""
+    array = as_array(y, name)
+    if array.shape == (rows, 1):
+        array = array[:, 0]
+    if array.shape != (rows,):
+        raise ValueError(f"{name} must have one label a row: {rows} rows, but the shape of {name} is {array.shape}")
+    if array.dtype.kind == "M" or not bool(np.all((array == 0) | (array == 1))):
+        raise ValueError(f"{name} must hold only the labels 0 and 1")
+    return array.astype(np.int64)
+
+
+def zeros_and_ones(mask: Array) -> Labels:
+    """Booleans as labels."""
+    labels: Labels = mask.astype(np.int64)
+    return labels
+
+
+def as_weights(weights: ArrayLike, rows: int, name: str = "weights") -> Array:
+    """Whole numbers, one a row: int64 where no sum of them can overflow, Python ints elsewhere."""
+    array = as_array(weights, name)
+    if array.size and array.dtype.kind not in "biuO":
+        raise TypeError(f"{name} must be whole numbers, got {array.dtype}")
+    if array.shape != (rows,):
+        raise ValueError(f"{name} must hold one whole number a row: {rows} rows, but their shape is {array.shape}")
+    wide = array.dtype == object or float(np.abs(array.astype(np.float64)).sum()) >= 2.0**62
+    return array.astype(object if wide else np.int64)
+
+
+def magnitude(weights: Array) -> float:
+    """An upper bound on the absolute value of every sum of some of the weights, in floating point."""
+    return float("inf") if weights.dtype == object else float(np.abs(weights).sum()) * 1.000001
