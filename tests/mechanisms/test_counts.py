@@ -217,3 +217,15 @@ def test_no_count_is_echoed() -> None:
         assert "918273645" not in message
     message = refusal(lambda: integer_array([918273645], "votes", least=0, most=5))
     assert message == "votes must be in [0, 5]"
+
+
+@pytest.mark.parametrize("count", [3.0, None, "x", [1.5], np.ma.masked_array([1, 2], mask=[True, False])])
+def test_what_is_no_count_is_called_so(count: Any) -> None:
+    for noisy in (lambda: laplace_count(count, epsilon=1), lambda: gaussian_count(count, sigma=1)):
+        with pytest.raises(TypeError, match="count must be whole numbers"):
+            noisy()
+
+
+def test_a_plain_generator_is_no_noise() -> None:
+    with pytest.raises(TypeError, match=r"unsafe_noise must be a Noise, such as noise\.Seeded, got Generator"):
+        laplace_count(3, epsilon=1, unsafe_noise=np.random.default_rng(0))  # type: ignore[arg-type]

@@ -274,3 +274,14 @@ def test_whole_numbers_keep_machine_types() -> None:
     assert whole_numbers(np.array([2**64 - 1], dtype=np.uint64), "x").dtype == np.uint64
     assert whole_numbers([1, np.int64(2)], "x").tolist() == [1, 2]
     assert whole_numbers([], "x").dtype == np.int64
+
+
+@pytest.mark.parametrize("triples", [None, [], [1, 2], [(0, 1)], [(0, 1, 2, 3)]])
+def test_what_are_no_triples_is_refused(triples: Any) -> None:
+    with pytest.raises(ValueError, match="triples must be a non-empty sequence"):
+        Pieces.from_triples(triples)
+
+
+def test_no_pieces_make_no_range() -> None:
+    with pytest.raises(ValueError, match="the range must not be empty"):
+        Pieces(0, 9, np.array([], dtype=np.uint64), np.array([]))

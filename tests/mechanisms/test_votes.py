@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -358,3 +360,20 @@ def test_no_vote_is_echoed() -> None:
         message = refusal(lambda votes=votes: noisy_majority(votes, voters=10, sigma=1))  # type: ignore[misc]
         assert message
         assert "918273645" not in message
+
+
+def test_a_copy_would_spend_the_budget_again() -> None:
+    teachers = ConfidentGNMax(threshold=5, sigma_threshold=1, sigma_answer=1, queries=1, answers=1)
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="ConfidentGNMax cannot be copied or pickled"):
+            duplicate(teachers)
+    with pytest.raises(AttributeError):
+        teachers.queries_left = 9  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("voters", [0, -1, 2**63, "9", 9.0])
+def test_voters_are_checked_before_any_vote(voters: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="voters"):
+        ConfidentGNMax(threshold=5, sigma_threshold=1, sigma_answer=1, queries=1, answers=1, voters=voters)
+    with pytest.raises((TypeError, ValueError), match="voters"):
+        gnmax([3, 6], sigma=1, voters=voters)

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from threading import Lock
-from typing import NoReturn
 
 from reticent.errors import BudgetExhausted
 from reticent.exact import integer
-from reticent.mechanisms.release import noise_or_system, release
+from reticent.mechanisms.release import Uncopied, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import accounting, events
 from reticent.privacy.parameters import check_delta, check_epsilon
@@ -29,7 +28,7 @@ def check_segments(epsilon: object, halts: object) -> tuple[Fraction, int]:
     return exact, times
 
 
-class Segments:
+class Segments(Uncopied):
     """What the sparse-vector mechanisms share: the halts that are left, and the noise of the segment under way.
 
     A segment's noise is drawn at its first question and forgotten at its halt. Forgetting cannot fail, so that no
@@ -64,9 +63,6 @@ class Segments:
         self._left -= 1
         self._drawn = None
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} cannot be copied or pickled: a copy would spend its budget again")
-
 
 class AboveThreshold(Segments):
     """Tells whether each of a stream of integer values reaches `threshold`, until that was so `halts` times.
@@ -86,7 +82,7 @@ class AboveThreshold(Segments):
     has one True, so any sequence of answers loses at most ε1 + 2·ε2, in either direction. Given the answers, the next
     question is fixed: asking adaptively changes nothing. Segments have noise of their own, so `halts` of them are the
     adaptive composition of as many ε'-DP mechanisms: ε' = ε/halts, or the largest that optimal composition allows
-    within (ε, δ). The split 2 : 3 has within 0.3 % of the least variance of ν − ρ, (1 + 2^(2/3))³·2/ε'².
+    within (ε, δ). The split 2 : 3 all but attains the least variance of ν − ρ, (1 + 2^(2/3))³·2/ε'².
 
     Source. Dwork and Roth, *The Algorithmic Foundations of Differential Privacy*, Algorithms 1 and 2, as used by Liu,
     Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 6, whose loop "while c ≤ T" halts once

@@ -130,12 +130,13 @@ def _least_sigma(epsilon: Fraction, delta: Fraction, squared_sensitivity: int) -
 def _one_or_many(count: int | Integers, name: str, stated: object, sensitivity: str) -> int | NDArray[np.int64]:
     if isinstance(count, Integral):
         return integer(count, name)
+    counts = integer_array(count, name)
     if stated is None:
         raise TypeError(
             f"{sensitivity} must be stated for an array of counts (a histogram has 2: a replaced row leaves one bin "
             "and enters another)"
         )
-    return integer_array(count, name)
+    return counts
 
 
 # ── shared by the mechanisms that count ───────────────────────────────────────────────────────────────────────────
@@ -162,7 +163,7 @@ def laplace_tail(*, rate: Fraction, probability: Fraction) -> int:
 def integer_array(values: object, name: str, *, least: int | None = None, most: int | None = None) -> NDArray[np.int64]:
     """`values` as an int64 array of any shape; anything else is refused without a word about what it holds."""
     try:
-        array = np.asarray(values)
+        array = np.asarray(None) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
     except Exception:  # ragged, or an object with an array interface of its own
         array = np.asarray(None)
     if array.dtype.kind not in "iu" and array.size:
@@ -179,7 +180,7 @@ def add_noise(counts: int | NDArray[np.int64], draw: Callable[..., Any], scale: 
     if isinstance(counts, int):
         return counts + int(draw(scale))
     if scale > WIDEST:
-        raise ValueError("sigma (or sensitivity/epsilon) must be at most 2^48 for an array")
+        raise ValueError("the noise is too wide for 64-bit counts: epsilon must be larger, or sigma at most 2^48")
     noise = np.asarray(draw(scale, counts.size), dtype=np.int64).reshape(counts.shape)
     total = counts + noise
     overflow = (counts ^ total) & (noise ^ total) < 0  # two summands of one sign and a sum of the other

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -41,7 +41,7 @@ class Pieces:
 
     def __post_init__(self) -> None:
         offsets, top = self.offsets, self.last - self.first
-        if top < 0:
+        if top < 0 or not len(offsets):
             raise ValueError("the range must not be empty: its last integer lies below its first")
         if len(offsets) != len(self.values):
             raise ValueError("there must be one value a piece: the numbers of starts and of values differ")
@@ -71,8 +71,8 @@ class Pieces:
     @classmethod
     def from_triples(cls, triples: Iterable[tuple[int, int, Any]]) -> Pieces:
         """The function with the given (start, end, value) pieces, both ends included; they must follow each other."""
-        listed = [tuple(triple) for triple in triples]
-        if not listed or any(len(triple) != 3 for triple in listed):
+        listed = list(triples) if isinstance(triples, Iterable) else []
+        if not listed or not all(isinstance(triple, Sequence) and len(triple) == 3 for triple in listed):
             raise ValueError("triples must be a non-empty sequence of (start, end, value)")
         starts, ends = (whole_numbers([triple[side] for triple in listed], "triples") for side in (0, 1))
         gaps = starts[1:].astype(object) - ends[:-1].astype(object)
@@ -102,7 +102,7 @@ class Pieces:
 
     def __call__(self, point: int) -> Any:
         """The value at a point of the range."""
-        if not self.first <= point <= self.last:
+        if not self.first <= integer(point, "point") <= self.last:
             raise ValueError("the point must lie inside the range")
         index = self.locate(point - self.first)
         return self.values[index : index + 1].tolist()[0]

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from reticent.errors import BudgetExhausted
 from reticent.exact import integer, rational
 from reticent.mechanisms.counts import Integers, add_noise, integer_array
-from reticent.mechanisms.release import Release, noise_or_system, release
+from reticent.mechanisms.release import Release, Uncopied, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy.events import Composed, DiscreteGaussian, Event, GaussianBit, Repeated, Seeded
 from reticent.privacy.parameters import check_positive
 
-MOST_VOTERS = 1 << 62
+MOST_VOTERS = 1 << 40  # far from where a sum over classes might wrap around
 
 
 @overload
@@ -82,7 +82,7 @@ def gnmax(
     1
     """
     event = DiscreteGaussian(check_positive(sigma, "sigma"), squared_sensitivity=2)
-    counts = _histograms(histograms, "histograms", voters)
+    counts = _histograms(histograms, "histograms", _voters(voters))
     noisy = add_noise(counts, noise_or_system(unsafe_noise).discrete_gaussian, event.sigma)
     winners = noisy.argmax(axis=-1)
     if counts.ndim == 1:
@@ -90,7 +90,7 @@ def gnmax(
     return release(winners.astype(np.int64), Repeated(event, len(counts)), unsafe_noise)
 
 
-class ConfidentGNMax:
+class ConfidentGNMax(Uncopied):
     """GNMax that answers only where the winning class is clearly ahead, and pays for answers only there.
 
     `ask(histogram)` first tests whether the highest count plus discrete Gaussian noise of scale `sigma_threshold`
@@ -129,33 +129,47 @@ class ConfidentGNMax:
         self.threshold = math.ceil(rational(threshold, "threshold"))  # counts and noise are whole numbers
         self.sigma_threshold = check_positive(sigma_threshold, "sigma_threshold")
         self.sigma_answer = check_positive(sigma_answer, "sigma_answer")
-        self.queries_left = integer(queries, "queries", least=1)
-        self.answers_left = integer(answers, "answers", least=1, most=self.queries_left)
-        self.voters = voters
-        tests = Repeated(DiscreteGaussian(self.sigma_threshold, squared_sensitivity=1), self.queries_left)
-        winners = Repeated(DiscreteGaussian(self.sigma_answer, squared_sensitivity=2), self.answers_left)
+        self._queries_left = integer(queries, "queries", least=1)
+        self._answers_left = integer(answers, "answers", least=1, most=self._queries_left)
+        self.voters = _voters(voters)
+        tests = Repeated(DiscreteGaussian(self.sigma_threshold, squared_sensitivity=1), self._queries_left)
+        winners = Repeated(DiscreteGaussian(self.sigma_answer, squared_sensitivity=2), self._answers_left)
         event = Composed((tests, winners))
         self.event: Event = event if unsafe_noise is None else Seeded(event)
         self._noise = noise_or_system(unsafe_noise)
         self._unsafe_noise = unsafe_noise
         self._lock = threading.Lock()
 
+    @property
+    def queries_left(self) -> int:
+        """How many more may be asked."""
+        return self._queries_left
+
+    @property
+    def answers_left(self) -> int:
+        """How many more may be answered."""
+        return self._answers_left
+
     def ask(self, histogram: Integers) -> int | None:
         """The noisy winner of one histogram of votes, or None where no class is clearly ahead."""
         with self._lock:
-            if not self.queries_left:
+            if not self._queries_left:
                 raise BudgetExhausted("all queries have been asked: plan for more with queries=")
-            if not self.answers_left:
+            if not self._answers_left:
                 raise BudgetExhausted("all answers have been given: plan for more with answers=")
             counts = _histograms(histogram, "histogram", self.voters)
             if counts.ndim != 1:
                 raise ValueError("histogram must be one-dimensional: ask one question at a time")
-            self.queries_left -= 1
+            self._queries_left -= 1
             if self._noise.gaussian_cell(self.sigma_threshold, [self.threshold - int(counts.max())]) == 0:
                 return None
-            self.answers_left -= 1
+            self._answers_left -= 1
             answer: int = gnmax(counts, sigma=self.sigma_answer, unsafe_noise=self._unsafe_noise).value
             return answer
+
+
+def _voters(voters: object) -> int | None:
+    return None if voters is None else integer(voters, "voters", least=1, most=MOST_VOTERS)
 
 
 def _one_a_question(counts: NDArray[np.int64], name: str, ndim: int) -> int:
@@ -168,6 +182,6 @@ def _histograms(histograms: Integers, name: str, voters: int | None) -> NDArray[
     counts = integer_array(histograms, name, least=0, most=MOST_VOTERS)
     if counts.ndim not in (1, 2) or 0 in counts.shape:
         raise ValueError(f"{name} must hold the votes for at least one class, one histogram or one a row")
-    if voters is not None and bool(np.any(counts.sum(axis=-1) != integer(voters, "voters", least=1))):
+    if voters is not None and bool(np.any(counts.sum(axis=-1) != voters)):
         raise ValueError(f"{name} must add up to voters={voters}")
     return counts
