@@ -171,10 +171,10 @@ BROKEN: dict[str, dict[str, Twin]] = {
         "no threshold": replacing(histogram, "histogram_threshold", lambda **_: -(10**6)),
         "noise × 0.7": under(Weaker),
     },
-    "AboveThreshold": {"noise × 0.7": under(Weaker), "noise not redrawn": under(Stale)},
+    "AboveThreshold": {"noise × 0.7": under(Weaker), "value noise not redrawn": under(Stale)},
     "SparseVector": {
         "no width": replacing(sparse_vector, "_plan", lambda *budget: plan(*budget)._replace(width=0)),
-        "noise not redrawn": under(Stale),
+        "value noise not redrawn": under(Stale),
     },
     "BetweenThresholds": {"upper + μ": replacing(BetweenThresholds, "ask", plus_mu), "noise × 0.7": under(Weaker)},
     "noisy_majority": {"noise × 0.7": under(Weaker)},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json as json_format
 import sys
+import tomllib
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -56,7 +57,7 @@ def mechanisms(
     runs
         Runs of each mechanism on either input, for the empirical lower bound.
     twins
-        A Python file with broken copies of the mechanisms; by default tests/twins.py beneath the current directory.
+        A Python file with broken copies of the mechanisms; by default, in a checkout of reticent, tests/twins.py.
     jobs
         Processes for the empirical runs; -1 uses all cores.
     quiet
@@ -70,26 +71,31 @@ def mechanisms(
 
     if runs < 8:
         raise UsageError(f"--runs must be at least 8, got {runs}")
+    if jobs == 0:
+        raise UsageError("--jobs must be a number of processes, or -1 for all cores, got 0")
     entries = catalogue()
     path = _twins_path(twins)
-    try:
-        broken = None if path is None else report.load_twins(path, entries)
-    except (ValueError, OSError, SyntaxError, ImportError) as error:
-        raise UsageError(f"--twins: {error}") from error
     errors = Console(stderr=True)
     confidence = 1 - (1 - report.CONFIDENCE) / len(entries)
-    rows = [
-        report.examine(entry, twins=broken, runs=runs, confidence=confidence, jobs=jobs)
-        for entry in track(
-            entries, "auditing", console=errors, transient=True, disable=quiet or not errors.is_terminal
-        )
-    ]
+    try:
+        broken = None if path is None else report.load_twins(path, entries)
+        rows = [
+            report.examine(entry, twins=broken, runs=runs, confidence=confidence, jobs=jobs)
+            for entry in track(
+                entries, "auditing", console=errors, transient=True, disable=quiet or not errors.is_terminal
+            )
+        ]
+    except report.TwinError as error:
+        raise UsageError(f"--twins: {error}") from error
     if json:
         print(json_format.dumps(report.to_json(rows, runs=runs, twins=path), indent=2))
     else:
         console = _console()
         console.print(_audit_table(rows))
         console.print(f"\nempirical: {runs} runs on either input, {report.CONFIDENCE:.1%} confidence in the column")
+    if path is None:
+        print("reticent: WARNING: no twin was tried, so nothing shows that this audit can fail; name a file of twins "
+              "with --twins", file=sys.stderr)
     return 0 if all(row.passed for row in rows) else 1
 
 
@@ -109,7 +115,16 @@ def _twins_path(given: Path | None) -> Path | None:
             raise UsageError(f"--twins: there is no file {given}")
         return given
     usual = Path("tests") / "twins.py"
-    return usual if usual.is_file() else None
+    return usual if usual.is_file() and _in_checkout() else None
+
+
+def _in_checkout() -> bool:
+    """Whether the current directory is reticent's own: the tests of another project are not run unasked."""
+    try:
+        project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8")).get("project")
+    except (OSError, ValueError):
+        return False
+    return isinstance(project, dict) and project.get("name") == "reticent"
 
 
 def _audit_table(rows: Sequence[Row]) -> RichTable:

@@ -225,3 +225,18 @@ def test_two_thirds_of_the_gaussian_price_at_low_orders_but_not_at_high_ones() -
 def test_a_scale_beyond_every_table_costs_what_the_count_would() -> None:
     huge = Fraction(10**7)
     assert divergences.divergence(GaussianBit(huge, 10**9), np.array([3.0]))[1][0] == pytest.approx(3 / 2e14, rel=1e-9)
+
+
+@pytest.mark.parametrize(("sigma", "epsilon"), [("0.0554", 170), ("0.1", 60), ("0.1", 260), ("1", 700), ("3", 100)])
+def test_no_tail_is_beyond_price(sigma: str, epsilon: int) -> None:
+    """Where the table of the noise ends, δ is bounded by what it ends with; cut off there, it would come out as 0."""
+    square = Fraction(sigma) ** 2
+    with mpmath.workdps(1000):
+        weight = [mpmath.exp(-mpmath.mpf(z * z) * square.denominator / (2 * square.numerator)) for z in range(1500)]
+        total = 2 * mpmath.fsum(weight) - 1
+        t = math.floor(epsilon * square - Fraction(1, 2)) + 1
+        truth = (mpmath.fsum(weight[t:]) - mpmath.exp(epsilon) * mpmath.fsum(weight[t + 1 :])) / total
+        price = profiles.discrete_gaussian(Fraction(sigma), np.array([float(epsilon)]))
+        assert price is not None
+        assert truth > 0
+        assert mpmath.mpf(float(price[0])) >= truth

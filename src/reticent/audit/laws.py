@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise, permutations
-from math import inf, isqrt, perm
+from math import inf, isqrt, log2, perm
 from numbers import Rational
 from typing import Any
 
@@ -28,6 +28,7 @@ from reticent.privacy.parameters import check_positive
 BITS = 256  # probabilities are kept as integer multiples of 2^-BITS, rounded outward
 ONE = 1 << BITS
 MOST_OUTCOMES = 1_000_000  # of a single draw
+MOST_DRAWS = 10_000  # of a single run
 
 Bounds = tuple[Fraction, Fraction]
 
@@ -79,15 +80,16 @@ def _stated(value: object) -> Bounds:
     return low, high
 
 
-def law(run: Callable[[Noise], Hashable], *, tail_bits: int = 80, most_paths: int = 10_000_000) -> Law:
+def law(run: Callable[[Noise], Hashable], *, tail_bits: int = 80, most_paths: int = 1_000_000) -> Law:
     """The law of `run(noise)`, which must draw all its randomness from `noise` and return something hashable.
 
     An outcome of a single draw that is less likely than 2^-tail_bits, and of noise without bound all but 2^-tail_bits
     of its mass, is not walked but counted as missing. The number of paths is the product of the numbers of outcomes
-    along the way, so keep the instance small.
+    along the way, so keep the instance small: more than `most_paths` of them are refused, and so are a draw with more than
+    MOST_OUTCOMES outcomes and a run of more than MOST_DRAWS draws. Loops that wait for an outcome must be bounded.
 
-    A `run` that draws differently, or returns something else, when it is replayed on the same outcomes has randomness
-    or memory of its own; that is refused.
+    Every path is walked twice. A `run` that draws differently the second time, or returns something else, has
+    randomness or memory of its own; that is refused.
 
     >>> coin = law(lambda noise: noise.bernoulli(Fraction(1, 3)))
     >>> round(coin.probability(True), 9), coin.missing
@@ -95,10 +97,10 @@ def law(run: Callable[[Noise], Hashable], *, tail_bits: int = 80, most_paths: in
     """
     low: dict[Hashable, int] = {}
     high: dict[Hashable, int] = {}
-    walker = _Walker(tail_bits)
-    for number in range(most_paths):
+    walker = _Walker(tail_bits, most_paths)
+    for _ in range(most_paths):
         output = walker.replay(run)
-        if number == 0 and walker.replay(run) != output:
+        if walker.replay(run, again=True) != output:
             raise RuntimeError("run must return the same output whenever its noise is the same: it has other "
                                "randomness, or remembers earlier runs")
         path_low, path_high = walker.mass()
@@ -106,7 +108,11 @@ def law(run: Callable[[Noise], Hashable], *, tail_bits: int = 80, most_paths: in
         high[output] = high.get(output, 0) + path_high
         if not walker.advance():
             return Law(low, high, walker.missing)
-    raise RuntimeError(f"the noise has more than most_paths={most_paths} paths: audit a smaller instance")
+    raise _too_many(most_paths)
+
+
+def _too_many(most_paths: int) -> RuntimeError:
+    return RuntimeError(f"the noise has more than most_paths={most_paths} paths: audit a smaller instance")
 
 
 # ── walking ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -137,14 +143,17 @@ class _Branch:
 class _Walker(Noise):
     """A `Noise` that replays the outcomes chosen so far and opens a new branch where it runs out of them."""
 
-    def __init__(self, tail_bits: int) -> None:
+    def __init__(self, tail_bits: int, most_paths: int) -> None:
         self.tail_bits = tail_bits
+        self.most_paths = most_paths
+        self.again = False
         self.path: list[_Branch] = []
         self.depth = 0
         self.missing = 0
 
-    def replay(self, run: Callable[[Noise], Hashable]) -> Hashable:
-        self.depth = 0
+    def replay(self, run: Callable[[Noise], Hashable], *, again: bool = False) -> Hashable:
+        """Walk the path, to its end if it has none yet; `again`, it must be of the same length."""
+        self.depth, self.again = 0, again
         output = run(self)
         if self.depth < len(self.path):
             raise RuntimeError(f"run must draw the same way whenever its noise is the same: it stopped before draw "
@@ -165,6 +174,12 @@ class _Walker(Noise):
 
     def _walk(self, draw: _Draw) -> Any:
         if self.depth == len(self.path):
+            if self.again:
+                raise RuntimeError(f"run must draw the same way whenever its noise is the same: it had stopped before "
+                                   f"draw {self.depth + 1}, {draw.name}")
+            if self.depth == MOST_DRAWS:
+                raise RuntimeError(f"run makes more than {MOST_DRAWS} draws: bound its loops, or audit a smaller "
+                                   f"instance")
             branch = _Branch(draw, *self.mass())
             self.missing += -(-branch.high * draw.tail >> BITS)
             self.path.append(branch)
@@ -178,6 +193,8 @@ class _Walker(Noise):
     def _each(self, draw: _Draw, size: int | None, dtype: type) -> Any:
         if size is None:
             return self._walk(draw)
+        if len(draw.values) > 1 and size * log2(len(draw.values)) > log2(self.most_paths) + 1:
+            raise _too_many(self.most_paths)  # at once, and not after so many
         return np.array([self._walk(draw) for _ in range(size)], dtype=dtype)
 
     def random_bytes(self, count: int) -> bytes:
@@ -264,10 +281,14 @@ def _draw(name: str, values: Sequence[Any], bounds: Sequence[Bounds], tail_bits:
     return _Draw(name, tuple(values[i] for i in kept), low, high, missing)
 
 
-def _equally_likely(name: str, count: int, values: Callable[[], Sequence[Any]]) -> _Draw:
+def _check_outcomes(name: str, count: int) -> None:
     if not 1 <= count <= MOST_OUTCOMES:
         raise ValueError(f"{name} has {count} outcomes, between 1 and {MOST_OUTCOMES} can be walked: audit a smaller "
                          f"instance")
+
+
+def _equally_likely(name: str, count: int, values: Callable[[], Sequence[Any]]) -> _Draw:
+    _check_outcomes(name, count)
     low, high = _enclosed(Fraction(1, count), Fraction(1, count))
     return _Draw(name, tuple(values()), (low,) * count, (high,) * count, 0)
 
@@ -308,6 +329,7 @@ def _laplace_tail(scale: Fraction, cut: int) -> Bounds:
 @lru_cache(maxsize=256)
 def _discrete_laplace(scale: Fraction, tail_bits: int) -> _Draw:
     reach = int(scale * Fraction(694, 1000) * (tail_bits + 1)) + 1  # 0.694 > ln 2
+    _check_outcomes(f"discrete_laplace({scale})", 2 * reach + 1)
     base = _decay(1 / scale)
     centre = (1 - base[1]) / (1 + base[1]), (1 - base[0]) / (1 + base[0])
     powers = [_decay(z / scale) for z in range(reach + 1)]
@@ -329,6 +351,7 @@ def _discrete_gaussian(sigma: Fraction, tail_bits: int) -> _Draw:
     # e^(−reach²/2σ²) ≤ 2^−tail_bits, and beyond reach ≥ σ lies at most ∫ e^(−x²/2σ²) dx ≤ (σ²/reach)·e^(−reach²/2σ²)
     squared = sigma * sigma
     reach = max(isqrt(int(2 * squared * Fraction(694, 1000) * tail_bits)), int(sigma)) + 1
+    _check_outcomes(f"discrete_gaussian({sigma})", 2 * reach + 1)
     weights = [_decay(z * z / (2 * squared)) for z in range(reach + 1)]
     beyond = 2 * squared / reach * weights[reach][1]
     total_low, total_high = (weights[0][end] + 2 * sum(pair[end] for pair in weights[1:]) for end in (0, 1))

@@ -91,6 +91,8 @@ def empirical(
     runs = integer(runs, "runs", least=8)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
+    if jobs is not None and integer(jobs, "jobs") == 0:
+        raise ValueError("jobs must be an integer other than 0, or None, got 0")
 
     sizes = (runs // 4, runs // 2 - runs // 4, runs - runs // 2)
     learn, select, test = _run(mechanism, (first, second), sizes, jobs, quiet)
@@ -105,7 +107,7 @@ def empirical(
         delta=exact_delta,
         confidence=confidence,
         runs=runs,
-        event=f"{event}: {hits[0]} against {hits[1]} times in {sizes[2]}",
+        event=f"{event}: {hits[0]} against {hits[1]} times in {sizes[2]}" if bound > 0 else "no event found",
         claimed=claimed,
     )
 

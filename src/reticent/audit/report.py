@@ -22,6 +22,10 @@ CONFIDENCE = 0.999  # that no empirical bound in the whole table exceeds the tru
 Twins = Mapping[str, Mapping[str, Run]]  # mechanism → name of the twin → the same run, broken
 
 
+class TwinError(ValueError):
+    """A file of twins that cannot be used, or a twin that cannot be run."""
+
+
 @dataclass(frozen=True)
 class TwinResult:
     """A broken copy: the δ it certainly has at the claimed ε, and whether that refutes the claim."""
@@ -87,7 +91,10 @@ def examine(entry: Entry, *, twins: Twins | None, runs: int, confidence: float, 
 
 def reject(entry: Entry, name: str, run: Run) -> TwinResult:
     """Put a twin to the test that the entry passes: rejected means that its claim is certainly false."""
-    lower = worst_case(run, entry.neighbours, epsilon=entry.epsilon, tail_bits=TAIL_BITS).lower
+    try:
+        lower = worst_case(run, entry.neighbours, epsilon=entry.epsilon, tail_bits=TAIL_BITS).lower
+    except Exception as error:
+        raise TwinError(f"{name!r} of {entry.name} raises {type(error).__name__}: {error}") from error
     return TwinResult(name, lower, rejected=lower > entry.delta)
 
 
@@ -95,15 +102,18 @@ def load_twins(path: Path, entries: Sequence[Entry]) -> Twins:
     """The mapping `TWINS` of a Python file, checked against the names of the entries."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"twins must be in a Python file, got {path}")
+        raise TwinError(f"twins must be in a Python file, got {path}")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise TwinError(f"{path} raises {type(error).__name__}: {error}") from error
     twins = getattr(module, "TWINS", None)
-    if not isinstance(twins, Mapping):
-        raise ValueError(f"{path} must define TWINS, a mapping of mechanism → name → run")
+    if not isinstance(twins, Mapping) or not all(isinstance(named, Mapping) for named in twins.values()):
+        raise TwinError(f"{path} must define TWINS, a mapping of mechanism → name → run")
     unknown = twins.keys() - {entry.name for entry in entries}
     if unknown:
-        raise ValueError(f"{path} has twins of mechanisms that do not exist: {', '.join(sorted(unknown))}")
+        raise TwinError(f"{path} has twins of mechanisms that do not exist: {', '.join(sorted(map(str, unknown)))}")
     return twins
 
 

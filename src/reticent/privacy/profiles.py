@@ -64,18 +64,20 @@ def discrete_gaussian(sigma: Fraction, epsilons: Floats, reach: int | None = Non
     """δ(ε) of one integer released with discrete Gaussian noise, neighbours one apart; None where no table is kept.
 
     The loss at z is (2z + 1)/2σ², so δ(ε) = P(noise ≥ t) − e^ε·P(noise ≥ t+1) with t = ⌊εσ² − ½⌋ + 1, and every other t
-    gives less. Where only a threshold in [−reach, reach] is released, t is confined to that range.
+    gives less. Where only a threshold in [−reach, reach] is released, t is confined to that range. Beyond the table,
+    δ(ε) ≤ P(noise ≥ t) is at most what the table ends with.
     """
     table = survival(sigma)
     if table is None:
         return None
     scale = table.sigma**2
     best = np.floor(np.minimum(epsilons * scale - 0.5, 1e15)) + 1
-    limit = table.reach - 1 if reach is None else min(reach, table.reach - 1)
-    t = np.minimum(best, limit).astype(np.int64)  # ε ≥ 0, so t ≥ 0
+    best = np.minimum(best, math.inf if reach is None else reach)
+    t = np.minimum(best, table.reach - 1).astype(np.int64)  # ε ≥ 0, so t ≥ 0
     left, right = table.above[t], np.exp(np.minimum(epsilons, 700.0)) * table.above[t + 1]
     pad = (2 * table.error + 1e-15) * (left + right)
-    return np.asarray(np.clip(left - right + pad, 0.0, 1.0))
+    end = table.above[table.reach] * (1 + table.error) + _TINY
+    return np.asarray(np.clip(np.where(best > t, end, left - right + pad), 0.0, 1.0))
 
 
 @lru_cache(maxsize=4096)
