@@ -506,3 +506,10 @@ def test_declared_domains_make_classes_finite() -> None:
     assert Thresholds(domain=Floats(16)).size == 63488
     assert Points(domain=Datetimes("s")).size == 2**64 - 2
     assert Thresholds(domain=Integers()).size is None
+
+
+def test_numbers_wider_than_any_float_are_compared_exactly() -> None:
+    wide = Thresholds(bits=4096)
+    points = np.array([1, 2**2000, 2**4000], dtype=object)
+    labels = [wide.predict(concept, points).tolist() for concept in map(wide.dichotomies(points).concept, range(4))]
+    assert sorted(labels) == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]]

@@ -121,12 +121,12 @@ class Integers(Domain):
     def at_or_above(self, bound: Value) -> Position:
         """The least integer that is at least `bound`."""
         number = _number(bound, "integers")
-        return number if math.isinf(number) else math.ceil(number)
+        return number if (isinstance(number, float) and math.isinf(number)) else math.ceil(number)
 
     def above(self, bound: Value) -> Position:
         """The least integer that is greater than `bound`."""
         number = _number(bound, "integers")
-        return number if math.isinf(number) else math.floor(number) + 1
+        return number if (isinstance(number, float) and math.isinf(number)) else math.floor(number) + 1
 
 
 _FLOATS: dict[int, tuple[Any, Any]] = {

@@ -1,0 +1,157 @@
+"""What the learners of concept classes share: reading rows, drawing a concept, predicting, and counting rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from reticent import noise
+from reticent.concepts.interface import ConceptClass
+from reticent.concepts.reading import Array, Labels, as_array, as_labels
+from reticent.errors import InsufficientData
+from reticent.exact import rational
+from reticent.mechanisms.release import Release
+from reticent.noise import Noise
+from reticent.privacy import epsilon, guarantee
+from reticent.privacy.events import Event
+
+
+class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier whose hypothesis is a concept, drawn privately. Labels are 0 and 1, both known beforehand."""
+
+    delta: object = 0
+    error: object
+    failure: object
+    unsafe_seed: int | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.non_deterministic = self.unsafe_seed is None
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from the rows of `X`, of shape (rows, columns), and their labels `y`, 0 or 1."""
+        return self._fit(X, y, None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed))
+
+    def predict(self, X: ArrayLike) -> Labels:
+        """The label, 0 or 1, that the hypothesis gives to each row of `X`."""
+        check_is_fitted(self)
+        rows = as_table(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self._hypotheses().predict(self.hypothesis_, self._points(rows))
+
+    def n_required(self, error: object, failure: object = None) -> int:
+        """How many rows make the promise of this learner hold with this error and probability of failure."""
+        raise NotImplementedError
+
+    def _fit(self, X: ArrayLike, y: ArrayLike, unsafe_noise: Noise | None) -> Self:
+        """`fit` with any noise, such as that which an audit walks through."""
+        self._check_parameters()
+        rows, target = as_table(X), as_target(y)
+        validate_data(self, X, reset=True, skip_check_array=True)
+        self._check_rows(len(rows))
+        labels = as_labels(target, len(rows))
+        hypothesis, event = self._learn(self._points(rows), labels, unsafe_noise)
+        pure = math.isfinite(epsilon(event, delta=0))  # then no δ was used, whichever was allowed
+        self.guarantee_ = guarantee(event, delta=0 if pure else self.delta)
+        self.event_: Event = event
+        self.hypothesis_: Any = hypothesis
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def _check_rows(self, rows: int) -> None:
+        if self.error is not None and rows < (required := self.n_required(self.error)):
+            raise InsufficientData(
+                f"error={self.error} with failure={self.failure} can be promised from {required} rows on, "
+                f"got {rows}; give more rows, ask for less, or set error=None to learn without a promise",
+                required=required,
+            )
+
+    def _points(self, rows: Array) -> Array:
+        """The rows as a concept class of one column or of several takes them."""
+        return rows[:, 0] if rows.shape[1] == 1 == self._hypotheses().columns else rows
+
+    # ── what a learner says ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _check_parameters(self) -> None:
+        """Refuse bad parameters before the data are touched."""
+        check_share(self.failure, "failure")
+        if self.error is not None:
+            check_share(self.error, "error")
+
+    def _hypotheses(self) -> ConceptClass[Any]:
+        """A class that the fitted hypothesis is of."""
+        raise NotImplementedError
+
+    def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
+        raise NotImplementedError
+
+
+def check_share(value: object, name: str) -> Fraction:
+    """A probability strictly between 0 and 1, as an exact number."""
+    number = rational(value, name)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must be in (0, 1), got {value}")
+    return number
+
+
+def fewest_rows(suffices: Callable[[int], bool]) -> int:
+    """The least number of rows that suffices, for a condition that goes on to hold once it does."""
+    high = 1
+    while not suffices(high):
+        high *= 2
+        if high > 1 << 60:
+            raise ValueError("no number of rows below 2^60 would do: ask for a larger error or epsilon")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
+
+
+# ── reading what the caller gave ──────────────────────────────────────────────────────────────────────────────────
+
+
+def as_table(X: ArrayLike, name: str = "X") -> Array:
+    """Rows and columns, nothing rounded; at least one of each."""
+    if sparse.issparse(X):
+        raise TypeError(f"{name} must be a dense array, got a sparse matrix; call its toarray()")
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+        raise ValueError(f"Complex data not supported: {name} must hold real numbers")
+    array = as_array(X, name)
+    if array.ndim != 2:
+        raise ValueError(f"{name} must have two dimensions, rows and columns, got {array.ndim}. Reshape your data")
+    for count, what in zip(array.shape, ("sample", "feature"), strict=True):
+        if count == 0:
+            raise ValueError(f"{name} has 0 {what}(s) (shape={array.shape}) while a minimum of 1 is required.")
+    if array.dtype.kind == "f" and not bool(np.isfinite(array).all()):
+        raise ValueError(f"{name} must be finite: it holds NaN or inf")
+    return array
+
+
+def as_target(y: Any) -> Array:
+    """What may be labels; whether they are 0 and 1, one a row, is for `as_labels` to check."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None: give a label, 0 or 1, for every row")
+    array = as_array(y, "y")
+    if array.dtype.kind == "f" and not bool(np.isfinite(array).all()):
+        raise ValueError("y must hold only the labels 0 and 1: it holds NaN or inf")
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = column_or_1d(array, warn=True)
+    check_classification_targets(array)
+    if type_of_target(array).startswith("multi"):
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is multiclass: y must hold only the "
+            "labels 0 and 1"
+        )
+    return array

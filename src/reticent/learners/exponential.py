@@ -1,0 +1,177 @@
+"""A private concept out of any class that can be counted: the generic learner by the exponential mechanism."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import binom
+
+from reticent.concepts.interface import ConceptClass, Dichotomies
+from reticent.concepts.reading import Array, Labels
+from reticent.learners.base import ConceptLearner, check_share, fewest_rows
+from reticent.mechanisms.release import Release, noise_or_system, release
+from reticent.noise import Noise
+from reticent.privacy.events import BoundedRange
+from reticent.privacy.parameters import check_epsilon
+
+MOST_LISTED = 1 << 20  # concepts that are scored one by one where a class does not count its dichotomies
+
+
+class ExponentialLearner(ConceptLearner):
+    """A concept of a class, drawn with probability ∝ e^(−ε·errors/2): nearly as good as the best, on any data.
+
+    The candidates are public: the whole class where it is finite; otherwise, or if `net` is given, one concept for each
+    way in which the class can label the points of `net`. The points of the data must *not* serve as the net. Which
+    concepts stand for the labellings of the data depends on every row, so a replaced row would change the candidates
+    themselves, and an outcome that is possible for one data set would be impossible for its neighbour. Take for `net`
+    points that are known without the data: a grid, a public sample, the output of a sanitizer.
+
+    A finite class may be huge, such as `Thresholds(bits=64)`, if it counts how many concepts label the rows in each
+    way. A labelling is drawn with probability ∝ count·e^(−ε·errors/2), then one of its concepts uniformly. Here the
+    points of the data only help to compute: the law is that of a draw from the whole class. Other finite classes are
+    listed, up to 2^20 concepts. A class of one column is given its points as a one-dimensional array.
+
+    Guarantee. ε-differential privacy for a replaced row, value and label, for the published concept, with a privacy
+    loss of bounded range ε. Public are the number of rows, the concept class and the net.
+
+    Why. A replaced row moves the number of errors of every concept by at most 1, and the candidates do not depend on
+    the rows: this is the exponential mechanism (see `exponential`) with the score −errors. In the counted form a
+    concept c with labelling z is drawn with probability ∝ m(z)·e^(−ε·errors/2)·(1/m(z)), where m(z) concepts share z:
+    the same law, if the counts are right and `member` lists each concept once, which `concepts.check` tests.
+
+    Promise. With n ≥ `n_required(error)` independent rows from any distribution, labelled in any way, the concept's
+    error is at most `error` above that of the best of the candidates H, with probability 1 − failure. With probability
+    1 − β/2 the draw makes at most (2/ε)·ln(2|H|/β) errors more on the sample than the best; and by Hoeffding's
+    inequality, with probability 1 − β/2, no concept's error on the sample is more than u below its true error and that
+    of the best not more than u above, if (|H| + 1)·e^(−2nu²) ≤ β/2. If some candidate makes no error at all, far fewer
+    rows do (`realizable=True`): a concept of error above α makes at most k errors on the sample with
+    probability at most P(Bin(n, α) ≤ k), and |H| times this is to be at most β/2.
+
+    Source. Kasiviswanathan, Lee, Nissim, Raskhodnikova, Smith, *What Can We Learn Privately?*, the generic learner for
+    finite classes; Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential
+    Privacy*, §2 and §6, use it on the dichotomies of unlabelled points that need no protection, which is `net`.
+
+    Parameters
+    ----------
+    concept_class : a `concepts.ConceptClass`.
+    epsilon : the privacy of the concept.
+    net : None, or public points whose dichotomies are the candidates.
+    error : None, or the error (above the best candidate's) that `fit` must be able to promise; else it raises
+        `InsufficientData`.
+    failure : the probability with which the promise may fail.
+    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+
+    Attributes
+    ----------
+    guarantee_, event_ : what is promised, and what happened.
+    hypothesis_ : the released concept, a value of the class.
+
+    >>> import numpy as np
+    >>> from reticent.concepts import Intervals, Thresholds
+    >>> x = np.arange(5000)[:, None] % 256
+    >>> y = (60 <= x[:, 0]) & (x[:, 0] < 90)
+    >>> learner = ExponentialLearner(Intervals(), epsilon=1, net=np.arange(0, 256, 10)).fit(x, y)
+    >>> learner.hypothesis_, bool(learner.score(x, y) > 0.99)
+    (Interval(low=60, high=90), True)
+    >>> ExponentialLearner(Thresholds(bits=64), epsilon=1).n_required(0.1, realizable=True)
+    2169
+    """
+
+    def __init__(
+        self,
+        concept_class: ConceptClass[Any],
+        *,
+        epsilon: object,
+        net: ArrayLike | None = None,
+        error: object = None,
+        failure: object = 0.05,
+        unsafe_seed: int | None = None,
+    ) -> None:
+        self.concept_class = concept_class
+        self.epsilon = epsilon
+        self.net = net
+        self.error = error
+        self.failure = failure
+        self.unsafe_seed = unsafe_seed
+
+    def n_required(self, error: object, failure: object = None, *, realizable: bool = False) -> int:
+        """The rows with which the error is at most `error` above the best candidate's, but for a `failure`.
+
+        With `realizable=True`, the best candidate is taken to make no error. `failure` is the learner's own unless it
+        is given. Planning, in floating point.
+        """
+        self._check_parameters()
+        alpha = float(check_share(error, "error"))
+        beta = float(check_share(self.failure if failure is None else failure, "failure"))
+        size = self._candidates()
+        log_size = math.log(size)
+        excess = math.ceil(2 / float(check_epsilon(self.epsilon)) * (log_size + math.log(2 / beta)))
+
+        def suffices(rows: int) -> bool:
+            if realizable:
+                return bool(binom.logcdf(excess, rows, alpha) <= math.log(beta / 2) - log_size)
+            deviation = math.sqrt((math.log(size + 1) + math.log(2 / beta)) / (2 * rows))
+            return excess / rows + 2 * deviation <= alpha
+
+        return fewest_rows(suffices)
+
+    # ── the draw ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
+        event = BoundedRange(check_epsilon(self.epsilon))
+        source, rate = noise_or_system(unsafe_noise), event.epsilon / 2
+        if self.net is not None:
+            candidates = self._net()
+            index = source.choose(-candidates.errors(labels, at=rows), rate=rate)
+            return release(candidates.concept(index), event, unsafe_noise)
+        dichotomies = self.concept_class.dichotomies(rows)
+        counts = dichotomies.multiplicities
+        if counts is None:
+            concepts = self._listed()
+            errors = [np.count_nonzero(self.concept_class.predict(concept, rows) != labels) for concept in concepts]
+            return release(concepts[source.choose(-np.array(errors), rate=rate)], event, unsafe_noise)
+        index = source.choose(-dichotomies.errors(labels), rate=rate, counts=counts)
+        number = source.uniform(int(counts[index]))
+        return release(dichotomies.member(index, number), event, unsafe_noise)
+
+    def _net(self) -> Dichotomies[Any]:
+        assert self.net is not None
+        try:
+            return self.concept_class.dichotomies(self.net)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"net must hold points that the concept class can label: {error}") from error
+
+    def _listed(self) -> list[Any]:
+        if self._candidates() <= MOST_LISTED:
+            with suppress(NotImplementedError):
+                return list(self.concept_class.concepts())
+        raise ValueError(
+            "net must be given: this class neither counts its dichotomies nor lists its concepts, "
+            f"or it has more than {MOST_LISTED} of them"
+        )
+
+    def _candidates(self) -> int:
+        """How many concepts the draw is from."""
+        if self.net is not None:
+            return self._net().count
+        size = self.concept_class.size
+        if size is None:
+            raise ValueError(
+                "net must be given for an infinite concept class: public points, never those of the data; "
+                "or declare the bits or the domain of the class"
+            )
+        return size
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_epsilon(self.epsilon)
+        if not isinstance(self.concept_class, ConceptClass):
+            raise TypeError(f"concept_class must be a ConceptClass, got {type(self.concept_class).__name__}")
+        self._candidates()
+
+    def _hypotheses(self) -> ConceptClass[Any]:
+        return self.concept_class

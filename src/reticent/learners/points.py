@@ -1,0 +1,124 @@
+"""A private point out of a domain of any size: the learner for POINT_d, by stability."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from scipy.stats import binom
+
+from reticent.concepts.domains import Domain
+from reticent.concepts.order import Line
+from reticent.concepts.points import KPoints, Point, Points, PointSet
+from reticent.concepts.reading import Array, Labels
+from reticent.learners.base import ConceptLearner, check_share, fewest_rows
+from reticent.mechanisms.release import Release
+from reticent.mechanisms.stable_argmax import release_table, stable_argmax
+from reticent.noise import Noise
+from reticent.privacy.parameters import check_delta, check_epsilon
+
+
+class PointLearner(ConceptLearner):
+    """The one point that is labelled 1, if it clearly is one; else the concept that labels every point 0.
+
+    The point with the most rows labelled 1 is released if its lead over the runner-up is large enough
+    (`stable_argmax`). Otherwise the hypothesis is the empty set of points, `PointSet(points=())`, and says so: it is
+    never a point drawn at random, which a reader could take for someone's. The number of rows needed does not depend
+    on the size of the domain.
+
+    Guarantee. (ε, δ)-differential privacy for a replaced row, value and label, for the published concept. Public are
+    the number of rows and every parameter, the domain among them.
+
+    Why. The score of a point x is the number of rows (x, 1). A replaced row takes 1 from at most one score and adds 1
+    to at most one: the sensitivity is 1, which is what `stable_argmax` asks for. Points that do not occur with label
+    1 all score 0. They are candidates too, but only as runners-up: two zeros stand for all of them, since a leader that
+    leads by 0 is never released. The two zeros give the same gap as the whole domain, which holds two points at least:
+    where fewer than two of its points score 0, the runner-up scores at least 0 by itself.
+
+    Promise. If n ≥ `n_required(error)` rows are drawn independently from any distribution and labelled by one point or
+    by none, then with probability 1 − failure a fresh row is mislabelled with probability at most α = `error`. For only
+    the point itself can be released; if it is not, it alone is mislabelled, which matters only if its probability
+    p exceeds α. Its count is then Bin(n, p), and the release probability π of the count grows with it; so the failure
+    is at most that at p = α, E[1 − π(Bin(n, α))], which is computed as it stands.
+
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    §3.1 and Lemma 3.2. Repaired: A_dist (see `stable_argmax`); where it gives ⊥, the paper's learner returns a random
+    concept, which needs 2^d ≥ 1/(αβ) and may name a point by chance. The answer here is that of Remark 3.3, for a
+    class with the all-zero concept added. Sharpened: the exact probability in place of (8/(αε))·ln(4/(βδ)) rows.
+
+    Parameters
+    ----------
+    bits : values are the integers of [0, 2^bits).
+    domain : in place of bits, `concepts.Floats()` or `concepts.Datetimes(unit)`; `concepts.Integers()` has no bounds.
+    epsilon, delta : the privacy of the concept; δ > 0, well below one over the number of rows.
+    error : None, or the error that `fit` must be able to promise; else it raises `InsufficientData`.
+    failure : the probability with which the promise may fail.
+    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+
+    Attributes
+    ----------
+    guarantee_, event_ : what is promised, and what happened.
+    hypothesis_ : the released `concepts.Point`, or `concepts.PointSet(points=())` for none.
+
+    >>> codes, ill = [[7]] * 100 + [[2**90]] * 100, [0] * 100 + [1] * 100
+    >>> PointLearner(bits=100, epsilon=1, delta=1e-6).fit(codes, ill).hypothesis_.at == 2**90
+    True
+    >>> PointLearner(bits=100, epsilon=1, delta=1e-6).fit(codes[:101], ill[:101]).hypothesis_
+    PointSet(points=())
+    """
+
+    def __init__(
+        self,
+        *,
+        bits: int | None = None,
+        domain: Domain | None = None,
+        epsilon: object,
+        delta: object,
+        error: object = None,
+        failure: object = 0.05,
+        unsafe_seed: int | None = None,
+    ) -> None:
+        self.bits = bits
+        self.domain = domain
+        self.epsilon = epsilon
+        self.delta = delta
+        self.error = error
+        self.failure = failure
+        self.unsafe_seed = unsafe_seed
+
+    def n_required(self, error: object, failure: object = None) -> int:
+        """The rows with which a fresh row is mislabelled with probability at most `error`, but for a `failure`.
+
+        The rows are drawn from any distribution and labelled by one point or none. `failure` is the learner's own
+        unless it is given. Planning, in floating point.
+
+        >>> PointLearner(bits=100, epsilon=1, delta=1e-6).n_required(0.1)
+        370
+        """
+        self._check_parameters()
+        alpha = float(check_share(error, "error"))
+        beta = float(check_share(self.failure if failure is None else failure, "failure"))
+        entries, unit = release_table(epsilon=check_epsilon(self.epsilon), delta=check_delta(self.delta, positive=True))
+        # A count of 2k − 1 or 2k is released with the k-th probability of the table, and any higher count for certain.
+        withheld = np.repeat([float(1 - Fraction(entry, unit)) for entry in entries], 2)[1:]
+        counts = np.arange(len(withheld))
+        return fewest_rows(lambda rows: float(binom.pmf(counts, rows, alpha) @ withheld) <= beta)
+
+    def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Point | PointSet]:
+        ranks, domain = Points(self.bits, domain=self.domain).ranks(rows)
+        delta = check_delta(self.delta, positive=True, rows=len(rows))
+        line = Line(ranks[labels == 1])
+        scores = np.append(np.diff(line.ends), [0, 0])  # two of the points that never occur with label 1
+        leader, event = stable_argmax(scores, epsilon=self.epsilon, delta=delta, unsafe_noise=unsafe_noise)
+        return Release(PointSet(()) if leader is None else Point(domain.value(line.point(leader))), event)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        release_table(epsilon=check_epsilon(self.epsilon), delta=check_delta(self.delta, positive=True))
+        if Points(self.bits, domain=self.domain).values is None and self.domain is None:
+            raise ValueError("give bits, or a domain such as Floats() or Integers(): which values there are is public")
+
+    def _hypotheses(self) -> Points | KPoints:
+        if isinstance(getattr(self, "hypothesis_", None), PointSet):
+            return KPoints(1, self.bits, domain=self.domain)
+        return Points(self.bits, domain=self.domain)
