@@ -219,13 +219,17 @@ def test_no_count_is_echoed() -> None:
     assert message == "votes must be in [0, 5]"
 
 
-@pytest.mark.parametrize("count", [3.0, None, "x", [1.5], np.ma.masked_array([1, 2], mask=[True, False])])
+MASKED: Any = np.ma.MaskedArray([1, 2], mask=[True, False])
+
+
+@pytest.mark.parametrize("count", [3.0, None, "x", [1.5], MASKED])
 def test_what_is_no_count_is_called_so(count: Any) -> None:
-    for noisy in (lambda: laplace_count(count, epsilon=1), lambda: gaussian_count(count, sigma=1)):
-        with pytest.raises(TypeError, match="count must be whole numbers"):
-            noisy()
+    with pytest.raises(TypeError, match="count must be whole numbers"):
+        laplace_count(count, epsilon=1)
+    with pytest.raises(TypeError, match="count must be whole numbers"):
+        gaussian_count(count, sigma=1)
 
 
 def test_a_plain_generator_is_no_noise() -> None:
     with pytest.raises(TypeError, match=r"unsafe_noise must be a Noise, such as noise\.Seeded, got Generator"):
-        laplace_count(3, epsilon=1, unsafe_noise=np.random.default_rng(0))  # type: ignore[arg-type]
+        laplace_count(3, epsilon=1, unsafe_noise=np.random.default_rng(0))  # type: ignore[call-overload]

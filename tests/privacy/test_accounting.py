@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from reticent.audit.hockey_stick import exact
 from reticent.audit.laws import Law, law
+from reticent.mechanisms.release import Release
 from reticent.noise import Noise
-from reticent.privacy import delta, divergences, epsilon, fits, guarantee, renyi, rho
+from reticent.privacy import calibrate, delta, divergences, epsilon, fits, guarantee, renyi, rho
 from reticent.privacy.events import (
     ZCDP,
     ApproximateDP,
@@ -158,6 +159,54 @@ def test_bad_delta_is_refused(bad: float) -> None:
 def test_bad_epsilon_is_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="epsilon must be"):
         delta(PureDP(ONE), epsilon=bad)
+
+
+def test_what_is_no_event_is_refused() -> None:
+    release: Any = Release(1, PureDP(ONE))
+    questions: list[Callable[[Any], object]] = [
+        lambda event: epsilon(event, delta=1e-6),
+        lambda event: delta(event, epsilon=1),
+        lambda event: fits(event, epsilon=1, delta=0),
+        lambda event: renyi(event, 2),
+        lambda event: calibrate.answers(event, epsilon=1),
+        guarantee,
+        rho,
+    ]
+    for ask in questions:
+        with pytest.raises(TypeError, match=r"event must be an Event, got Release: pass its \.event"):
+            ask(release)
+        for bad in (None, "x", 1):
+            with pytest.raises(TypeError, match=f"event must be an Event, got {type(bad).__name__}$"):
+                ask(bad)
+
+
+def test_a_promise_about_queries_is_not_handed_out() -> None:
+    with pytest.raises(ValueError, match="protects must be 'rows' or 'labels'"):
+        guarantee(PureDP(ONE), protects="rows and queries")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        DiscreteGaussian(Fraction(10)),
+        Gaussian(Fraction(10)),
+        ApproximateDP(ONE, Fraction(1, 10**9)),
+        SparseVector(ONE, 3),
+        Composed((DiscreteGaussian(Fraction(10)), Gaussian(Fraction(10)))),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_numbers_beyond_floats_are_no_error(event: Event) -> None:
+    assert delta(event, epsilon=10**400) <= 1e-8
+    assert fits(event, epsilon=10**400, delta=1e-6)
+    assert epsilon(Repeated(event, 10**420), delta=1e-6) == math.inf
+    assert not fits(Repeated(event, 10**420), epsilon=10**6, delta=1e-6)
+    assert delta(Gaussian(Fraction(10**180)), epsilon=1) <= 1e-299
+    assert delta(DiscreteGaussian(Fraction(10**400)), epsilon=1) <= 1e-199
+    with pytest.raises(ValueError, match="epsilon must be"):
+        fits(event, epsilon=-1, delta=1e-6)
+    with pytest.raises(ValueError, match="order must be"):
+        renyi(event, 10**400)
 
 
 def test_a_seeded_event_taints_its_guarantee() -> None:

@@ -92,8 +92,31 @@ def test_noise_of_known_size() -> None:
     assert calibrate.noise(lambda scale: PureDP(1 / scale), epsilon=1000) == Fraction(1, 1000)
 
 
+@pytest.mark.parametrize(
+    "event_of_sigma",
+    [
+        DiscreteGaussian,
+        lambda sigma: GaussianBit(sigma, 9),
+        lambda sigma: DiscreteGaussian(sigma, 5),
+        lambda sigma: Repeated(DiscreteGaussian(sigma), 3),
+    ],
+)
+def test_tiny_budgets_have_a_noise_that_fits(event_of_sigma: Callable[[Fraction], Event]) -> None:
+    tiny: dict[str, Any] = {"epsilon": 1e-6, "delta": 1e-9}
+    assert fits(event_of_sigma(Fraction(10**30)), **tiny)
+    sigma = calibrate.noise(event_of_sigma, **tiny, digits=3)
+    assert sigma >= calibrate.noise(Gaussian, **tiny, digits=3)
+    assert fits(event_of_sigma(sigma), **tiny)
+
+
+def test_huge_budgets_are_no_error() -> None:
+    assert calibrate.noise(DiscreteGaussian, epsilon=10**400, delta=1e-9) < Fraction(1, 10**29)
+    with pytest.raises(ValueError, match="next to nothing"):
+        calibrate.answers(DiscreteGaussian(Fraction(10)), epsilon=10**400, delta=1e-9)
+
+
 def test_noise_that_cannot_help_is_refused() -> None:
-    with pytest.raises(ValueError, match="no sigma up to"):
+    with pytest.raises(ValueError, match=r"no sigma up to 10\^30 can be certified"):
         calibrate.noise(lambda sigma: PureDP(Fraction(2)), epsilon=1)
 
 

@@ -14,7 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.privacy import divergences, profiles
-from reticent.privacy.events import BoundedRange, GaussianBit, PureDP
+from reticent.privacy.events import (
+    ZCDP,
+    ApproximateDP,
+    BoundedRange,
+    DiscreteGaussian,
+    GaussianBit,
+    Parallel,
+    PureDP,
+    Repeated,
+    SparseVector,
+    Subsampled,
+)
 from reticent.privacy.survival import survival
 
 
@@ -240,3 +251,59 @@ def test_no_tail_is_beyond_price(sigma: str, epsilon: int) -> None:
         assert price is not None
         assert truth > 0
         assert mpmath.mpf(float(price[0])) >= truth
+
+
+@pytest.mark.parametrize("sigma", ["2", "2.3", "5", "60", "3000"])
+def test_wide_noise_is_bounded_without_a_table(sigma: str) -> None:
+    """The bound for large σ, where σ still has a table. The twin, continuous noise alone, promises too little."""
+    own = Fraction(sigma)
+    at = np.linspace(0, 8, 4001) / float(own)
+    truth, wide = profiles.discrete_gaussian(own, at), profiles.wide_discrete_gaussian(own, at)
+    table = survival(own)
+    assert truth is not None
+    assert table is not None
+    assert np.all(wide >= truth - 8 * table.error)  # as much as the table pads
+    twin = profiles.gaussian(1 / own**2, at)
+    if own <= 60:
+        assert np.any(twin < truth * (1 - 1e-6) - 1e-12)
+    else:
+        assert np.all(wide <= truth * 1.01 + 1e-7)
+
+
+# ── where floats end ──────────────────────────────────────────────────────────────────────────────────────────────
+
+@pytest.mark.parametrize("digits", [100, 150, 160, 162, 165, 200, 310, 400])
+@pytest.mark.parametrize("order", [1.001, 2.0, 23.0, 1e6])
+def test_no_divergence_is_rounded_down_to_nothing(digits: int, order: float) -> None:
+    """The twin takes the formula as floats give it, and falls below the truth, down to zero."""
+    own = Fraction(3, 10**digits)
+    with mpmath.workdps(1000):
+        a, e = mpmath.mpf(order), mpmath.mpf(own.numerator) / own.denominator
+        truth = mpmath.log(mpmath.cosh((a - 0.5) * e) / mpmath.cosh(e / 2)) / (a - 1)
+        for event, share in (
+            (PureDP(own), 1),
+            (BoundedRange(own), Fraction(1, 4)),
+            (SparseVector(own, 10**100), 10**100),
+            (Subsampled(PureDP(own), Fraction(1)), 1),
+            (Parallel((PureDP(own),)), 1),
+            (Repeated(PureDP(own), 10**30), 10**30),
+            (ZCDP(own**2 / 2), 1),
+            (DiscreteGaussian(1 / own), 1),
+            (GaussianBit(1 / own, 3), Fraction(6, 10)),
+        ):
+            value = divergences.divergence(event, np.array([order]))[1][0]
+            assert mpmath.mpf(float(value)) >= truth * share.numerator / share.denominator * (1 - mpmath.mpf(10) ** -12)
+        if digits >= 200:
+            with np.errstate(under="ignore"):
+                twin = 2 * np.sinh(order * float(own) / 2) * np.sinh((order - 1) * float(own) / 2) / (order - 1)
+            assert mpmath.mpf(float(twin)) < truth
+
+
+def test_total_variation_is_above_that_of_the_noise() -> None:
+    for sigma in (Fraction(1), Fraction(7), Fraction(100)):
+        table = survival(sigma)
+        assert table is not None
+        bound = divergences.total_variation(DiscreteGaussian(sigma))
+        assert table.mass[0] * (1 - table.error) <= bound <= 1.3 * table.mass[0]
+        assert bound**2 < table.mass[0]  # the twin, Pinsker's inequality without its root
+    assert divergences.total_variation(ApproximateDP(Fraction(1, 10**9), Fraction(1, 2))) == 1

@@ -144,3 +144,24 @@ def test_groups_inside_a_sample_have_a_second_reading() -> None:
         Subsampled(Composed((PureDP(Fraction(1)), Repeated(ZCDP(Fraction(1)), 2))), rate), 3
     )
     assert other_reading(Subsampled(ZCDP(Fraction(1)), rate)) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (None, "an event must be a JSON object, got NoneType"),
+        ([], "an event must be a JSON object, got list"),
+        ({"kind": "PureDP"}, "the fields of PureDP must be epsilon"),
+        ({"kind": "DiscreteGaussian", "sigma": "5"}, "DiscreteGaussian must be sigma, squared_sensitivity"),
+        ({"kind": "PureDP", "epsilon": "1", "delta": "0"}, "the fields of PureDP must be epsilon"),
+        ({"kind": "PureDP", "epsilon": "1/0"}, "PureDP cannot be read: a fraction must be"),
+        ({"kind": "PureDP", "epsilon": "1e999999999"}, "PureDP cannot be read: a fraction must be"),
+        ({"kind": "PureDP", "epsilon": "-1"}, "PureDP cannot be read: epsilon must be"),
+        ({"kind": "PureDP", "epsilon": None}, "PureDP cannot be read: epsilon must be"),
+        ({"kind": "Composed", "events": [None]}, "Composed cannot be read: events must be"),
+        ({"kind": "Repeated", "event": {"kind": "?"}, "times": 2}, "Repeated cannot be read: kind must be one of"),
+    ],
+)
+def test_json_that_is_no_event_is_refused(data: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        event_from_json(data)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.exact import rational
+from reticent.exact import exp_fractions, rational
 from reticent.privacy import Guarantee
 
 guarantees = st.builds(
@@ -147,6 +147,18 @@ def test_explain_follows_the_fields() -> None:
     assert "at most 71 % " in Guarantee(epsilon=1, delta=0.705).explain()
 
 
+def test_explain_rounds_up() -> None:
+    """The twin, `:g`, says 1 of 1.0000004."""
+    assert "e^1.00001 = 2.72 times" in Guarantee(epsilon=1.0000004).explain()
+    assert f"{1.0000004:g}" == "1"
+    assert "(epsilon = 0.123457;" in Guarantee(epsilon=0.1234561).explain()
+    assert "(delta = 1.00001e-06)" in Guarantee(epsilon=1, delta=1.0000004e-6).explain()
+    assert "e^1e-09 = 1.0000000011 times" in Guarantee(epsilon=1e-9).explain()
+    assert "= 1.000000000000001 times" in Guarantee(epsilon=1e-300).explain()
+    assert "e^0.1 = 1.11 times" in Guarantee(epsilon=0.1).explain()
+    assert "e^20 = 485,165,196 times" in Guarantee(epsilon=20).explain()
+
+
 def test_a_seeded_guarantee_says_so_first_and_loudly() -> None:
     words = Guarantee(epsilon=1, seeded=True).explain()
     assert words.startswith("NOBODY IS PROTECTED. This run was SEEDED")
@@ -156,8 +168,8 @@ def test_a_seeded_guarantee_says_so_first_and_loudly() -> None:
 def test_stated_odds_are_never_too_small(guarantee: Guarantee) -> None:
     words = guarantee.explain()
     if guarantee.epsilon < 700:
-        factor = float(words.split(" = ")[1].split(" times")[0].replace(",", ""))
-        assert factor >= math.exp(guarantee.epsilon) * (1 - 1e-6)
+        factor = Fraction(words.split(" = ")[1].split(" times")[0].replace(",", ""))
+        assert factor >= exp_fractions(rational(guarantee.epsilon, "epsilon"), 128)[0]
     if "at most one in " in words and "one in a " not in words:
         odds = words.split("at most one in ")[1].split(" ")[0].replace(",", "").replace("10^", "1e")
         assert rational(guarantee.delta, "delta") <= 1 / Fraction(odds)

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.errors import BudgetExhausted
-from reticent.privacy import Guarantee, Ledger, MemoryStore, Store, calibrate
+from reticent.privacy import Guarantee, Ledger, MemoryStore, Store, calibrate, divergences
 from reticent.privacy.events import (
     ZCDP,
     ApproximateDP,
@@ -38,7 +38,7 @@ from reticent.privacy.events import (
     SparseVector,
     Subsampled,
 )
-from reticent.privacy.ledger import renyi_budget
+from reticent.privacy.ledger import _renyi_cost, renyi_budget
 
 TENTH = PureDP(Fraction(1, 10))
 NOISY = DiscreteGaussian(Fraction(50))
@@ -522,3 +522,42 @@ def test_arguments_are_checked_by_name() -> None:
         Ledger(PROMISE, accounting="optimal")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="not both"):
         Ledger(PROMISE, accounting="basic", event=TENTH)
+
+
+# ── where floats end ──────────────────────────────────────────────────────────────────────────────────────────────
+
+def test_nothing_is_free_however_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin lets divergences underflow to zero, and then sells 10^220 epsilons for nothing."""
+    tiny, many = PureDP(Fraction(1, 10**200)), 10**420
+    ledger = Ledger(PROMISE, accounting="renyi")
+    with pytest.raises(BudgetExhausted):
+        ledger.charge(tiny, many)
+    assert 0 < ledger.remaining(tiny) < 10**300
+    ledger.charge(tiny)
+    assert ledger.spent.used > 0
+
+    monkeypatch.setattr(divergences, "_TINY", 0.0)
+    _renyi_cost.cache_clear()
+    twin = Ledger(PROMISE, accounting="renyi")
+    twin.charge(tiny, many)
+    assert twin.spent.used == 0
+    assert twin.remaining(tiny) == 0  # what seems to cost nothing cannot be counted
+    _renyi_cost.cache_clear()
+
+
+def test_a_ledger_shows_what_it_promises_and_what_is_spent() -> None:
+    ledger = Ledger(Guarantee(epsilon=1.0))
+    assert "accounting=None: 0 of 1 epsilon spent" in repr(ledger)
+    ledger.charge(TENTH, 3)
+    assert repr(ledger) == f"<Ledger of {ledger.guarantee}, accounting='basic': 0.3 of 1 epsilon spent>"
+
+
+def test_a_store_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The filter's proof needs one order for all that a store ever admits, also where another would be found today."""
+    guarantee, store = Guarantee(epsilon=1.0, delta=1e-6), MemoryStore()
+    first = Ledger(guarantee, accounting="renyi", store=store)
+    first.charge(DiscreteGaussian(Fraction(100)))
+    monkeypatch.setattr(divergences, "best_order", lambda *_: (7.0, 0.0))
+    assert Ledger(guarantee, accounting="renyi", store=store).spent == first.spent
+    assert Ledger(guarantee, store=store).spent == first.spent
+    assert Ledger(guarantee, accounting="renyi").spent != Ledger(guarantee, store=store).spent

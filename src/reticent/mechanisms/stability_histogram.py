@@ -26,8 +26,9 @@ def stability_histogram(
     reaches `histogram_threshold`. The domain of the values may be endless: what does not occur costs nothing. The
     values are all whole numbers, all floats, all strings, all bytes, all booleans, or all tuples of the same make.
 
-    Guarantee. (ε, δ)-differential privacy for a replaced row, once for all values together. The number of rows is
-    public.
+    Guarantee. (ε, δ)-differential privacy for a replaced row, once for all values together, among values of the one
+    kind. The number of rows is public. A value of another kind, or NaN, is refused, and that can be seen: let nobody
+    else's data decide the kind.
 
     Why. A replaced row takes 1 from one count and adds 1 to another; the noise of each pays e^(ε/2) if its value occurs
     before and after. A value that occurs only before has count 1 and is published with probability at most

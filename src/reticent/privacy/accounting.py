@@ -38,6 +38,7 @@ from reticent.privacy.events import (
     PureDP,
     SparseVector,
     Subsampled,
+    check_event,
     is_seeded,
 )
 from reticent.privacy.guarantee import Guarantee, Protects, Unit
@@ -51,6 +52,7 @@ _LARGEST_GRID = 1 << 19
 _LEAST_EPSILON = 2.0**-40
 _COARSENESS = 3e-4  # how much of the variance of the loss the grid may add
 _LARGEST_LOSS = 600.0  # larger ones count as infinite
+_MOST_PARTS = 1 << 128  # beyond, divergences are the only way
 _DOTS = np.append(0.0, np.geomspace(1e-7, _LARGEST_LOSS, 80))
 
 
@@ -66,7 +68,7 @@ def epsilon(event: Event, *, delta: object) -> float:
     19.423656474
     """
     exact = check_delta(delta)
-    basic = pairs.pair(event)
+    basic = pairs.pair(check_event(event))
     best = _reported(basic[0]) if basic is not None and basic[1] <= exact else math.inf
     return best if exact == 0 else min(best, _least_epsilon(event, exact))
 
@@ -77,10 +79,8 @@ def delta(event: Event, *, epsilon: object) -> float:
     >>> delta(PureDP(1), epsilon=1)
     0.0
     """
-    exact = rational(epsilon, "epsilon")
-    if exact < 0:
-        raise ValueError(f"epsilon must be a finite number >= 0, got {epsilon}")
-    basic = pairs.pair(event)
+    exact = _check_epsilon(epsilon)
+    basic = pairs.pair(check_event(event))
     best = 1.0 if basic is None or basic[0] > exact else _reported(basic[1])
     return min(best, float(_deltas(event, np.array([_float_below(exact)]))[0])) if best > 0 else best
 
@@ -91,8 +91,8 @@ def fits(event: Event, *, epsilon: object, delta: object) -> bool:
     >>> fits(DiscreteGaussian(sigma=5), epsilon=1, delta=1e-6)
     True
     """
-    exact_epsilon, exact_delta = rational(epsilon, "epsilon"), check_delta(delta)
-    basic = pairs.pair(event)
+    exact_epsilon, exact_delta = _check_epsilon(epsilon), check_delta(delta)
+    basic = pairs.pair(check_event(event))
     if basic is not None and basic[0] <= exact_epsilon and basic[1] <= exact_delta:
         return True
     at, most = np.array([_float_below(exact_epsilon)]), _float_below(exact_delta)
@@ -102,9 +102,16 @@ def fits(event: Event, *, epsilon: object, delta: object) -> bool:
 def guarantee(event: Event, *, delta: object = 0, unit: Unit = "row", protects: Protects = "rows") -> Guarantee:
     """The guarantee that a run with this event gives, at the δ asked for.
 
+    `unit` and `protects` say what the event was stated for; they are passed on, not proved here. For unit="group" the
+    event must have been stated for groups (see `Grouped`), for protects="labels" for neighbours that differ in a label.
+    No event of this package is stated for queries too, so "rows and queries" is refused: it must be proved, and the
+    `Guarantee` made, by whoever builds such a service.
+
     >>> guarantee(PureDP(0.5))
     Guarantee(epsilon=0.5, delta=0.0, unit='row', protects='rows', neighbours='replace-one', seeded=False)
     """
+    if protects == "rows and queries":
+        raise ValueError("protects must be 'rows' or 'labels', got 'rows and queries': no event states it of queries")
     least = epsilon(event, delta=delta)
     if not math.isfinite(least):
         raise ValueError(f"no finite epsilon can be certified for this event at delta={delta}; ask for a larger delta")
@@ -123,7 +130,7 @@ def rho(event: Event) -> Fraction | None:
     >>> rho(DiscreteGaussian(sigma=10))
     Fraction(1, 200)
     """
-    return pairs.rho(event)
+    return pairs.rho(check_event(event))
 
 
 def renyi(event: Event, order: float) -> float:
@@ -131,10 +138,10 @@ def renyi(event: Event, order: float) -> float:
 
     Events with a δ of their own have none.
     """
-    alpha = float(rational(order, "order"))
-    if not alpha > 1:
-        raise ValueError(f"order must be a finite number > 1, got {order}")
-    slack, values = divergences.divergence(event, np.array([alpha]))
+    exact = rational(order, "order")
+    if not 1 < exact <= 10**100:
+        raise ValueError(f"order must be a finite number > 1 and at most 10^100, got {order}")
+    slack, values = divergences.divergence(check_event(event), np.array([upward(exact)]))
     return float(values[0]) if slack == 0 else math.inf
 
 
@@ -147,6 +154,8 @@ def _ways(event: Event) -> list[Way]:
     """The ways to δ(ε), cheapest first; all are upper bounds."""
     ways: list[Way] = [lambda at: divergences.deltas(event, at)]
     bag = parts(event)
+    if _too_many(bag):
+        return ways
     closed = _closed_form(bag)
     if closed is not None:
         return [*ways, closed]
@@ -174,6 +183,8 @@ def _least_epsilon(event: Event, exact: Fraction) -> float:
             return min(best, max(epsilon(member, delta=exact) for member in members))
         case ((Subsampled() as part, 1),):
             return min(best, _least_subsampled_epsilon(part, exact))
+    if _too_many(bag):
+        return best
     closed = _closed_form(bag)
     if closed is not None:
         return min(best, _inverse(closed, most, best))
@@ -181,6 +192,10 @@ def _least_epsilon(event: Event, exact: Fraction) -> float:
         return best
     composition = _composition(bag)
     return min(best, composition.epsilon(most, best if best < math.inf else composition.typical) * (1 + 1e-12))
+
+
+def _too_many(bag: Parts) -> bool:
+    return sum(times * (part.halts if isinstance(part, SparseVector) else 1) for part, times in bag) > _MOST_PARTS
 
 
 def _worth_a_grid(bag: Parts) -> bool:
@@ -226,6 +241,8 @@ def _single(part: Event) -> Way | None:  # noqa: PLR0911 (a case an event)
             return lambda at: _known(profiles.discrete_gaussian(sigma, at))
         case GaussianBit(sigma=sigma, voters=voters) if survival(sigma) is not None:
             return lambda at: _known(profiles.discrete_gaussian(sigma, at, voters // 2))
+        case DiscreteGaussian(sigma=sigma, squared_sensitivity=1) | GaussianBit(sigma=sigma):
+            return lambda at: profiles.wide_discrete_gaussian(sigma, at)
         case Subsampled(event=inner, rate=rate):
             return lambda at: _subsampled(part, inner, float(rate), at)
         case Grouped(event=inner, size=size):
@@ -449,4 +466,11 @@ def _reported(value: Fraction) -> float:
 
 
 def _float_below(value: Fraction) -> float:
-    return -upward(-value)
+    return -upward(-min(value, Fraction(10) ** 100))  # nothing overflows on the way
+
+
+def _check_epsilon(epsilon: object) -> Fraction:
+    exact = rational(epsilon, "epsilon")
+    if exact < 0:
+        raise ValueError(f"epsilon must be a finite number >= 0, got {epsilon}")
+    return exact

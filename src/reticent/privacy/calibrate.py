@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from reticent.exact import Number, integer
 from reticent.privacy import accounting
-from reticent.privacy.events import Event, Repeated
+from reticent.privacy.events import Event, Repeated, check_event
 from reticent.privacy.parameters import check_delta, check_epsilon
 
 _MOST = 1 << 100
@@ -21,6 +21,7 @@ def answers(event: Event, *, epsilon: Number, delta: Number = 0) -> int:
     10
     """
     exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta)
+    check_event(event)
 
     def good(count: int) -> bool:
         return accounting.fits(Repeated(event, count), epsilon=exact_epsilon, delta=exact_delta)
@@ -43,7 +44,8 @@ def noise(
 ) -> Fraction:
     """The least σ, to so many significant digits, for which `event_of_sigma(σ)` fits (ε, δ).
 
-    The result is a short decimal: with one less in its last digit the event would not fit.
+    The result is a short decimal: with one less in its last digit the event could not be certified to fit. Below 10^-30
+    none is looked for.
 
     >>> from reticent.privacy.events import Gaussian, Repeated
     >>> noise(lambda sigma: Repeated(Gaussian(sigma), 1000), epsilon=1, delta=1e-6)
@@ -62,7 +64,9 @@ def noise(
     while not good(Fraction(10) ** (power + 1)):
         power += 1
         if power > 30:
-            raise ValueError("no sigma up to 10^30 fits this epsilon and delta: the event may not depend on it")
+            raise ValueError(
+                "no sigma up to 10^30 can be certified to fit this epsilon and delta: the event may not depend on it"
+            )
     unit = Fraction(10) ** (power + 1 - digits)
     low, high = 10 ** (digits - 1), 10**digits
     while high - low > 1:

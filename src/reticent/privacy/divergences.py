@@ -30,6 +30,7 @@ from reticent.privacy.survival import Survival, survival
 Floats = NDArray[np.float64]
 Cost = Callable[[Floats], Floats]
 _PAD = 1e-13
+_TINY = 1e-290  # far above what underflows on the way: no divergence is ever rounded down to zero
 _FINEST = 100  # orders a decade: the best of them is within 10⁻⁴ of the best of all
 _INDICES = range(-3 * _FINEST, 6 * _FINEST + 1)
 
@@ -82,7 +83,9 @@ def best_order(cost: Cost, rough: Cost | None = None) -> tuple[float, float]:
 
 def epsilon(event: Event, delta: float) -> float:
     """The least ε that the event's divergences certify at δ; infinite where they certify none."""
-    left = float(Fraction(delta) - divergence(event, order(0))[0])
+    if total_variation(event) <= delta:
+        return 0.0
+    left = -_float_up(divergence(event, order(0))[0] - Fraction(delta))
     if left <= 0:
         return math.inf
     log_delta = math.log(left * (1 - _PAD))
@@ -106,7 +109,18 @@ def deltas(event: Event, epsilons: Floats) -> Floats:
         own = divergence(event, orders)[1]
         least = np.concatenate([log_delta_at(own, orders, block).min(0) for block in _blocks(epsilons)])
     slack = _float_up(divergence(event, order(0))[0])
-    return np.asarray(np.minimum(1.0, (slack + np.exp(np.clip(least, -690.0, 0.0))) * (1 + _PAD)))
+    values = (slack + np.exp(np.clip(least, -690.0, 0.0))) * (1 + _PAD)
+    return np.asarray(np.minimum(total_variation(event), values))
+
+
+def total_variation(event: Event) -> float:
+    """A bound on δ(0), hence on every δ(ε): √(D/2) by Pinsker's inequality, as D_α is at least the relative entropy.
+
+    The conversions above never certify an ε below ln(1/δ)/α: at the largest order of the lattice, some 10⁻⁵. This one
+    certifies any ε once the noise is large enough. Events with a δ of their own have 1.
+    """
+    slack, own = divergence(event, order(_INDICES[0]))
+    return min(1.0, math.sqrt(float(own[0]) / 2) * (1 + _PAD)) if slack == 0 else 1.0
 
 
 def _blocks(values: Floats) -> list[Floats]:
@@ -125,7 +139,7 @@ def divergence(event: Event, orders: Floats, *, rough: bool = False) -> tuple[Fr
     for part, times in parts(event):
         own_slack, own = _divergence(part, orders, rough)
         slack += times * own_slack
-        total = total + times * own
+        total = total + _float_up(Fraction(times)) * (own + _TINY)
     return slack, total * (1 + _PAD)
 
 
@@ -136,7 +150,7 @@ def _divergence(part: Event, orders: Floats, rough: bool) -> tuple[Fraction, Flo
         case ApproximateDP(epsilon=value, delta=delta):
             return delta, _randomized_response(value, orders)
         case SparseVector(epsilon=value, halts=halts, delta=delta):
-            return delta, halts * _randomized_response(value, orders)
+            return delta, _float_up(Fraction(halts)) * (_randomized_response(value, orders) + _TINY)
         case BoundedRange(epsilon=value):
             return Fraction(0), _bounded_range(value, orders)
         case GaussianBit(sigma=sigma, voters=voters):
@@ -176,7 +190,7 @@ def _bounded_range(value: Fraction, orders: Floats) -> Floats:
     epsilon_ = _float_up(value)
     (h0, e0), (h1, e1), (h2, e2) = (_log_sinhc(s * epsilon_ / 2) for s in (orders, orders - 1, np.ones_like(orders)))
     exact = (orders * h0 - (orders - 1) * h1 - h2 + orders * e0 + (orders - 1) * e1 + e2) / (orders - 1)
-    return np.minimum(np.minimum(exact, epsilon_), orders * epsilon_**2 / 8 * (1 + _PAD))
+    return np.minimum(np.minimum(exact, epsilon_), orders * epsilon_ * epsilon_ / 8 * (1 + _PAD))
 
 
 def _log_sinhc(y: Floats) -> tuple[Floats, Floats]:

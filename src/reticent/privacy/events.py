@@ -7,6 +7,8 @@ survives JSON unaltered.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -47,15 +49,38 @@ def _decode(value: Any) -> Any:
         return event_from_json(value)
     if isinstance(value, list):
         return tuple(_decode(item) for item in value)
-    return Fraction(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    if not _FRACTION.fullmatch(value):
+        raise ValueError('a fraction must be written "p" or "p/q", with q > 0')
+    return Fraction(value)
 
 
-def event_from_json(data: dict[str, Any]) -> Event:
-    """The event that `to_json` wrote down."""
+_FRACTION = re.compile(r"-?[0-9]+(/0*[1-9][0-9]*)?")
+
+
+def event_from_json(data: Mapping[str, Any]) -> Event:
+    """The event that `to_json` wrote down; a ValueError says why something else is none."""
+    if not isinstance(data, Mapping):
+        raise ValueError(f"an event must be a JSON object, got {type(data).__name__}")
     kind = Event.kinds.get(str(data.get("kind")))
     if kind is None:
         raise ValueError(f"kind must be one of {', '.join(sorted(Event.kinds))}")
-    return kind(**{name: _decode(value) for name, value in data.items() if name != "kind"})
+    names = [field.name for field in fields(kind)]
+    if set(data) != {"kind", *names}:
+        raise ValueError(f"the fields of {kind.__name__} must be {', '.join(names)}, all of them and no others")
+    try:
+        return kind(**{name: _decode(data[name]) for name in names})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{kind.__name__} cannot be read: {error}") from None
+
+
+def check_event(event: object) -> Event:
+    """The event itself; a TypeError for anything else."""
+    if isinstance(event, Event):
+        return event
+    hint = ": pass its .event" if isinstance(getattr(event, "event", None), Event) else ""
+    raise TypeError(f"event must be an Event, got {type(event).__name__}{hint}")
 
 
 # ── single releases ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,10 +6,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from typing import Any, Literal, cast
 
-from reticent.exact import Number, rational
+from reticent.exact import Number, exp_fractions, rational
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 
 Unit = Literal["row", "group"]
@@ -118,18 +119,19 @@ class Guarantee:
         )
 
     def _odds(self) -> str:
-        factor = _at_least(math.exp(self.epsilon)) if self.epsilon < 700 else "more than 10^300"
+        epsilon = _six(self.epsilon)
+        factor = _factor(self.epsilon) if self.epsilon < 700 else "more than 10^300"
         return (
             f"Whatever someone concludes about a {self.unit} from what was released, that conclusion is at most "
-            f"e^{self.epsilon:g} = {factor} times as likely as it would have been had the {self.unit} held something "
-            f"else (epsilon = {self.epsilon:g}; the smaller, the better; 0 would mean that nothing can be learned)"
+            f"e^{epsilon} = {factor} times as likely as it would have been had the {self.unit} held something "
+            f"else (epsilon = {epsilon}; the smaller, the better; 0 would mean that nothing can be learned)"
         )
 
     def _chance(self) -> str:
         if self.delta == 0:
             return ", and to this there is no exception (delta = 0)."
         return (
-            f", but for a chance of at most {_one_in(self.delta)} (delta = {self.delta:g}), for which nothing is "
+            f", but for a chance of at most {_one_in(self.delta)} (delta = {_six(self.delta)}), for which nothing is "
             "promised."
         )
 
@@ -144,10 +146,17 @@ def _float_above(value: Number, name: str) -> float:
         raise ValueError(f"{name} must be at most 1e308") from None
 
 
-def _at_least(value: float) -> str:
-    """Three figures, rounded up, so that "at most" stays true."""
-    digits = max(0, 2 - math.floor(math.log10(value)))
-    return f"{math.ceil(round(value * 10**digits, 6)) / 10**digits:,.{digits}f}"
+def _six(value: float) -> str:
+    """Six figures, rounded up."""
+    return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(value))):g}"
+
+
+def _factor(epsilon: float) -> str:
+    """e^ε to three figures, or to two of e^ε − 1 where it is close to 1, rounded up so that "at most" stays true."""
+    digits = max(0, 2 - math.floor(epsilon / math.log(10)), min(15, 1 - math.floor(math.log10(math.expm1(epsilon)))))
+    scaled = math.ceil(exp_fractions(rational(epsilon, "epsilon"), 128)[1] * 10**digits)
+    whole, rest = divmod(scaled, 10**digits)
+    return f"{whole:,}.{rest:0{digits}d}" if digits else f"{whole:,}"
 
 
 _WORDS = {3: "a thousand", 6: "a million", 9: "a billion", 12: "a trillion"}

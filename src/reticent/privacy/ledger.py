@@ -31,7 +31,7 @@ import numpy as np
 from reticent.errors import BudgetExhausted
 from reticent.exact import integer, log_bounds, rational
 from reticent.privacy import calibrate, divergences, pairs
-from reticent.privacy.events import Event, event_from_json, is_seeded
+from reticent.privacy.events import Event, check_event, event_from_json, is_seeded
 from reticent.privacy.guarantee import Guarantee
 
 Accounting = Literal["one event", "basic", "renyi"]
@@ -236,12 +236,17 @@ class Ledger:
             used = self._used(rule, self._store.counts())
         return Spent(rule.measure, used[0], rule.limit[0], used[1], rule.limit[1])
 
+    def __repr__(self) -> str:
+        spent = self.spent
+        used = f"{_number(spent.used)} of {_number(spent.limit)} {spent.measure}"
+        return f"<Ledger of {self.guarantee}, accounting={self.accounting!r}: {used} spent>"
+
     # ── rules ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _rule_for(self, event: Event) -> _Rule:
         return self._make_rule("renyi" if pairs.pair(event) is None else "basic")
 
-    def _make_rule(self, accounting: Accounting) -> _Rule:
+    def _make_rule(self, accounting: Accounting, order: float | None = None) -> _Rule:
         if self.event is not None:
             most = calibrate.answers(self.event, epsilon=self._epsilon, delta=self._delta)
             return _Rule("one event", "answers", (most, 0), event=self._key)
@@ -249,14 +254,15 @@ class Ledger:
             return _Rule("basic", "epsilon", (self._epsilon, self._delta))
         if self._delta == 0:
             raise ValueError("delta must be > 0 for events that have no epsilon of their own, got 0")
-        order, budget = renyi_budget(self._epsilon, self._delta / 2)
+        order, budget = renyi_budget(self._epsilon, self._delta / 2, order)
         return _Rule("renyi", f"divergence of order {order:g}", (budget, self._delta / 2), order)
 
     def _terms(self, rule: _Rule) -> str:
         event = None if rule.event is None else json.loads(rule.event)
-        return _canonical(
-            {"guarantee": json.loads(self.guarantee.to_json()), "accounting": rule.accounting, "event": event}
-        )
+        # The order is one of the terms: it is searched for, and another version might find another.
+        order = rule.order if rule.accounting == "renyi" else None
+        guarantee = json.loads(self.guarantee.to_json())
+        return _canonical({"guarantee": guarantee, "accounting": rule.accounting, "order": order, "event": event})
 
     def _settled(self) -> _Rule | None:
         """The rule, if one is fixed by now, within a transaction. A ledger on other terms may not share the store."""
@@ -268,10 +274,10 @@ class Ledger:
                 raise ValueError(f"guarantee must be the one this store was opened with: {terms['guarantee']}")
             if kept != self._key:
                 raise ValueError(f"event must be the one this store was opened with: {terms['event']}")
-            if self._rule is None:
-                self._rule = self._make_rule(terms["accounting"])
-            if self._rule.accounting != terms["accounting"]:
+            if self._rule is not None and self._rule.accounting != terms["accounting"]:
                 raise ValueError(f"accounting must be the one this store was opened with: {terms['accounting']!r}")
+            if self._rule is None or terms["order"] is not None:
+                self._rule = self._make_rule(terms["accounting"], terms["order"])
             self._agreed = True
         return self._rule
 
@@ -306,9 +312,7 @@ class Ledger:
         return event, _key(self._checked(event))
 
     def _checked(self, event: Event) -> Event:
-        if not isinstance(event, Event):
-            raise TypeError(f"event must be an Event, got {type(event).__name__}")
-        if is_seeded(event) and not self.guarantee.seeded:
+        if is_seeded(check_event(event)) and not self.guarantee.seeded:
             raise ValueError(
                 "event was made with seeded noise, which protects nobody: a ledger takes it only under a guarantee "
                 "with seeded=True"
@@ -316,11 +320,11 @@ class Ledger:
         return event
 
 
-def renyi_budget(epsilon: Fraction, delta: Fraction) -> tuple[float, Fraction]:
-    """The order at which (ε, δ) buys most zCDP, and the divergence of that order that fits, rounded down.
+def renyi_budget(epsilon: Fraction, delta: Fraction, order: float | None = None) -> tuple[float, Fraction]:
+    """The order at which (ε, δ) buys most zCDP (or the one given), and the divergence of that order that fits.
 
-    Both depend on the budget alone. D_α ≤ B gives (ε, δ) for B = ε − ln(1/(αδ))/(α−1) − ln(1 − 1/α) (Canonne, Kamath,
-    Steinke 2020, Proposition 12).
+    Both depend on the budget alone; the divergence is rounded down. D_α ≤ B gives (ε, δ) for
+    B = ε − ln(1/(αδ))/(α−1) − ln(1 − 1/α) (Canonne, Kamath, Steinke 2020, Proposition 12).
 
     >>> order, budget = renyi_budget(Fraction(1), Fraction(1, 10**6))
     >>> round(order, 1), round(float(budget / Fraction(order)), 5)
@@ -332,7 +336,8 @@ def renyi_budget(epsilon: Fraction, delta: Fraction) -> tuple[float, Fraction]:
         conversion = divergences.epsilon_at(np.zeros_like(orders), orders, log_delta)
         return np.asarray(-(float(epsilon) - conversion) / orders)
 
-    order = float(f"{divergences.best_order(cost)[0]:.4g}")
+    if order is None:
+        order = float(f"{divergences.best_order(cost)[0]:.4g}")
     exact = Fraction(order)
     conversion = log_bounds(1 / (exact * delta), 128)[1] / (exact - 1) + log_bounds(1 - 1 / exact, 128)[1]
     return order, max(Fraction(0), epsilon - conversion)
@@ -347,7 +352,8 @@ def _renyi_cost(event: Event, order: float) -> tuple[float, Fraction]:
 
 def _room(rule: _Rule, used: Cost, cost: Cost) -> int:
     left = ((Fraction(limit) - gone, price) for limit, gone, price in zip(rule.limit, used, cost, strict=True))
-    return min(max(0, math.floor(room / price)) for room, price in left if price)
+    # Events have a positive cost; of one without, none would be let through rather than all.
+    return min((max(0, math.floor(room / price)) for room, price in left if price), default=0)
 
 
 # ── events as text ────────────────────────────────────────────────────────────────────────────────────────────────

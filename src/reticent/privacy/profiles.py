@@ -31,7 +31,10 @@ def gaussian(squared_mu: Fraction, epsilons: Floats) -> Floats:
     """
     from scipy import special
 
+    if squared_mu > 10**200:
+        return np.ones_like(epsilons)
     mu = math.sqrt(upward(squared_mu)) * (1 + 2 * _U)
+    epsilons = np.minimum(epsilons, 1e100 * mu)  # no square overflows; δ falls with ε
     a, b = epsilons / mu - mu / 2, epsilons / mu + mu / 2
     with np.errstate(under="ignore", over="ignore", invalid="ignore"):
         outer = np.exp(-(a**2) / 2) / 2
@@ -78,6 +81,20 @@ def discrete_gaussian(sigma: Fraction, epsilons: Floats, reach: int | None = Non
     pad = (2 * table.error + 1e-15) * (left + right)
     end = table.above[table.reach] * (1 + table.error) + _TINY
     return np.asarray(np.clip(np.where(best > t, end, left - right + pad), 0.0, 1.0))
+
+
+def wide_discrete_gaussian(sigma: Fraction, epsilons: Floats) -> Floats:
+    """δ(ε) of one integer released with discrete Gaussian noise of σ ≥ 2, from above, without a table.
+
+    δ(ε) is the sum over the integers of f(z) = P(z)·(1 − e^(ε−ℓ(z)))₊, ℓ(z) = (2z + 1)/2σ². By Poisson's summation
+    P(z) ≤ φ(z), the Gaussian density, whose integral against the same factor is the δ of continuous noise. φ and the
+    factor are log-concave, so the sum exceeds the integral by at most the largest term. With z₀ = max(εσ² − ½, 0),
+    z = z₀ + w and 1 − e^(−x) ≤ x, that is at most φ(z₀)·sup (w + ½)e^(−w²/2σ²)/σ² ≤ φ(z₀)·(e^(−½) + 1/2σ)/σ < φ(z₀)/σ.
+    """
+    scale = float(min(sigma, Fraction(10**100)))  # the largest term falls with σ
+    start = np.maximum(np.minimum(epsilons * scale, 1e100) - 0.5 / scale, 0.0) * (1 - 4 * _U)  # z₀/σ
+    largest = np.exp(-(start**2) / 2) / scale / scale / math.sqrt(2 * math.pi) * (1 + _PAD)
+    return np.asarray(np.minimum(1.0, gaussian(1 / sigma**2, epsilons) + largest + _TINY))
 
 
 @lru_cache(maxsize=4096)
