@@ -115,28 +115,44 @@ def test_without_twins_it_says_so_and_passes(
     outcome = reticent_command("audit", "mechanisms", "--runs", "100")
     assert outcome.code == 0
     assert outcome.out.count("not found") == 2
-    assert json.loads(reticent_command("audit", "mechanisms", "--runs", "100", "--json").out)["twins"] is None
+    quiet = reticent_command("audit", "mechanisms", "--runs", "100", "--json", "--quiet")
+    assert json.loads(quiet.out)["twins"] is None
+    for err in (outcome.err, quiet.err):
+        assert err.startswith("reticent: WARNING: no twin was tried")
+        assert err.count("\n") == 1
 
 
 @pytest.mark.usefixtures("few")
-def test_twins_are_looked_for_beneath_the_current_directory(
-    reticent_command: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("project", "found"),
+    [
+        ("[project]\nname = 'reticent'", True),
+        ("[project]\nname = 'garrulous'", False),
+        ("project = 'reticent'", False),
+        ("[project", False),
+        (None, False),
+    ],
+)
+def test_twins_are_looked_for_in_a_checkout_only(
+    reticent_command: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str | None, found: bool
 ) -> None:
     (tmp_path / "tests").mkdir()
     two_twins(tmp_path, broken=True).rename(tmp_path / "tests" / "twins.py")
+    if project is not None:
+        (tmp_path / "pyproject.toml").write_text(project)
     monkeypatch.chdir(tmp_path)
     report = json.loads(reticent_command("audit", "mechanisms", "--runs", "100", "--json").out)
-    assert Path(report["twins"]) == Path("tests/twins.py")
+    assert report["twins"] == (str(Path("tests/twins.py")) if found else None)
 
 
 @pytest.mark.usefixtures("few")
 def test_progress_goes_to_standard_error(
     reticent_command: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "auditing" in reticent_command("audit", "mechanisms", "--runs", "8", "--json").err
-    assert reticent_command("audit", "mechanisms", "--runs", "8", "--json", "--quiet").err == ""
+    command = ("audit", "mechanisms", "--runs", "8", "--json", "--twins", str(two_twins(tmp_path, broken=True)))
+    assert "auditing" in reticent_command(*command).err
+    assert reticent_command(*command, "--quiet").err == ""
 
 
 # ── experiments, demo ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -206,11 +222,15 @@ def test_help(reticent_command: Reticent, arguments: tuple[str, ...]) -> None:
         ("audit teapots", "teapots"),
         ("audit mechanisms --runs many", "--runs"),
         ("audit mechanisms --runs 7", "--runs must be at least 8, got 7"),
+        ("audit mechanisms --jobs 0", "--jobs must be a number of processes, or -1 for all cores, got 0"),
         ("audit mechanisms --spout", "--spout"),
         ("audit mechanisms --twins nowhere.py", "there is no file nowhere.py"),
         ("audit mechanisms --twins {folder}", "there is no file"),
         ("audit mechanisms --twins {folder}/empty.py", "must define TWINS"),
         ("audit mechanisms --twins {folder}/wrong.py", "--twins"),
+        ("audit mechanisms --twins {folder}/raises.py", "raises ZeroDivisionError"),
+        ("audit mechanisms --twins {folder}/exits.py", "raises SystemExit"),
+        ("audit mechanisms --runs 8 --twins {folder}/late.py", "'x' of laplace_count raises TypeError"),
         ("audit mechanisms --twins {folder}/twins.txt", "must be in a Python file"),
         ("experiment teapot", "there is no experiment 'teapot'; there are:"),
         ("experiment choosing --out {folder}/empty.py", "--out"),
@@ -220,7 +240,15 @@ def test_errors_are_one_line(
     reticent_command: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, content in {"empty.py": "", "wrong.py": "if", "twins.txt": "TWINS = {}"}.items():
+    files = {
+        "empty.py": "",
+        "wrong.py": "if",
+        "twins.txt": "TWINS = {}",
+        "raises.py": "1 / 0",
+        "exits.py": "raise SystemExit",
+        "late.py": "TWINS = {'laplace_count': {'x': lambda: 0}}",
+    }
+    for name, content in files.items():
         (tmp_path / name).write_text(content)
     outcome = reticent_command(*arguments.format(folder=tmp_path).split())
     assert outcome.code == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,17 @@ def test_no_mechanism_exceeds_its_claim_and_each_comes_near(entry: Entry) -> Non
     assert spent > 0.5 * entry.epsilon, "pairs that show nothing would pass anything"
 
 
+LONG = {("SparseVector", "value noise not redrawn"), ("stability_histogram", "no threshold")}
+
+
 @pytest.mark.parametrize(
-    ("name", "twin"), [(name, twin) for name, twins in TWINS.items() for twin in twins], ids=lambda part: part
+    ("name", "twin"),
+    [
+        pytest.param(name, twin, marks=[pytest.mark.slow] if (name, twin) in LONG else [])
+        for name, twins in TWINS.items()
+        for twin in twins
+    ],
+    ids=lambda part: part,
 )
 def test_every_twin_is_rejected(name: str, twin: str) -> None:
     result = reject(ENTRIES[name], twin, TWINS[name][twin])
@@ -73,18 +83,51 @@ def medians(bits: int, size: int, number: int) -> Pairs:
         yield median_pieces(first, bits=bits), median_pieces(second, bits=bits)
 
 
+def overlapping(size: int, number: int) -> Pairs:
+    """Counts of four candidates of which a row supports up to two."""
+    supports = [set(some) for held in range(3) for some in combinations(range(4), held)]
+    for pair in rows(supports, size, number):
+        first, second = (tuple(sum(value in row for row in side) for value in range(4)) for side in pair)
+        yield first, second
+
+
+def tallies(questions: int, voters: int, number: int) -> Pairs:
+    """The votes on some questions with two answers each; the voter who is replaced may change them all."""
+    ballots = list(product(range(2), repeat=questions))
+    for pair in rows(ballots, voters, number):
+        first, second = (tuple((voters - sum(votes), sum(votes)) for votes in zip(*side, strict=True)) for side in pair)
+        yield first, second
+
+
+def single(values: range, number: int) -> Pairs:
+    for (first,), (second,) in scores(1, values, number):
+        yield first, second
+
+
 RANDOM: dict[str, Callable[[], Pairs]] = {
     "exponential": lambda: scores(8, range(-5, 6), 200),
     "exponential_over_pieces": lambda: medians(5, 7, 100),
     "stable_argmax, table": lambda: scores(4, range(30), 500),
     "stable_argmax, laplace": lambda: scores(4, range(30), 500),
     "choosing": lambda: counts("abcd", 20, 300),
-    "choosing, growth 2": lambda: counts("abcd", 30, 300),
-    "quasi_concave_maximum, depth 2": lambda: medians(6, 9, 10),
+    "choosing, growth 2": lambda: overlapping(30, 300),
+    "quasi_concave_maximum, depth 2": lambda: medians(6, 9, 5),
     "laplace_count, histogram": lambda: counts("ab", 5, 3),
+    "gaussian_count": lambda: single(range(-50, 50), 10),
+    "gaussian_count, histogram": lambda: counts("ab", 5, 5),
     "stability_histogram": lambda: rows("ab", 9, 4),
+    "AboveThreshold": lambda: scores(4, range(-3, 4), 40),
+    "SparseVector": lambda: tallies(4, 21, 10),
+    "BetweenThresholds": lambda: scores(4, range(-2, 8), 10),
+    "noisy_majority": lambda: single(range(1, 9), 20),
     "gnmax": lambda: counts("ab", 9, 10),
+    "ConfidentGNMax": lambda: tallies(2, 9, 3),
 }
+
+
+def test_random_neighbours_with_growth_2_grow_by_2() -> None:
+    rises = [sum(b > a for a, b in zip(*pair, strict=True)) for pair in RANDOM["choosing, growth 2"]()]
+    assert set(rises) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("name", RANDOM)
@@ -167,6 +210,9 @@ def test_what_makes_a_row_fail() -> None:
     [
         ("", "must define TWINS"),
         ("TWINS = []", "must define TWINS"),
+        ("TWINS = {'laplace_count': print}", "must define TWINS"),
+        ("1 / 0", "raises ZeroDivisionError: division by zero"),
+        ("raise SystemExit(3)", "raises SystemExit: 3"),
         ("TWINS = {'teleport': {}}", "mechanisms that do not exist: teleport"),
     ],
 )

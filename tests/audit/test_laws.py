@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.audit.laws import BITS, ONE, Law, law
-from reticent.noise import Noise, Seeded
+from reticent.noise import Noise, Seeded, system
 
 mpmath.mp.prec = 400
 
@@ -238,6 +238,17 @@ def test_randomness_of_its_own_is_noticed() -> None:
         law(lambda noise: noise.uniform(2) + generator.random())
 
 
+def test_randomness_of_its_own_is_noticed_on_whatever_path_it_is() -> None:
+    with pytest.raises(RuntimeError, match="other randomness"):
+        law(lambda noise: noise.uniform(50) == 49 and int(system.uniform(1 << 60)))
+
+
+def test_further_draws_on_replay_are_noticed() -> None:
+    sizes = itertools.cycle([1, 2])
+    with pytest.raises(RuntimeError, match=r"had stopped before draw 2, uniform\(2\)"):
+        law(lambda noise: tuple(noise.uniform(2, size=next(sizes))))
+
+
 def test_memory_of_earlier_runs_is_noticed() -> None:
     answers: list[int] = []
 
@@ -256,6 +267,29 @@ def test_too_much_to_walk_is_refused() -> None:
         law(lambda noise: noise.uniform(2**100))
     with pytest.raises(ValueError, match=r"subset\(20, 10\)"):
         law(lambda noise: tuple(noise.subset(20, 10)))
+    with pytest.raises(ValueError, match=r"discrete_laplace\(1000000\) has \d+ outcomes"):
+        law(lambda noise: noise.discrete_laplace(Fraction(10**6)))
+    with pytest.raises(ValueError, match=r"discrete_gaussian\(1000000\) has \d+ outcomes"):
+        law(lambda noise: noise.gaussian_cell(Fraction(10**6), [0]))
+    with pytest.raises(RuntimeError, match="most_paths"):
+        law(lambda noise: noise.discrete_laplace(Fraction(10), size=3).sum())
+    with pytest.raises(RuntimeError, match="most_paths=1000"):
+        law(lambda noise: sum(noise.discrete_laplace(Fraction(10)) for _ in range(3)), most_paths=1000)
+
+
+def test_as_many_paths_as_allowed_are_walked() -> None:
+    assert len(law(lambda noise: tuple(noise.uniform(10, size=3)), most_paths=1000).low) == 1000
+    with pytest.raises(RuntimeError, match="most_paths=999"):
+        law(lambda noise: tuple(noise.uniform(10, size=3)), most_paths=999)
+
+
+def test_loops_must_be_bounded() -> None:
+    def waiting(most: int) -> Callable[[Noise], Hashable]:
+        return lambda noise: next((i for i in range(most) if noise.bernoulli(Fraction(1, 2))), None)
+
+    assert encloses(law(waiting(60)), 59, real(Fraction(1, 2**60)))
+    with pytest.raises(RuntimeError, match="more than 10000 draws: bound its loops"):
+        law(waiting(10**9))
 
 
 @pytest.mark.parametrize(

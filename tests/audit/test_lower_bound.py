@@ -127,6 +127,11 @@ def test_delta_is_taken_off() -> None:
     assert audit(leaks, delta=0.05).epsilon_lower > 2
 
 
+def test_where_there_is_nothing_to_find_no_event_is_named() -> None:
+    found = audit(lambda bit: "always")
+    assert (found.epsilon_lower, found.event) == (0, "no event found")
+
+
 def test_the_prospect_is_about_what_is_found() -> None:
     laws = [law(lambda noise, n=n: n + noise.discrete_laplace(Fraction(1))) for n in (0, 1)]  # type: ignore[misc]
     noise = Seeded(unsafe_seed=7)
@@ -180,6 +185,7 @@ def test_the_result_says_what_was_found() -> None:
         {"confidence": 1.0},
         {"confidence": math.nan},
         {"epsilon": math.inf},
+        {"jobs": 0},
     ],
 )
 def test_bad_parameters(keywords: dict[str, Any]) -> None:

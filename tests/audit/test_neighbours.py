@@ -97,7 +97,7 @@ def test_each_law_is_found_once() -> None:
         return int(noise.uniform(2))
 
     worst_case(counted, [(0, 1), (1, 2), (0, 2)], epsilon=1)
-    assert len(calls) == 3 * 3, "two outcomes each, and one replay"
+    assert len(calls) == 3 * 4, "two outcomes each, walked twice"
 
 
 def test_no_neighbours_are_refused() -> None:

@@ -157,12 +157,16 @@ def _streams() -> Iterator[Entry]:
     sparse = partial(_stream, partial(SparseVector, epsilon=2, delta=0.04, halts=1), ask="ask_counts")
     yield _entry("SparseVector", sparse, [(first, second) for first, second in split], epsilon=2)
 
-    # Low and high answers in turn, by values that lie beyond a threshold on the one side and on it on the other.
-    budget: dict[str, Any] = {"epsilon": 2, "delta": 0.01}
+    # Low and high answers in turn pin the noise of the thresholds: by values that lie beyond a threshold on the one
+    # side and on it on the other, which costs almost all of ε; by values inside the gap, which costs δ.
+    budget: dict[str, Any] = {"epsilon": 8, "delta": 0.001}
     gap = required_gap(**budget)
-    alternating = [((-1, gap + 1, -1, gap + 1, 0), (0, gap, 0, gap, -1))]
+    pinning = [
+        ((-1, gap + 1, -1, gap + 1, 0), (0, gap, 0, gap, -1)),
+        ((1, gap - 1, 1, gap - 1, gap // 2 + 1), (2, gap - 2, 2, gap - 2, gap // 2 + 2)),
+    ]
     between = partial(_stream, partial(BetweenThresholds, 0, gap, **budget))
-    yield _entry("BetweenThresholds", between, alternating, epsilon=2)
+    yield _entry("BetweenThresholds", between, pinning, epsilon=8)
 
 
 def _stream(

@@ -85,8 +85,8 @@ def law(run: Callable[[Noise], Hashable], *, tail_bits: int = 80, most_paths: in
 
     An outcome of a single draw that is less likely than 2^-tail_bits, and of noise without bound all but 2^-tail_bits
     of its mass, is not walked but counted as missing. The number of paths is the product of the numbers of outcomes
-    along the way, so keep the instance small: more than `most_paths` of them are refused, and so are a draw with more than
-    MOST_OUTCOMES outcomes and a run of more than MOST_DRAWS draws. Loops that wait for an outcome must be bounded.
+    along the way, so keep the instance small: more than `most_paths` of them are refused, and so are a draw with more
+    than MOST_OUTCOMES outcomes and a run of more than MOST_DRAWS draws. Loops that wait for an outcome must be bounded.
 
     Every path is walked twice. A `run` that draws differently the second time, or returns something else, has
     randomness or memory of its own; that is refused.
