@@ -302,7 +302,8 @@ class Datetimes(Domain):
             return int(bound.view(np.int64)), True
         try:
             tick = bound.astype(f"datetime64[{self.unit}]")
-            back, after = (moment.astype(bound.dtype) for moment in (tick, tick + 1))
+            one = np.ones((), dtype=f"timedelta64[{self.unit}]")
+            back, after = (moment.astype(bound.dtype) for moment in (tick, tick + one))
         except OverflowError:
             back = after = tick = np.datetime64("NaT")
         # Where numpy overflows without a word, `bound` is neither what comes back nor between two ticks.
