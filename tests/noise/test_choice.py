@@ -296,3 +296,9 @@ def test_nothing_but_clear_errors(scores: list[Any]) -> None:
         assert 0 <= system.choose(scores, rate=Fraction(1)) < len(scores)
     except (TypeError, ValueError) as refusal:
         assert str(refusal) in {"scores must be finite", "scores must be integers, fractions or floats"}  # noqa: PT017
+
+
+def test_a_rate_of_zero_forgets_scores_however_far_apart() -> None:
+    scores = np.array([1.79769313e308, -9.9e291])
+    drawn = {Seeded(unsafe_seed=seed).choose(scores, rate=Fraction(0)) for seed in range(40)}
+    assert drawn == {0, 1}

@@ -119,7 +119,7 @@ class _ArrayPool:
     def _buckets(self, scores: NDArray[Any]) -> NDArray[np.intp]:
         rate = float(self.rate)
         x: NDArray[np.float64]
-        with np.errstate(over="ignore"):  # an x that overflows is far beyond the last bucket
+        with np.errstate(over="ignore", invalid="ignore"):  # an x that overflows is far beyond the last bucket
             if scores.dtype == np.float64:
                 x = (self.top - scores) * rate
                 if not np.isfinite(x).all():  # but it may be the difference that did
