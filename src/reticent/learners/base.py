@@ -23,11 +23,15 @@ from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy import epsilon, guarantee
 from reticent.privacy.events import Event
+from reticent.privacy.guarantee import Protects
+
+UNLABELLED = -1  # the label of a row that has none
 
 
 class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier whose hypothesis is a concept, drawn privately. Labels are 0 and 1, both known beforehand."""
 
+    protects: Protects = "rows"
     delta: object = 0
     error: object
     failure: object
@@ -57,17 +61,25 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: ArrayLike, y: ArrayLike, unsafe_noise: Noise | None) -> Self:
         """`fit` with any noise, such as that which an audit walks through."""
         self._check_parameters()
-        rows, target = as_table(X), as_target(y)
+        rows = as_table(X)
         validate_data(self, X, reset=True, skip_check_array=True)
         self._check_rows(len(rows))
-        labels = as_labels(target, len(rows))
-        hypothesis, event = self._learn(self._points(rows), labels, unsafe_noise)
+        labels = self._labels(y, len(rows))
+        return self._keep(self._learn(self._points(rows), labels, unsafe_noise))
+
+    def _keep(self, found: Release[Any]) -> Self:
+        """Become fitted: what was found, and what it cost."""
+        hypothesis, event = found
         pure = math.isfinite(epsilon(event, delta=0))  # then no δ was used, whichever was allowed
-        self.guarantee_ = guarantee(event, delta=0 if pure else self.delta)
+        self.guarantee_ = guarantee(event, delta=0 if pure else self.delta, protects=self.protects)
         self.event_: Event = event
         self.hypothesis_: Any = hypothesis
         self.classes_ = np.array([0, 1])
         return self
+
+    def _labels(self, y: ArrayLike, rows: int) -> Labels:
+        """The labels of the rows."""
+        return as_labels(as_target(y), rows)
 
     def _check_rows(self, rows: int) -> None:
         if self.error is not None and rows < (required := self.n_required(self.error)):
@@ -117,6 +129,24 @@ def fewest_rows(suffices: Callable[[int], bool]) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if suffices(middle) else (middle, high)
     return high
+
+
+class PartlyLabelled(ConceptLearner):
+    """A learner that also takes rows without a label, marked by y = −1. Which rows have one is public."""
+
+    def _labels(self, y: ArrayLike, rows: int) -> Labels:
+        """0, 1, or −1 for a row without a label."""
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None: give 0, 1 or -1 for every row")
+        target = as_array(y, "y")
+        if target.dtype.kind not in "iuf" or target.shape not in ((rows,), (rows, 1)):
+            return super()._labels(y, rows)  # booleans, or what is refused there
+        target = target.reshape(rows)
+        missing = target == UNLABELLED
+        labels = super()._labels(np.where(missing, 0, target), rows)
+        if bool(missing.all()):
+            raise ValueError("y must label some of the rows with 0 or 1: all are -1, which marks a row without a label")
+        return np.where(missing, UNLABELLED, labels)
 
 
 # ── reading what the caller gave ──────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,88 @@
+"""What the sanitizers share: reading a column, keeping a private copy of it, counting in it, sampling from it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from reticent import noise
+from reticent.concepts.interface import ConceptClass
+from reticent.concepts.reading import Array, as_rows
+from reticent.exact import integer
+from reticent.mechanisms.release import Release
+from reticent.noise import Noise
+from reticent.privacy import epsilon, guarantee
+from reticent.privacy.events import Event
+
+Copy = tuple[Array, NDArray[np.float64]]  # points, and the share of rows that each stands for
+
+
+class Sanitizer(BaseEstimator):  # type: ignore[misc]
+    """A private copy of some rows: weighted points on which every concept of a class has about the share it had.
+
+    All that is asked of a fitted sanitizer is computed from the released points and weights, so it costs nothing.
+
+    Attributes of a fitted sanitizer
+    --------------------------------
+    guarantee_, event_ : what is promised, and what happened.
+    points_ : the points of the copy, in a canonical order; never in the order of the data.
+    weights_ : the share of rows that each point stands for: non-negative, and summing to at most 1.
+    rows_ : how many rows were sanitized, which is public.
+    """
+
+    delta: object = 0
+    unsafe_seed: int | None
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Make a private copy of the rows of `X`; `y` is not looked at."""
+        return self._fit(X, None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed))
+
+    def frequency(self, concept: Any) -> float:
+        """About which share of the rows the concept labels 1, from the private copy."""
+        check_is_fitted(self)
+        labels = self._queries(concept).predict(concept, self.points_)
+        return float(self.weights_[labels == 1].sum())
+
+    def sample(self, n: int, *, random_state: int | None = None) -> Array:
+        """`n` synthetic rows, drawn independently from the private copy."""
+        check_is_fitted(self)
+        count = integer(n, "n", least=0)
+        source = np.random.default_rng(random_state)  # the copy is public: this randomness protects nobody
+        shares = self.weights_ / self.weights_.sum()
+        return np.asarray(self.points_[source.choice(len(shares), size=count, p=shares)])
+
+    def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
+        """`fit` with any noise, such as that which an audit walks through."""
+        self._check_parameters()
+        rows = as_rows(X, self._queries().columns)
+        if len(rows) == 0:
+            raise ValueError("X must hold at least one row, got none")
+        (points, weights), event = self._sanitize(rows, unsafe_noise)
+        pure = math.isfinite(epsilon(event, delta=0))  # then no δ was used, whichever was allowed
+        self.guarantee_ = guarantee(event, delta=0 if pure else self.delta)
+        self.event_: Event = event
+        self.points_, self.weights_ = points, weights
+        self.rows_ = len(rows)
+        return self
+
+    # ── what a sanitizer says ─────────────────────────────────────────────────────────────────────────────────────
+
+    def n_required(self, error: object, failure: object = None) -> int:
+        """How many rows make every frequency right up to `error`, but for a probability of failure."""
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        """Refuse bad parameters before the data are touched."""
+        raise NotImplementedError
+
+    def _queries(self, concept: Any = None) -> ConceptClass[Any]:
+        """The class whose concepts may be asked for, or of several that of this concept."""
+        raise NotImplementedError
+
+    def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Release[Copy]:
+        raise NotImplementedError
