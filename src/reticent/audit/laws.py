@@ -206,6 +206,10 @@ class _Walker(Noise):
     def bernoulli(self, probability: Fraction) -> bool:
         return bool(self._walk(_bernoulli(_not_negative(probability, "probability"), self.tail_bits)))
 
+    def coins(self, numerators: NDArray[np.int64], bits: int) -> NDArray[np.bool_]:
+        flat = [self.bernoulli(Fraction(int(cut), 1 << bits)) for cut in np.ravel(numerators)]
+        return np.array(flat, dtype=np.bool_).reshape(np.shape(numerators))
+
     def bernoulli_exp(self, gamma: Fraction, size: int | None = None) -> Any:
         return self._each(_bernoulli_exp(_not_negative(gamma, "gamma"), self.tail_bits), size, np.bool_)
 

@@ -123,6 +123,14 @@ class Noise:
             raise ValueError(f"probability must be in [0, 1], got {probability}")
         return bool(self.uniform(p.denominator) < p.numerator)
 
+    def coins(self, numerators: NDArray[np.int64], bits: int) -> NDArray[np.bool_]:
+        """For each whole number m in [0, 2^bits] of an array, True with probability exactly m/2^bits; bits ≤ 62."""
+        integer(bits, "bits", least=1, most=62)
+        cuts = np.asarray(numerators)
+        if cuts.dtype != np.int64 or (cuts.size and not 0 <= int(cuts.min()) <= int(cuts.max()) <= 1 << bits):
+            raise ValueError(f"numerators must be an int64 array of whole numbers in [0, 2^{bits}]")
+        return np.asarray(self.uniform(1 << bits, cuts.size).reshape(cuts.shape) < cuts)
+
     def bernoulli_exp(self, gamma: Fraction, size: int | None = None) -> Any:
         """True with probability exactly e^−gamma, gamma ≥ 0 rational. A bool, or an array of them."""
         g = _rational(gamma, "gamma")

@@ -36,6 +36,7 @@ from reticent.privacy.events import (
     Grouped,
     Parallel,
     PureDP,
+    RenyiDP,
     SparseVector,
     Subsampled,
     check_event,
@@ -199,7 +200,12 @@ def _too_many(bag: Parts) -> bool:
 
 
 def _worth_a_grid(bag: Parts) -> bool:
-    """Many one-bit answers are better off with divergences: on the grid each would cost as much as its noisy count."""
+    """Many one-bit answers are better off with divergences: on the grid each would cost as much as its noisy count.
+
+    And where one order is all that is known of a part, the grid can know no more.
+    """
+    if any(isinstance(part, RenyiDP) for part, _ in bag):
+        return False
     return not all(isinstance(part, GaussianBit) for part, _ in bag) or sum(times for _, times in bag) < 10
 
 

@@ -21,6 +21,7 @@ from reticent.privacy.events import (
     GaussianBit,
     Parallel,
     PureDP,
+    RenyiDP,
     SparseVector,
 )
 from reticent.privacy.pairs import pair, rho
@@ -93,7 +94,8 @@ def epsilon(event: Event, delta: float) -> float:
     def cost(orders: Floats, rough: bool = False) -> Floats:
         return epsilon_at(divergence(event, orders, rough=rough)[1], orders, log_delta)
 
-    return best_order(cost, partial(cost, rough=True))[1]
+    own = stated_orders(event)
+    return min(best_order(cost, partial(cost, rough=True))[1], float(np.min(cost(own), initial=math.inf)))
 
 
 def deltas(event: Event, epsilons: Floats) -> Floats:
@@ -102,15 +104,22 @@ def deltas(event: Event, epsilons: Floats) -> Floats:
     def cost(orders: Floats, rough: bool = False) -> Floats:
         return log_delta_at(divergence(event, orders, rough=rough)[1], orders, epsilons)[:, 0]
 
+    stated = stated_orders(event)
     if epsilons.size == 1:
-        least = np.array([best_order(cost, partial(cost, rough=True))[1]])
+        least = np.array([min(best_order(cost, partial(cost, rough=True))[1], np.min(cost(stated), initial=math.inf))])
     else:
-        orders = order(np.arange(_INDICES[0], _INDICES[-1] + 1, 6))
+        orders = np.append(order(np.arange(_INDICES[0], _INDICES[-1] + 1, 6)), stated)
         own = divergence(event, orders)[1]
         least = np.concatenate([log_delta_at(own, orders, block).min(0) for block in _blocks(epsilons)])
     slack = _float_up(divergence(event, order(0))[0])
     values = (slack + np.exp(np.clip(least, -690.0, 0.0))) * (1 + _PAD)
     return np.asarray(np.minimum(total_variation(event), values))
+
+
+def stated_orders(event: Event) -> Floats:
+    """The orders at which parts of the event were stated, rounded down: there they certify most."""
+    stated = {part.order for part, _ in parts(event) if isinstance(part, RenyiDP)}
+    return np.array(sorted(max(-upward(-value), math.nextafter(1.0, 2.0)) for value in stated))
 
 
 def total_variation(event: Event) -> float:
@@ -153,6 +162,8 @@ def _divergence(part: Event, orders: Floats, rough: bool) -> tuple[Fraction, Flo
             return delta, _float_up(Fraction(halts)) * (_randomized_response(value, orders) + _TINY)
         case BoundedRange(epsilon=value):
             return Fraction(0), _bounded_range(value, orders)
+        case RenyiDP(order=stated, divergence=value):  # divergences do not fall with the order
+            return Fraction(0), np.where(orders <= -upward(-stated), _float_up(value), np.inf)
         case GaussianBit(sigma=sigma, voters=voters):
             if rough:
                 return Fraction(0), _rough_bit(sigma, voters, orders)

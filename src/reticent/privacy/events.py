@@ -130,6 +130,23 @@ class ZCDP(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RenyiDP(Event):
+    """A release whose Rényi divergence of this one `order` α > 1, on any pair of neighbours, is at most `divergence`.
+
+    Nothing is said about higher orders; at lower ones the divergence is no larger.
+    """
+
+    order: Fraction
+    divergence: Fraction
+
+    def __post_init__(self) -> None:
+        order = rational(self.order, "order")
+        if order <= 1:
+            raise ValueError(f"order must be > 1, got {self.order}")
+        self._set(order=order, divergence=check_positive(self.divergence, "divergence"))
+
+
+@dataclass(frozen=True, slots=True)
 class Gaussian(Event):
     """A vector released with continuous Gaussian noise of standard deviation `sigma` in each coordinate.
 

@@ -1,0 +1,108 @@
+"""What a labeller is: votes of teachers in, private labels out, and one event for all it will ever answer."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.errors import BudgetExhausted
+from reticent.exact import integer
+from reticent.labellers.table import VoteTable
+from reticent.mechanisms.counts import Integers, integer_array
+from reticent.mechanisms.release import Uncopied, noise_or_system
+from reticent.mechanisms.votes import MOST_VOTERS
+from reticent.noise import Noise
+from reticent.privacy.events import Event, Seeded
+
+Labels = NDArray[np.int64]
+Votes = NDArray[np.int64]
+
+ABSTAINS = -1  # the label of a question that a labeller declines to answer
+
+
+class Labeller(Uncopied, ABC):
+    """Private labels from the votes of `teachers`, each of which learned from rows of its own.
+
+    A replaced row changes the vote of one teacher, to any class. `event` says what all answers together cost that row;
+    it is known before the first question, and no question makes it larger. `answers` is how many questions may be
+    asked, a public number; None where no number is set beforehand and `closed` says when it is over.
+
+    `stateless` labellers treat every question alike, with fresh noise and a public count: what one question was does
+    not show in the answers to others. For the others `what_state_shows` says what does.
+    """
+
+    stateless: bool = True
+
+    def __init__(
+        self, *, teachers: int, classes: int, event: Event, answers: int | None, unsafe_noise: Noise | None
+    ) -> None:
+        self.teachers = integer(teachers, "teachers", least=1, most=MOST_VOTERS)
+        self.classes = integer(classes, "classes", least=2)
+        self.answers = None if answers is None else integer(answers, "answers", least=1)
+        self.event = event if unsafe_noise is None else Seeded(event)
+        self.asked = 0
+        self._noise = noise_or_system(unsafe_noise)
+        self._lock = threading.Lock()
+
+    @property
+    def answers_left(self) -> int | None:
+        """How many more questions may be asked; None where no number is set."""
+        return None if self.answers is None else self.answers - self.asked
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more questions are answered."""
+        return self.answers_left == 0
+
+    def label(self, votes: Integers) -> Labels:
+        """Labels for the questions whose votes are given, one row a question with the votes for each class.
+
+        Answered are the first questions, as many as may still be asked: there may be fewer labels than rows. −1 marks a
+        question that the labeller declines to answer. Raises `BudgetExhausted` if it is closed.
+        """
+        with self._lock:
+            if self.closed:
+                raise BudgetExhausted("all answers have been given: plan for more with answers=")
+            counts = self._read(votes)
+            left = self.answers_left
+            counts = counts if left is None else counts[:left]
+            labels = self._label(counts)
+            self.asked += len(labels)
+            return labels
+
+    @abstractmethod
+    def _label(self, counts: Votes) -> Labels:
+        """Labels for the first of the questions, as many as are answered."""
+
+    def accuracy(self, votes: Integers, truth: Integers) -> float:
+        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
+        raise NotImplementedError(f"{type(self).__name__} has no closed form for the chance of a right label")
+
+    def _read(self, votes: Integers) -> Votes:
+        counts = integer_array(votes, "votes", least=0, most=self.teachers)
+        if counts.ndim != 2 or counts.shape[1] != self.classes:
+            raise ValueError(f"votes must have one row a question and one column for each of {self.classes} classes")
+        if bool(np.any(counts.sum(axis=1) != self.teachers)):
+            raise ValueError(f"votes must add up to teachers={self.teachers} in every row")
+        return counts
+
+
+class TableLabeller(Labeller):
+    """A labeller of two classes that looks up the chance of the answer 1 in a table, with a fresh coin each time."""
+
+    def __init__(
+        self, table: VoteTable, *, event: Event, answers: int | None, unsafe_noise: Noise | None = None
+    ) -> None:
+        super().__init__(teachers=table.teachers, classes=2, event=event, answers=answers, unsafe_noise=unsafe_noise)
+        self.table = table
+
+    def _label(self, counts: Votes) -> Labels:
+        return self.table.draw(counts[:, 1], self._noise)
+
+    def accuracy(self, votes: Integers, truth: Integers) -> float:
+        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
+        ones = self.table.probabilities[self._read(votes)[:, 1]]
+        return float(np.where(np.asarray(truth) == 1, ones, 1 - ones).mean())

@@ -1,0 +1,39 @@
+"""Ask a few teachers in secret: the price of an answer does not grow with their number."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from scipy.stats import binom
+
+from reticent.exact import integer, rational
+from reticent.labellers.table import ONE, VoteTable
+
+
+def poll_table(teachers: int, *, poll: int = 7, flip: object = 0.005) -> VoteTable:
+    """The table of a poll: `poll` teachers drawn with replacement, and the answer of most of them, rarely a random one.
+
+    With probability `flip` the answer is a fair coin; else it is the majority of the poll, an odd number of teachers.
+    """
+    count = integer(teachers, "teachers", least=1, most=1 << 24)
+    size, eta = check_poll(poll, flip)
+    votes = np.arange(count + 1)
+    most = binom.sf(size // 2, size, votes / count)
+    raw = np.rint((float(eta) / 2 + (1 - float(eta)) * most) * float(ONE)).astype(np.int64)
+    upper = np.clip(raw[(count + 1) // 2 :], ONE // 2, ONE - 1)
+    if count % 2 == 0:
+        upper[0] = ONE // 2
+    upper = np.maximum.accumulate(upper)
+    return VoteTable(np.concatenate([ONE - upper[::-1], upper[1 - count % 2 :]]))
+
+
+def check_poll(poll: object, flip: object) -> tuple[int, Fraction]:
+    """The size of a poll, an odd number, and the chance of a random answer."""
+    size = integer(poll, "poll", least=1)
+    if size % 2 == 0:
+        raise ValueError(f"poll must be odd, so that it has a majority, got {size}")
+    eta = rational(flip, "flip")
+    if not 0 < eta <= 1:
+        raise ValueError(f"flip must be in (0, 1], got {flip}: without it an answer can rule a vote out for certain")
+    return size, eta

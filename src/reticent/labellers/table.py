@@ -1,0 +1,118 @@
+"""A table over the number of votes: with which probability the answer is 1, and an exact bound on what that leaks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.exact import rational
+from reticent.mechanisms.counts import Integers, integer_array
+from reticent.noise import Noise
+
+BITS = 62  # an entry t stands for the probability t/2^62
+ONE = 1 << BITS
+
+Entries = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+# Every elementary operation below is right to a few units in the last place, 2^-52, of its result; arguments of expm1
+# stay below 60 in absolute value wherever its result matters, so no term is off by more than a share of this.
+_PAD = 2e-13
+
+
+@dataclass(frozen=True, eq=False)
+class VoteTable:
+    """The answer 1 with probability entries[v]/2^62, where v of the teachers vote for 1; else the answer 0.
+
+    Every labeller whose bit depends on the votes through their number alone is such a table: noise added to the count,
+    a poll of some teachers, or both. What an answer leaks to a replaced row, which moves v by at most 1, is decided by
+    neighbouring entries, and these are integers that are drawn exactly. So the price is a fact about the stored table
+    and not about the formula it was made from.
+    """
+
+    entries: Entries
+
+    def __post_init__(self) -> None:
+        entries = np.array(self.entries)  # a copy: the certificate is about what is stored
+        if entries.ndim != 1 or len(entries) < 2 or entries.dtype != np.int64:
+            raise TypeError("entries must be an int64 array with one entry for each number of votes from 0 on")
+        if int(entries.min()) < 0 or int(entries.max()) > ONE:
+            raise ValueError("entries must lie in [0, 2^62]")
+        entries.flags.writeable = False
+        object.__setattr__(self, "entries", entries)
+
+    @property
+    def teachers(self) -> int:
+        """How many vote."""
+        return len(self.entries) - 1
+
+    @property
+    def probabilities(self) -> Floats:
+        """About with which probability the answer is 1, for each number of votes."""
+        return self.entries / ONE
+
+    def draw(self, votes: Integers, noise: Noise) -> NDArray[np.int64]:
+        """An answer, 0 or 1, to each question; `votes` says how many teachers vote for 1."""
+        counts = integer_array(votes, "votes", least=0, most=self.teachers)
+        return noise.coins(self.entries[counts], BITS).astype(np.int64)
+
+    def divergence(self, order: object) -> Fraction:
+        """A bound on the Rényi divergence of this order between the answers at v and v + 1 votes, either way round.
+
+        It is the largest over all v, computed from the stored integers and padded by more than the rounding; raises
+        where it is infinite.
+
+        >>> VoteTable(np.array([ONE // 4, ONE // 2, 3 * ONE // 4])).divergence(2) > 0.28
+        True
+        """
+        alpha = check_order(order)
+        worst = float(np.max(excess_moments(self.entries[:-1], self.entries[1:], alpha)))
+        if not math.isfinite(worst):
+            raise ValueError("the table leaks without bound: an entry is far too close to 0 or 2^62 beside one that is not")
+        return Fraction(math.log1p(max(worst, 1e-300)) / (alpha - 1) * (1 + _PAD))
+
+
+def check_order(order: object) -> float:
+    """An order > 1 as the float below it: a bound at the one holds at the other, as divergences grow with the order."""
+    exact = rational(order, "order")
+    nearest = float(exact)
+    alpha = nearest if Fraction(nearest) <= exact else math.nextafter(nearest, 1.0)
+    if not 1 < alpha < 1e6:
+        raise ValueError(f"order must be above 1 and below 10^6, got {order}")
+    return alpha
+
+
+def excess_moments(first: Entries, second: Entries, alpha: float, *, both: bool = True) -> Floats:
+    """Bounds on E_P[(dQ/dP)^α] − 1 for coins P, Q with the given entries; for every pair the larger of both ways.
+
+    With P = (p, 1 − p) and Q = (p + d, 1 − p − d) it is p·((1 + d/p)^α − 1) + (1 − p)·((1 − d/(1 − p))^α − 1). The two
+    terms nearly cancel; each is computed to its last bits from the integers, so the pad stays far below the sum.
+    """
+    forward = _excess(first, second, alpha)
+    return np.asarray(np.maximum(forward, _excess(second, first, alpha))) if both else forward
+
+
+def log_ratios(base: Entries, other: Entries) -> tuple[Floats, Floats]:
+    """ln(q/p) and ln((1 − q)/(1 − p)) for p = base/2^62 and q = other/2^62, to their last bits."""
+    step = (other - base).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _log_ratio(base, other, step), _log_ratio(ONE - base, ONE - other, -step)
+
+
+def _excess(base: Entries, other: Entries, alpha: float) -> Floats:
+    logs = log_ratios(base, other)
+    with np.errstate(invalid="ignore", over="ignore"):
+        ones = base / ONE * np.expm1(alpha * logs[0])
+        zeros = (ONE - base) / ONE * np.expm1(alpha * logs[1])
+        total = ones + zeros + _PAD * (np.abs(ones) + np.abs(zeros))
+    return np.where(base == other, 0.0, np.where(np.isnan(total), np.inf, np.maximum(total, 0.0)))
+
+
+def _log_ratio(base: Entries, other: Entries, step: Floats) -> Floats:
+    ratio = step / base
+    near = np.abs(ratio) < 0.5
+    return np.where(near, np.log1p(np.where(near, ratio, 0.0)), np.log(other / base))

@@ -1,0 +1,259 @@
+"""Two coins that must agree: only questions on which the teachers are torn cost anything."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.exact import exp_fractions, integer
+from reticent.labellers.base import Labeller, Labels, Votes
+from reticent.labellers.budget import check_budget, spendable
+from reticent.labellers.table import ONE, Entries, VoteTable, check_order, excess_moments, log_ratios
+from reticent.mechanisms.counts import Integers
+from reticent.noise import Noise
+from reticent.privacy.events import RenyiDP
+from reticent.privacy.parameters import check_delta, check_epsilon, check_positive
+
+_PAD = 2e-12  # far more than what the few floating-point operations on a certified moment can add
+
+
+class Closing(NamedTuple):
+    """How the end of a labeller is blurred, so that it tells little about any one question."""
+
+    scale: Fraction  # of both noises
+    margin: int  # how far below the hard end the blurred one lies
+
+
+class TwoCoin(Labeller):
+    """Toss two coins that favour the majority; if they agree, that is the label, and if not, it is a hit: toss again.
+
+    For each question two labels are drawn independently, class j with probability ∝ e^(s·votes_j), s = `rate`. If they
+    are equal, that label is the answer and nothing is charged. If they differ, one of the N `hits` is used up and two
+    more are drawn, at most `tries` times; then the answer is `fallback`, a public class, or a class drawn uniformly.
+    Without that end the answer would be class j with probability ∝ e^(2s·votes_j). The labeller closes for good when
+    `tries` more hits would not fit into N. On questions where the teachers agree there is hardly ever a hit: there is
+    no limit to how many of these it answers.
+
+    Guarantee. For a replaced row, which changes one vote, over all answers and the closing, the questions chosen
+    adaptively: Rényi divergence κN/(α − 1) at one order α, `.event`, which is within (ε, δ). What a question was shows
+    in later answers only through the time of closing. If `query_epsilon` and `query_delta` are given, the closing is
+    blurred, and the view without its own answer is (query_epsilon, query_delta)-indistinguishable for a replaced
+    question; if not, nothing is claimed for the questions.
+
+    Why. Write P and Q for the laws of a draw of one label under the data and its neighbour, M_j = Q_j^α·P_j^(1−α),
+    S₁ = ΣM_j and S₂ = ΣM_j². A draw of two labels has E_P[(dQ/dP)^α·e^(−κ·hit)] = S₂ + e^(−κ)(S₁² − S₂), which is at
+    most 1 for e^κ = (S₁² − S₂)/(1 − S₂). With κ the largest over all neighbouring votes, L^α·e^(−κ·hits) is a
+    supermartingale under P, whoever asks and however long. There are at most N hits for certain, so E_P[L^α] ≤ e^(κN).
+    For two classes κ is computed from the integers that are drawn; for more the draws are exact, and κ is at most
+    −2αs − ln(1 − α(1 − e^(−2s))) (see the documentation for the proof).
+    The closing, blurred: labels do not depend on the number of hits, so in the two worlds the counters differ by a
+    constant of at most J = `tries` from the replaced question on. If the counter is higher in the second world, a
+    threshold noise that is higher by as much gives the same closing time; if it is lower, one noise of the closing
+    check does. Either costs e^(query_epsilon) at the scale J/query_epsilon. The hard end N is reached before the
+    blurred one with probability at most query_delta.
+
+    Source. Two-coin target charging with exact constants. The idea to charge only for hits is from Kaplan, Mansour,
+    Stemmer, *The Sparse Vector Technique, Revisited*, and Cohen, Lyu, *The Target-Charging Technique for Privacy
+    Analysis across Interactive Computations*.
+
+    Parameters
+    ----------
+    teachers, classes : how many vote, on how many classes.
+    epsilon, delta : the privacy of the rows that the teachers learned from.
+    steepness : 2·s·teachers: 6 where teachers often disagree, 15 where they mostly agree. It must not be chosen by
+        looking at the votes.
+    tries : how many pairs of labels are drawn for a question at most.
+    fallback : a public class for when they all differ; None for a class drawn uniformly.
+    query_epsilon, query_delta : the privacy of the questions.
+    """
+
+    stateless = False
+
+    def __init__(
+        self,
+        *,
+        teachers: int,
+        classes: int = 2,
+        epsilon: object,
+        delta: object,
+        steepness: object = 6,
+        tries: int = 2,
+        fallback: int | None = None,
+        query_epsilon: object = None,
+        query_delta: object = None,
+        unsafe_noise: Noise | None = None,
+    ) -> None:
+        exact_epsilon, exact_delta, _ = check_budget(epsilon, delta)
+        self.rate = check_positive(steepness, "steepness") / (2 * integer(teachers, "teachers", least=1))
+        self.tries = integer(tries, "tries", least=1, most=1000)
+        self.fallback = None if fallback is None else integer(fallback, "fallback", least=0, most=classes - 1)
+        self.table = logistic_table(teachers, self.rate) if classes == 2 else None
+        order, kappa = best_hit_price(exact_epsilon, exact_delta, self.rate, self.table)
+        most = spendable(exact_epsilon, exact_delta, order)
+        self.hits = 0 if most is None else math.floor(most * (Fraction(order) - 1) / kappa)
+        self.closing = None if query_epsilon is None else closing(query_epsilon, query_delta, self.tries)
+        least = self.tries + (0 if self.closing is None else self.closing.margin)
+        if self.hits < least:
+            raise ValueError(
+                f"epsilon={epsilon}, delta={delta} buy {self.hits} hits with steepness={steepness} and "
+                f"{teachers} teachers, at least {least} are needed: take a larger epsilon, more teachers, or a smaller "
+                "steepness"
+            )
+        super().__init__(
+            teachers=teachers,
+            classes=classes,
+            event=RenyiDP(order, kappa * self.hits / (order - 1)),
+            answers=None,
+            unsafe_noise=unsafe_noise,
+        )
+        self._used = 0  # hits so far: never shown, it depends on the votes
+        self._closed = False
+        self._threshold = 0 if self.closing is None else int(self._noise.discrete_laplace(self.closing.scale))
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more questions are answered."""
+        return self._closed
+
+    def _label(self, counts: Votes) -> Labels:
+        labels, hits = self._toss(counts)
+        before = self._used + np.concatenate([[0], np.cumsum(hits)[:-1]])
+        ends = before > self.hits - self.tries
+        if self.closing is not None:
+            blur = np.asarray(self._noise.discrete_laplace(self.closing.scale, len(counts)))
+            ends |= before + blur >= self.hits - self.closing.margin + self._threshold
+        answered = int(np.argmax(ends)) if bool(ends.any()) else len(counts)
+        self._closed = answered < len(counts)
+        self._used += int(hits[:answered].sum())
+        return labels[:answered]
+
+    def _toss(self, counts: Votes) -> tuple[Labels, NDArray[np.int64]]:
+        """A label and the number of hits for every question."""
+        labels = np.empty(len(counts), dtype=np.int64)
+        hits = np.zeros(len(counts), dtype=np.int64)
+        torn = np.arange(len(counts))
+        for _ in range(self.tries):
+            first, second = self._draw(counts[torn]), self._draw(counts[torn])
+            labels[torn] = first
+            torn = torn[first != second]
+            hits[torn] += 1
+            if len(torn) == 0:
+                break
+        if len(torn):
+            labels[torn] = self._noise.uniform(self.classes, len(torn)) if self.fallback is None else self.fallback
+        return labels, hits
+
+    def _draw(self, counts: Votes) -> Labels:
+        if self.table is not None:
+            return self.table.draw(counts[:, 1], self._noise)
+        return np.array([self._noise.choose(row, rate=self.rate) for row in counts], dtype=np.int64)
+
+    def chances(self, votes: Integers) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The chances of the labels and the expected hits at known votes. Not private: for planning only."""
+        counts = self._read(votes)
+        weights = np.exp(float(self.rate) * (counts - counts.max(axis=1, keepdims=True)))
+        single = weights / weights.sum(axis=1, keepdims=True)
+        agree = (single**2).sum(axis=1, keepdims=True)
+        torn = (1 - agree) ** self.tries
+        last = np.full(self.classes, 1 / self.classes) if self.fallback is None else np.eye(self.classes)[self.fallback]
+        return single**2 * (1 - torn) / agree + torn * last, ((1 - agree) * (1 - torn) / agree)[:, 0]
+
+    def accuracy(self, votes: Integers, truth: Integers) -> float:
+        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
+        chances = self.chances(votes)[0]
+        return float(chances[np.arange(len(chances)), np.asarray(truth)].mean())
+
+
+# ── what a hit costs ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def logistic_table(teachers: int, rate: Fraction) -> VoteTable:
+    """One coin: 1 with probability 1/(1 + e^(−s(2v − K))) at v of K votes, that is ∝ e^(s·votes) for either class."""
+    count = integer(teachers, "teachers", least=1, most=1 << 24)
+    lead = 2 * np.arange((count + 1) // 2, count + 1) - count
+    losing = np.exp(-float(rate) * lead) / (1 + np.exp(-float(rate) * lead))
+    complements = np.clip(np.rint(losing * float(ONE)).astype(np.int64), 1, ONE // 2)
+    return VoteTable(np.concatenate([complements[::-1], ONE - complements[1 - count % 2 :]]))
+
+
+def best_hit_price(
+    epsilon: Fraction, delta: Fraction, rate: Fraction, table: VoteTable | None
+) -> tuple[Fraction, Fraction]:
+    """The order at which (ε, δ) buys the most hits, to two decimals, and the certified price κ of a hit there.
+
+    κ bounds ln E[(dQ/dP)^α] for each hit. The order is looked for with the closed form; every order is valid.
+    """
+    best, found = Fraction(2), 0.0
+    for alpha in (Fraction(round(100 * (1 + 10 ** (power / 40))), 100) for power in range(-20, 161)):
+        most = spendable(epsilon, delta, alpha)
+        price = closed_form_price(float(alpha), float(rate))
+        if most is not None and price is not None and float(most * (alpha - 1)) / price > found:
+            best, found = alpha, float(most * (alpha - 1)) / price
+    if table is not None:
+        return best, table_price(table.entries, best)
+    exact = closed_form_price(float(best), float(rate))
+    if exact is None:
+        raise ValueError("steepness must be smaller: no order prices a hit at this number of teachers")
+    return best, Fraction(exact * (1 + _PAD))
+
+
+def closed_form_price(alpha: float, rate: float) -> float | None:
+    """κ = −2αs − ln(1 − α(1 − e^(−2s))), an upper bound for any number of classes; None where it is infinite."""
+    rest = -alpha * math.expm1(-2 * rate)
+    return None if rest >= 1 else max(-2 * alpha * rate - math.log1p(-rest), 0.0) + 1e-18
+
+
+def table_price(entries: Entries, order: object) -> Fraction:
+    """κ from the stored integers: the largest over neighbouring entries, both ways round, of ln(2AB/(1 − A² − B²)).
+
+    With m = A + B − 1 from `excess_moments`, 2AB/(1 − A² − B²) = 1 + m(2 + m)/(2AB − m(2 + m)).
+    """
+    alpha = check_order(order)
+    worst = 0.0
+    for first, second in ((entries[:-1], entries[1:]), (entries[1:], entries[:-1])):
+        moment = excess_moments(first, second, alpha, both=False)
+        square = moment * (2 + moment)
+        ones, zeros = log_ratios(first, second)
+        product = 2 * (first / ONE) * ((ONE - first) / ONE) * np.exp(alpha * (ones + zeros)) * (1 - _PAD)
+        left = product - square
+        if bool(np.any(left <= 0)):
+            raise ValueError("steepness must be smaller: a hit would leak without bound")
+        worst = max(worst, float(np.max(np.log1p(square / left))))
+    return Fraction(worst * (1 + _PAD))
+
+
+# ── how the end is blurred ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def closing(query_epsilon: object, query_delta: object, tries: int) -> Closing:
+    """The scale J/ε of both noises, and by how much the blurred end must come before the hard one.
+
+    The hard end shows only if threshold noise less fresh noise is at least m although that has probability below
+    δ·e^(−ε); the margin is m + J − 2.
+
+    >>> closing(1, 1e-6, 2).margin
+    34
+    """
+    epsilon, delta = check_epsilon(query_epsilon), check_delta(query_delta, positive=True)
+    scale = Fraction(tries) / epsilon
+    base = exp_fractions(-1 / scale, 200)[1]
+    grown = exp_fractions(epsilon, 200)[1]
+    reach = 1
+    while grown * _difference_tail(base, reach) > delta:
+        reach += 1
+    return Closing(scale, reach + tries - 2)
+
+
+def _difference_tail(base: Fraction, reach: int) -> Fraction:
+    """P(X − Y ≥ m) for two discrete Laplace variables with this base a, for m ≥ 1, from above.
+
+    P(X − Y = k) = ((1−a)/(1+a))²·a^k·(k + (1 + a²)/(1 − a²)); summed from k = m on.
+    """
+    a = base
+    ratio = (1 - a) ** 2 / (1 + a) ** 2
+    rest = (1 + a * a) / (1 - a * a)
+    return ratio * a**reach * ((reach + rest) / (1 - a) + a / (1 - a) ** 2)
