@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -38,7 +38,8 @@ def test_divergence_is_a_tight_bound(entries: list[int], order: Fraction) -> Non
     table = VoteTable(np.array(entries))
     truth, bound = true_divergence(table, order), table.divergence(order)
     assert bound >= truth
-    assert float(bound) <= float(truth) * (1 + 1e-6) + 1e-14
+    widest = max(abs(first - second) for first, second in pairwise(entries)) / ONE
+    assert float(bound) <= float(truth) * (1 + 1e-6) + 1e-12 * float(order) * widest + 1e-200
 
 
 @given(st.integers(1, 200), st.sampled_from([2, 8.5, 22]), st.sampled_from([1e-6, 1e-3, 0.1]))
@@ -81,10 +82,10 @@ def test_a_table_floored_afterwards_is_rejected() -> None:
 Ask = Callable[[Noise, Sequence[int]], tuple[int, ...]]
 
 
-def worst_delta(run: Ask, teachers: int, rounds: int, at: float) -> float:
-    """The worst δ over all sequences of neighbouring votes."""
+def worst_delta(run: Ask, starts: Iterable[int], rounds: int, at: float) -> float:
+    """The worst δ over all sequences of neighbouring votes v, v + 1 with v out of `starts`."""
     worst = 0.0
-    for start in range(teachers):
+    for start in starts:
         for sides in range(1 << rounds):
             first = [start + (sides >> i & 1) for i in range(rounds)]
             second = [2 * start + 1 - value for value in first]
@@ -107,7 +108,7 @@ def test_exact_law_of_greedy_and_of_a_twin_with_one_answer_too_many() -> None:
     def make(noise: Noise, answers: int = rounds) -> Greedy:
         return Greedy(teachers=teachers, answers=answers, unsafe_noise=noise, **BUDGET)
 
-    real = worst_delta(asked(make, teachers), teachers, rounds, 2)
+    real = worst_delta(asked(make, teachers), range(teachers), rounds, 2)
     assert real <= 0.01
     assert real > 1e-4
 
@@ -116,7 +117,7 @@ def test_exact_law_of_greedy_and_of_a_twin_with_one_answer_too_many() -> None:
         once.answers = rounds
         return once
 
-    assert worst_delta(asked(twin, teachers), teachers, rounds, 2) > 0.01
+    assert worst_delta(asked(twin, teachers), [2], rounds, 2) > 0.01
 
 
 def test_exact_law_of_the_poll_and_of_a_poll_that_is_known() -> None:
@@ -128,14 +129,14 @@ def test_exact_law_of_the_poll_and_of_a_poll_that_is_known() -> None:
 
     labeller = make(Seeded(unsafe_seed=0))
     claim = delta(labeller.event, epsilon=1)
-    assert worst_delta(asked(make, teachers), teachers, 1, 1) <= claim
+    assert worst_delta(asked(make, teachers), [0, 2], 1, 1) <= claim
 
     def known(noise: Noise, votes: Sequence[int]) -> tuple[int, ...]:
         polls = np.sort(np.asarray(noise.uniform(teachers, 3)))
         ones = int((polls < votes[0]).sum())
         return (*polls.tolist(), int(make(noise).label_polls(np.array([[1] * ones + [0] * (3 - ones)]))[0]))
 
-    assert worst_delta(known, teachers, 1, 1) > claim
+    assert worst_delta(known, [2], 1, 1) > claim
 
 
 def test_polling_the_teachers_has_the_law_of_the_votes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from scipy.stats import binom
@@ -17,7 +18,11 @@ def poll_table(teachers: int, *, poll: int = 7, flip: object = 0.005) -> VoteTab
     With probability `flip` the answer is a fair coin; else it is the majority of the poll, an odd number of teachers.
     """
     count = integer(teachers, "teachers", least=1, most=1 << 24)
-    size, eta = check_poll(poll, flip)
+    return _table(count, *check_poll(poll, flip))
+
+
+@lru_cache(maxsize=8)
+def _table(count: int, size: int, eta: Fraction) -> VoteTable:
     votes = np.arange(count + 1)
     most = binom.sf(size // 2, size, votes / count)
     raw = np.rint((float(eta) / 2 + (1 - float(eta)) * most) * float(ONE)).astype(np.int64)

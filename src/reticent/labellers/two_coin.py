@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -171,6 +172,7 @@ class TwoCoin(Labeller):
 # ── what a hit costs ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@lru_cache(maxsize=8)
 def logistic_table(teachers: int, rate: Fraction) -> VoteTable:
     """One coin: 1 with probability 1/(1 + e^(−s(2v − K))) at v of K votes, that is ∝ e^(s·votes) for either class."""
     count = integer(teachers, "teachers", least=1, most=1 << 24)
@@ -180,6 +182,7 @@ def logistic_table(teachers: int, rate: Fraction) -> VoteTable:
     return VoteTable(np.concatenate([complements[::-1], ONE - complements[1 - count % 2 :]]))
 
 
+@lru_cache(maxsize=64)
 def best_hit_price(
     epsilon: Fraction, delta: Fraction, rate: Fraction, table: VoteTable | None
 ) -> tuple[Fraction, Fraction]:
@@ -216,11 +219,12 @@ def table_price(entries: Entries, order: object) -> Fraction:
     worst = 0.0
     for first, second in ((entries[:-1], entries[1:]), (entries[1:], entries[:-1])):
         moment = excess_moments(first, second, alpha, both=False)
-        square = moment * (2 + moment)
         ones, zeros = log_ratios(first, second)
-        product = 2 * (first / ONE) * ((ONE - first) / ONE) * np.exp(alpha * (ones + zeros)) * (1 - _PAD)
-        left = product - square
-        if bool(np.any(left <= 0)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = moment * (2 + moment)
+            product = 2 * (first / ONE) * ((ONE - first) / ONE) * np.exp(alpha * (ones + zeros)) * (1 - _PAD)
+            left = product - square
+        if not bool(np.all(left > 0)):
             raise ValueError("steepness must be smaller: a hit would leak without bound")
         worst = max(worst, float(np.max(np.log1p(square / left))))
     return Fraction(worst * (1 + _PAD))
@@ -229,6 +233,7 @@ def table_price(entries: Entries, order: object) -> Fraction:
 # ── how the end is blurred ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@lru_cache(maxsize=64)
 def closing(query_epsilon: object, query_delta: object, tries: int) -> Closing:
     """The scale J/ε of both noises, and by how much the blurred end must come before the hard one.
 

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+from mpmath import mp
+
+from reticent.audit import exact, law
+from reticent.errors import BudgetExhausted
+from reticent.labellers import TwoCoin, VoteTable
+from reticent.labellers.table import ONE
+from reticent.labellers.two_coin import Closing, closed_form_price, closing, logistic_table, table_price
+from reticent.noise import Noise, Seeded
+from reticent.privacy import epsilon
+
+Questions = Sequence[int]
+
+
+# ── what a hit costs ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def price(p: Any, q: Any, alpha: Any) -> Any:
+    """ln((S₁² − S₂)/(1 − S₂)) of two laws of one draw."""
+    moments = [b**alpha * a ** (1 - alpha) for a, b in zip(p, q, strict=True)]
+    squares = sum(moment**2 for moment in moments)
+    return mp.log((sum(moments) ** 2 - squares) / (1 - squares))
+
+
+def softmax(votes: Any, rate: float) -> list[Any]:
+    weights = [mp.exp(mp.mpf(rate) * mp.mpf(count)) for count in votes]
+    return [weight / sum(weights) for weight in weights]
+
+
+@pytest.mark.parametrize("order", [2, 7.5, 22])
+@pytest.mark.parametrize("steepness", [1, 6, 15])
+def test_the_price_from_the_integers_is_right_and_below_the_closed_form(order: float, steepness: int) -> None:
+    mp.dps = 60
+    teachers = 400
+    table = logistic_table(teachers, Fraction(steepness, 2 * teachers))
+    alpha, worst = mp.mpf(order), mp.mpf(0)
+    for pair in pairwise(table.entries.tolist()):
+        for first, second in (pair, pair[::-1]):
+            p, q = ((mp.mpf(entry) / ONE, 1 - mp.mpf(entry) / ONE) for entry in (first, second))
+            worst = max(worst, price(p, q, alpha))
+    found = table_price(table.entries, order)
+    assert worst <= mp.mpf(found.numerator) / found.denominator
+    assert float(found) <= float(worst) * (1 + 1e-6)
+    bound = closed_form_price(order, steepness / (2 * teachers))
+    assert bound is not None
+    assert float(worst) <= bound * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_the_closed_form_covers_all_votes_of_several_classes(classes: int) -> None:
+    generator = np.random.default_rng(classes)
+    mp.dps = 120
+    largest = 0.0
+    for _ in range(1000):
+        alpha, rate = generator.uniform(1.05, 12), generator.choice([0.003, 0.02, 0.1])
+        bound = closed_form_price(alpha, rate)
+        if bound is None:
+            continue
+        votes = generator.integers(0, generator.choice([4, 60, 2000]), size=classes).astype(float)
+        a, b = generator.permutation(classes)[:2]
+        moved = votes.copy()
+        moved[a] -= 1
+        moved[b] += 1
+        share = float(price(softmax(votes, rate), softmax(moved, rate), mp.mpf(alpha))) / bound
+        assert share <= 1 + 1e-6
+        largest = max(largest, share)
+    assert largest > 0.9  # the bound is all but attained
+
+
+def test_a_table_whose_hits_leak_without_bound_is_refused() -> None:
+    with pytest.raises(ValueError, match="steepness must be smaller"):
+        table_price(VoteTable(np.array([1, ONE // 2, ONE - 1])).entries, 30)
+
+
+# ── exact laws ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TestMoments:
+    """E[L^α] over the whole of a small run, hits and closing seen or not, against e^(κN)."""
+
+    TEACHERS, ROUNDS, ALPHA = 3, 3, 3.0
+
+    def labeller(self, noise: Noise, kind: type[TwoCoin] = TwoCoin, hits: int = 1) -> TwoCoin:
+        made = kind(teachers=self.TEACHERS, epsilon=8, delta=0.5, steepness=0.6, tries=1, fallback=0, unsafe_noise=noise)
+        made.hits = hits
+        return made
+
+    def moment(self, kind: type[TwoCoin], first: Questions, second: Questions) -> float:
+        def run(noise: Noise, votes: Questions) -> tuple[int, ...]:
+            made = self.labeller(noise, kind)
+            return tuple(made.label(np.array([[self.TEACHERS - value, value] for value in votes])).tolist())
+
+        p, q = (law(lambda noise, votes=votes: run(noise, votes)) for votes in (first, second))  # type: ignore[misc]
+        outputs = set(p.low) | set(q.low)
+        return sum(q.probability(o) ** self.ALPHA * p.probability(o) ** (1 - self.ALPHA) for o in outputs)
+
+    def worst(self, kind: type[TwoCoin]) -> float:
+        pairs = []
+        for start in range(self.TEACHERS):
+            for sides in product((0, 1), repeat=self.ROUNDS):
+                first = [start + side for side in sides]
+                pairs.append((first, [2 * start + 1 - value for value in first]))
+        return max(self.moment(kind, *pair) for pair in pairs)
+
+    def test_a_run_costs_no_more_than_its_hits(self) -> None:
+        table = logistic_table(self.TEACHERS, Fraction(3, 10 * self.TEACHERS))
+        kappa = float(table_price(table.entries, self.ALPHA))
+        bound = math.exp(kappa)
+        real = self.worst(TwoCoin)
+        assert real <= bound
+        assert real > 1 + 0.3 * (bound - 1)
+        assert self.worst(ForgetsHits) > bound
+
+
+class ForgetsHits(TwoCoin):
+    """A twin: the last hit of a question, after which comes the fallback, is not counted."""
+
+    def _toss(self, counts: Any) -> Any:
+        labels, hits = super()._toss(counts)
+        return labels, np.where(hits == self.tries, hits - 1, hits)
+
+
+# ── the closing ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def closing_time(kind: type[TwoCoin], votes: Questions, *, hidden: int, made: Callable[[type[TwoCoin], Noise], TwoCoin]
+                 ) -> Callable[[Noise], tuple[int, ...]]:
+    """All that is seen of a run but the answer to one question."""
+
+    def run(noise: Noise) -> tuple[int, ...]:
+        labeller = made(kind, noise)
+        labels = labeller.label(np.array([[labeller.teachers - value, value] for value in votes])).tolist()
+        return tuple(label for place, label in enumerate(labels) if place != hidden)
+
+    return run
+
+
+class OneNoisyCap(TwoCoin):
+    """A twin: the end is blurred once, and not by fresh noise before every question."""
+
+    def _label(self, counts: Any) -> Any:
+        labels, hits = self._toss(counts)
+        before = self._used + np.concatenate([[0], np.cumsum(hits)[:-1]])
+        ends = before >= self.hits - self.closing.margin + self._threshold  # type: ignore[union-attr]
+        answered = int(np.argmax(ends)) if bool(ends.any()) else len(counts)
+        return labels[:answered]
+
+
+def small(kind: type[TwoCoin], noise: Noise) -> TwoCoin:
+    made = kind(teachers=400, epsilon=8, delta=0.01, steepness=2, tries=1, fallback=0, unsafe_noise=noise,
+                query_epsilon=2, query_delta=0.05)
+    made.table = VoteTable(np.array([1 if v < 200 else ONE // 2 for v in range(401)]))  # no doubt, or all doubt
+    made.hits = made.closing.margin + 1  # type: ignore[union-attr]
+    return made
+
+
+def test_the_closing_hides_a_question_and_one_noisy_cap_does_not() -> None:
+    first, second = [200, 0, 0], [0, 0, 0]  # the first question is torn, or clear; its own answer is hidden
+    for kind, holds in ((TwoCoin, True), (OneNoisyCap, False)):
+        laws = (law(closing_time(kind, votes, hidden=0, made=small), tail_bits=14) for votes in (first, second))
+        low, high = exact(*laws).delta(2)
+        assert high <= 0.05 if holds else low > 0.05, kind
+
+
+def test_the_margin_is_the_least_that_the_tail_allows() -> None:
+    assert closing(1, 1e-6, 2) == Closing(Fraction(2), 34)
+    for query_epsilon, query_delta, tries in ((0.5, 1e-4, 1), (1, 1e-6, 3), (4, 1e-9, 2)):
+        found = closing(query_epsilon, query_delta, tries)
+        a = math.exp(-query_epsilon / tries)
+        z = np.arange(-4000, 4001)
+        mass = (1 - a) / (1 + a) * a ** np.abs(z)
+        difference = np.convolve(mass, mass)
+        middle = len(difference) // 2
+
+        def tail(m: int, difference: Any = difference, middle: int = middle) -> float:
+            return float(difference[middle + m :].sum())
+
+        reach = found.margin - tries + 2
+        assert math.exp(query_epsilon) * tail(reach) <= query_delta * (1 + 1e-9)
+        assert math.exp(query_epsilon) * tail(reach - 1) > query_delta
+
+
+# ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_clear_questions_are_answered_for_ever_and_torn_ones_close_it() -> None:
+    labeller = TwoCoin(teachers=1000, epsilon=1, delta=1e-6, steepness=15, unsafe_noise=Seeded(unsafe_seed=1))
+    clear = np.tile([0, 1000], (50_000, 1))
+    assert labeller.label(clear).mean() > 0.999
+    assert not labeller.closed
+    torn = np.tile([500, 500], (10_000, 1))
+    answered = len(labeller.label(torn))
+    assert answered < 10_000
+    assert labeller.closed
+    with pytest.raises(BudgetExhausted):
+        labeller.label(clear)
+
+
+def test_hits_never_exceed_their_number() -> None:
+    for seed in range(50):
+        labeller = TwoCoin(teachers=300, epsilon=1, delta=1e-6, steepness=6, tries=3, unsafe_noise=Seeded(unsafe_seed=seed))
+        labeller.label(np.tile([150, 150], (2000, 1)))
+        assert labeller.hits - labeller.tries < labeller._used <= labeller.hits
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_labels_and_hits_are_as_frequent_as_they_should(classes: int) -> None:
+    labeller = TwoCoin(
+        teachers=1000, classes=classes, epsilon=4, delta=1e-6, steepness=6, unsafe_noise=Seeded(unsafe_seed=5)
+    )
+    row = [400, 600] if classes == 2 else [300, 400, 200, 100]
+    questions = np.tile(row, (4000, 1))
+    chances, hits = labeller.chances(questions[:1])
+    labels, drawn = labeller._toss(questions)
+    for label in range(classes):
+        p = chances[0, label]
+        assert abs((labels == label).mean() - p) < 5 * math.sqrt(p * (1 - p) / 4000)
+    assert abs(drawn.mean() - hits[0]) < 5 * drawn.std() / math.sqrt(4000)
+
+
+def test_the_event_fits_the_budget_and_uses_it() -> None:
+    for budget in ((1, 1e-6), (0.5, 1e-9), (4, 1e-5)):
+        labeller = TwoCoin(teachers=5000, epsilon=budget[0], delta=budget[1])
+        assert 0.99 * budget[0] < epsilon(labeller.event, delta=budget[1]) <= budget[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"teachers": 10}, "buy 0 hits"),
+        ({"steepness": 0}, "steepness must be"),
+        ({"tries": 0}, "tries must be at least 1"),
+        ({"fallback": 2}, "fallback must be at most 1"),
+        ({"query_epsilon": 1, "query_delta": 0}, "delta must be"),
+        ({"query_epsilon": 0.01, "query_delta": 1e-9, "teachers": 300}, "are needed"),
+    ],
+)
+def test_bad_parameters_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TwoCoin(**({"teachers": 1000, "epsilon": 1, "delta": 1e-6} | arguments))
