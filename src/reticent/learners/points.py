@@ -42,7 +42,7 @@ class PointLearner(ConceptLearner):
     is at most that at p = α, E[1 − π(Bin(n, α))], which is computed as it stands.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
-    §3.1 and Lemma 3.2. Repaired: A_dist (see `stable_argmax`); where it gives ⊥, the paper's learner returns a random
+    Lemma 3.2. Repaired: A_dist (see `stable_argmax`); where it gives ⊥, the paper's learner returns a random
     concept, which needs 2^d ≥ 1/(αβ) and may name a point by chance. The answer here is that of Remark 3.3, for a
     class with the all-zero concept added. Sharpened: the exact probability in place of (8/(αε))·ln(4/(βδ)) rows.
 

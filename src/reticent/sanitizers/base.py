@@ -18,6 +18,7 @@ from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy import epsilon, guarantee
 from reticent.privacy.events import Event
+from reticent.promises import check_rows, check_share
 
 Copy = tuple[Array, NDArray[np.float64]]  # points, and the share of rows that each stands for
 
@@ -36,6 +37,8 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
     """
 
     delta: object = 0
+    error: object
+    failure: object
     unsafe_seed: int | None
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
@@ -62,6 +65,8 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
         rows = as_rows(X, self._queries().columns)
         if len(rows) == 0:
             raise ValueError("X must hold at least one row, got none")
+        if self.error is not None:
+            check_rows(len(rows), required=self.n_required(self.error), error=self.error, failure=self.failure)
         (points, weights), event = self._sanitize(rows, unsafe_noise)
         pure = math.isfinite(epsilon(event, delta=0))  # then no δ was used, whichever was allowed
         self.guarantee_ = guarantee(event, delta=0 if pure else self.delta)
@@ -78,7 +83,9 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> None:
         """Refuse bad parameters before the data are touched."""
-        raise NotImplementedError
+        check_share(self.failure, "failure")
+        if self.error is not None:
+            check_share(self.error, "error")
 
     def _queries(self, concept: Any = None) -> ConceptClass[Any]:
         """The class whose concepts may be asked for, or of several that of this concept."""
