@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from reticent.audit.hockey_stick import exact
 from reticent.audit.laws import Law, law
 from reticent.audit.neighbours import divergences
-from reticent.concepts import Finite, Floats, Intervals, Rectangles, Thresholds
+from reticent.concepts import Finite, Floats, Intervals, Point, Points, Rectangles, Thresholds
 from reticent.errors import InsufficientData, PrivacyWarning
 from reticent.exact import log_bounds
 from reticent.learners import label_boost as module
@@ -41,6 +41,7 @@ from reticent.learners.label_boost import (
     printed_epsilon,
 )
 from reticent.learners.points import PointLearner
+from reticent.learners.rectangles import RectangleLearner
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.mechanisms.release import Release, release
 from reticent.noise import Noise, Seeded
@@ -596,8 +597,12 @@ def test_other_classes_and_learners() -> None:
 
 
 def test_a_learner_without_a_promise_on_its_sample_can_be_used_but_not_promised_for() -> None:
-    boost = LabelBoost(PointLearner(bits=4, epsilon=1, delta=1e-6), Thresholds(bits=4), epsilon=1, delta=1e-6)
-    with pytest.raises(ValueError, match="PointLearner has no sample_errors: set error=None"):
+    class Silent(ThresholdLearner):
+        def sample_errors(self, rows: int, columns: int = 1) -> int:
+            raise NotImplementedError
+
+    boost = LabelBoost(Silent(bits=4, epsilon=1, delta=1e-6), Thresholds(bits=4), epsilon=1, delta=1e-6)
+    with pytest.raises(ValueError, match="Silent has no sample_errors: set error=None"):
         boost.n_required(0.1)
     boost.fit(np.arange(90)[:, None] % 16, np.where(np.arange(90) < 9, 1, -1))
     net = LabelBoost(ExponentialLearner(Thresholds(), epsilon=1, net=[3, 5]), Thresholds(), epsilon=1)
@@ -725,3 +730,28 @@ def test_labellings_are_those_of_the_class() -> None:
         ones = found.rows[found.labels == 1]
         zeros = found.rows[found.labels == 0]
         assert not len(ones) or not len(zeros) or ones.max() < zeros.min()
+
+
+def test_points_and_rectangles_take_the_same_labels_whatever_the_bits() -> None:
+    budget: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
+    for bits, more in ((64, 4096), (1024, 4096)):
+        points = [LabelBoost(PointLearner(bits=each, **budget), Points(each), **budget) for each in (bits, more)]
+        assert points[0].labels_required(0.1) == points[1].labels_required(0.1) < 1000
+        boxes = [
+            LabelBoost(RectangleLearner(bits=each, dimensions=2, **budget), Rectangles(2, each), **budget)
+            for each in (bits, more)
+        ]
+        labels = [boost.labels_required(0.1) for boost in boxes]
+        assert labels[1] <= 1.01 * labels[0] < 3000
+        assert boxes[1].n_required(0.1) > boxes[0].n_required(0.1)
+
+
+def test_labels_of_a_point_are_boosted() -> None:
+    boost = LabelBoost(
+        PointLearner(bits=64, epsilon=1, delta=1e-6), Points(64), epsilon=1, delta=1e-6, error=0.2, unsafe_seed=4
+    )
+    rows = boost.n_required(0.2)
+    generator = np.random.default_rng(4)
+    points = generator.choice([5, 2**60, 77], size=rows, p=[0.3, 0.3, 0.4])
+    labels = np.where(np.arange(rows) < boost.labels_required(0.2), points == 2**60, -1)
+    assert boost.fit(points[:, None], labels).hypothesis_ == Point(2**60)

@@ -37,6 +37,7 @@ from reticent.concepts import Datetimes, Floats, Integers, Point, PointSet
 from reticent.errors import PrivacyWarning
 from reticent.learners.points import PointLearner
 from reticent.mechanisms import Release
+from reticent.mechanisms.stable_argmax import release_table
 from reticent.noise import Noise
 from reticent.privacy import Guarantee
 from reticent.privacy.events import ApproximateDP, Seeded
@@ -251,3 +252,13 @@ def test_bad_parameters_are_refused_by_name_before_the_data_are_read(name: str, 
 @pytest.mark.parametrize(("X", "y"), BAD_DATA)
 def test_bad_data_are_refused_and_not_repeated(X: Any, y: Any) -> None:
     refuses(lambda: PointLearner(**GOOD).fit(X, y), r"X|y")
+
+
+@pytest.mark.parametrize("failure", [0.5, 0.05, 1e-4])
+def test_sample_errors_are_the_counts_that_may_be_withheld(failure: float) -> None:
+    learner = PointLearner(bits=8, epsilon=1, delta=1e-6, failure=failure)
+    most = learner.sample_errors(10**6)
+    entries, unit = release_table(epsilon=Fraction(1), delta=Fraction(1, 10**6))
+    released = [Fraction(entries[(count + 1) // 2], unit) for count in range(2 * len(entries) - 1)]
+    assert 1 - released[most] > failure / 2 >= 1 - released[most + 1]
+    assert learner.sample_errors(10) == 10

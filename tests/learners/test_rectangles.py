@@ -580,3 +580,22 @@ def test_any_parameters_are_taken_or_refused(epsilon: Any, delta: Any) -> None:
     elif epsilon is None or not 0 < epsilon < math.inf or not 0 <= delta < 1:
         with pytest.raises((TypeError, ValueError), match=r"epsilon|delta"):
             learner.fit([[3, 3], [9, 9]], [1, 0])
+
+
+@pytest.mark.slow
+def test_sample_errors_are_kept() -> None:
+    learner = RectangleLearner(bits=8, dimensions=2, epsilon=1, failure=0.2)
+    rows, runs = 4000, 40
+    most = learner.sample_errors(rows, 2)
+    assert most < rows / 2
+    assert RectangleLearner(bits=8, epsilon=1, method="partition").sample_errors(rows, 2) == rows
+    generator = np.random.default_rng(8)
+    points = generator.integers(0, 256, size=(rows, 2))
+    inside = ((points >= 50) & (points < 200)).all(axis=1)
+    made = [learner.set_params(unsafe_seed=seed).fit(points, inside).predict(points) for seed in range(runs)]
+    assert sum(np.count_nonzero(labels != inside) > most for labels in made) <= binom.ppf(1 - 1e-6, runs, 0.1)
+
+
+def test_the_number_of_columns_must_be_that_which_was_declared() -> None:
+    with pytest.raises(ValueError, match=r"X must have the shape \(rows, 3\)"):
+        RectangleLearner(bits=8, dimensions=3, epsilon=1).fit([[1, 2]], [1])

@@ -57,8 +57,8 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """How many rows make the promise of this learner hold with this error and probability of failure."""
         raise NotImplementedError
 
-    def sample_errors(self, rows: int) -> int:
-        """The most errors on so many rows, whichever they are, that some concept labels without error.
+    def sample_errors(self, rows: int, columns: int = 1) -> int:
+        """The most errors on so many rows of so many columns, whichever they are, that some concept fits.
 
         More are made with a probability of at most failure/2. Where nothing can be promised it is all the rows.
         """

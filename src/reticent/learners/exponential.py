@@ -110,7 +110,7 @@ class ExponentialLearner(ConceptLearner):
         step = log_step(alpha, 0, rate=rate) if realizable else log_step_excess(alpha, rate=rate)
         return math.ceil((math.log(self._candidates()) - math.log(beta)) / -step)
 
-    def sample_errors(self, rows: int) -> int:
+    def sample_errors(self, rows: int, columns: int = 1) -> int:
         """The most errors on so many rows that a concept fits, but for a probability of failure/2.
 
         With a net no candidate need be the one that fits, and all rows may be wrong.

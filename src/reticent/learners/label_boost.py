@@ -357,7 +357,8 @@ class LabelBoost(PartlyLabelled):
         beta = float(check_share(self.failure if failure is None else failure, "failure")) / (rounds + 1)
 
         def learns(rows: int) -> bool:
-            return self._log_far(learner.sample_errors(rows), rows, later) <= math.log(beta / 2)
+            errors = learner.sample_errors(rows, self.concept_class.columns)
+            return self._log_far(errors, rows, later) <= math.log(beta / 2)
 
         try:
             size = fewest_rows(learns)

@@ -77,6 +77,7 @@ class RectangleLearner(ConceptLearner):
     ----------
     bits : the values of all columns are the integers of [0, 2^bits).
     domain : in place of bits, `concepts.Floats()` or `concepts.Datetimes(unit)`.
+    dimensions : the number of columns, where it must be known before `fit`: to plan, or inside `LabelBoost`.
     epsilon, delta : the privacy of the rectangle; δ = 0 is allowed.
     method : "sides" or "partition".
     depth : of the search for a side, as in `quasi_concave_maximum`: "auto" or a whole number from 1 on.
@@ -105,6 +106,7 @@ class RectangleLearner(ConceptLearner):
         *,
         bits: int | None = None,
         domain: Domain | None = None,
+        dimensions: int | None = None,
         epsilon: object,
         delta: object = 0,
         method: Method = "sides",
@@ -115,6 +117,7 @@ class RectangleLearner(ConceptLearner):
     ) -> None:
         self.bits = bits
         self.domain = domain
+        self.dimensions = dimensions
         self.epsilon = epsilon
         self.delta = delta
         self.method = method
@@ -126,9 +129,9 @@ class RectangleLearner(ConceptLearner):
     def n_required(self, error: object, failure: object = None, *, dimensions: int | None = None) -> int:
         """The rows with which a fresh row is mislabelled with probability at most `error`, but for a `failure`.
 
-        The rows are drawn from any distribution and labelled by a rectangle. `dimensions` is the number of columns,
-        by default that of the rows the learner was fitted to. The learner is one made with this `failure` (None means
-        its own), and for a partition with this `error`. Planning, in floating point.
+        The rows are drawn from any distribution and labelled by a rectangle. `dimensions` is the number of columns, by
+        default the learner's own or that of the rows it was fitted to. The learner is one made with this `failure`
+        (None means its own), and for a partition with this `error`. Planning, in floating point.
 
         For a partition, let every threshold of every axis have the right share in the copies up to η, and all noise in
         the histograms be below B. A cell of weight at most w holds at most (w + 2η)n rows, a cell that was passed over
@@ -148,6 +151,15 @@ class RectangleLearner(ConceptLearner):
             return plan_partition(self._sanitizer(columns, beta), columns, alpha, beta)[0]
         cut = self._search(2 * columns, beta).cut
         return fewest_rows(lambda rows: bool(2 * columns * binom.cdf(cut, rows, slab) <= beta / 2))
+
+    def sample_errors(self, rows: int, columns: int = 1) -> int:
+        """The most errors on so many rows that a rectangle fits, but for a probability of failure/2.
+
+        They are rows labelled 1 that the 2k sides cut off. For a partition no number is promised.
+        """
+        if self.method == "partition":
+            return rows
+        return min(rows, 2 * columns * self._search(2 * columns, check_share(self.failure, "failure")).cut)
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Rectangle]:
         learn = self._learn_sides if self.method == "sides" else self._learn_partition
@@ -249,7 +261,7 @@ class RectangleLearner(ConceptLearner):
 
     def _dimensions(self, dimensions: object = None) -> int:
         if dimensions is None:
-            dimensions = getattr(self, "n_features_in_", None)
+            dimensions = getattr(self, "n_features_in_", None) if self.dimensions is None else self.dimensions
         if dimensions is None:
             raise ValueError("dimensions must be given, the number of columns: the learner has not seen any rows yet")
         return integer(dimensions, "dimensions", least=1)

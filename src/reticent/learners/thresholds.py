@@ -130,7 +130,7 @@ class ThresholdLearner(ConceptLearner):
 
         return fewest_rows(lambda rows: 0 < spare(rows) < rows and self._finds(spare(rows), rows, beta / 2))
 
-    def sample_errors(self, rows: int) -> int:
+    def sample_errors(self, rows: int, columns: int = 1) -> int:
         """The most errors on so many rows that a threshold fits, but for a probability of failure/2."""
         beta = check_share(self.failure, "failure") / 2
         return bisect_left(range(rows), True, lo=1, key=lambda errors: self._finds(errors, rows, beta))

@@ -23,6 +23,11 @@ from reticent.promises import check_rows, check_share
 Copy = tuple[Array, NDArray[np.float64]]  # points, and the share of rows that each stands for
 
 
+def public_generator(random_state: int | None) -> np.random.Generator:
+    """What samples are drawn with from a copy that is public: this randomness protects nobody."""
+    return np.random.default_rng(None if random_state is None else integer(random_state, "random_state", least=0))
+
+
 class Sanitizer(BaseEstimator):  # type: ignore[misc]
     """A private copy of some rows: weighted points on which every concept of a class has about the share it had.
 
@@ -54,8 +59,7 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
     def sample(self, n: int, *, random_state: int | None = None) -> Array:
         """`n` synthetic rows, drawn independently from the private copy."""
         check_is_fitted(self)
-        count = integer(n, "n", least=0)
-        source = np.random.default_rng(random_state)  # the copy is public: this randomness protects nobody
+        count, source = integer(n, "n", least=0), public_generator(random_state)
         shares = self.weights_ / self.weights_.sum()
         return np.asarray(self.points_[source.choice(len(shares), size=count, p=shares)])
 

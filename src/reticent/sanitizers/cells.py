@@ -57,7 +57,7 @@ class CountNoise:
     def event(self) -> Event:
         """What the counts of all levels amount to."""
         if self.gaussian:
-            return DiscreteGaussian(self.scale, 2 * self.levels)
+            return Repeated(DiscreteGaussian(self.scale, 2), self.levels)
         return Repeated(PureDP(2 / self.scale), self.levels)
 
     def added(self, counts: Array, noise: Noise) -> NDArray[np.int64]:

@@ -155,7 +155,9 @@ class NetSanitizer(Sanitizer):
         try:
             counts = net.dichotomies.sums(np.ones(len(rows), dtype=np.int64), at=rows)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"X must hold rows that the concept class can label: {error}") from None
+            reason = str(error)
+            reason = f"X{reason[2:]}" if reason.startswith("at ") else f"the concept class cannot label X: {reason}"
+            raise ValueError(reason) from None
         ways = self._ways(net, float(check_share(self.failure, "failure")))
         way = min(ways, key=lambda way: way.error(len(rows)))
         self.method_ = "exact" if isinstance(way, _Databases) else "weights"

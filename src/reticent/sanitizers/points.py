@@ -27,7 +27,7 @@ from reticent.privacy import calibrate
 from reticent.privacy.events import ApproximateDP, Composed, Event, PureDP, Repeated
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share, fewest_rows
-from reticent.sanitizers.base import Copy, Sanitizer
+from reticent.sanitizers.base import Copy, Sanitizer, public_generator
 
 Fails = Callable[[int, float], float]  # rows, error → a bound on the probability of failure
 
@@ -126,13 +126,11 @@ class PointSanitizer(Sanitizer):
 
         What the published values do not account for is drawn uniformly from the other values of the domain. Where the
         domain is infinite there is no such draw, and it is refused; where there are no other values, the published
-        ones share it in proportion to their weights.
+        ones share it in proportion to their weights, or equally if they have none.
         """
         check_is_fitted(self)
-        count = integer(n, "n", least=0)
-        # The copy is public: this randomness protects nobody.
+        count, generator = integer(n, "n", least=0), public_generator(random_state)
         source = noise.system if random_state is None else noise.Seeded(unsafe_seed=random_state)
-        generator = np.random.default_rng(random_state)
         domain = self._domain()
         others = None if domain.size is None else domain.size - len(self.points_)
         elsewhere = max(0.0, 1.0 - float(self.weights_.sum()))
@@ -142,6 +140,8 @@ class PointSanitizer(Sanitizer):
                 "has no uniform draw: declare bits or a finite domain, or sample from points_ with weights_ yourself"
             )
         shares = np.append(self.weights_, elsewhere if others else 0.0)
+        if not shares.any():  # every value is published, with a noisy count of 0
+            shares[:-1] = 1.0
         chosen = generator.choice(len(shares), size=count, p=shares / shares.sum())
         listed = np.append(_wide(domain.ranks(self.points_)), 0)  # the last is a place for those drawn below
         ranks, strangers = listed[chosen], chosen == len(self.points_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Literal
@@ -110,10 +111,12 @@ class ThresholdSanitizer(Sanitizer):
         ranks, totals = domain.ranks(self.points_), np.append(0.0, np.cumsum(self.weights_))
 
         def share(value: Any) -> float:
+            if isinstance(value, datetime.date) and getattr(value, "tzinfo", None) is None:
+                value = np.datetime64(value)
             position = domain.above(plain_value(value, "x"))
-            return min(1.0, float(totals[np.count_nonzero(below(ranks, position))]))
+            return float(totals[np.count_nonzero(below(ranks, position))] / totals[-1])
 
-        return _each(share, x, "x")
+        return _each(share, x)
 
     def quantile(self, q: Any) -> Any:
         """The least point of the copy up to which at least a share q of it lies; for an array, an array of points."""
@@ -127,8 +130,7 @@ class ThresholdSanitizer(Sanitizer):
             # Sums of floats may fall short of what they stand for by some 2^-50.
             return min(int(np.searchsorted(totals, float(number) - 1e-12)), len(totals) - 1)
 
-        places = _each(place, q, "q")
-        found = self.points_[places]
+        found = self.points_[np.asarray(_each(place, q), dtype=np.int64)]
         return found.item() if isinstance(found, (np.integer, np.floating)) else found
 
     def n_required(self, error: object, failure: object = None) -> int:
@@ -213,7 +215,7 @@ class ThresholdSanitizer(Sanitizer):
         raise TypeError(f"concept must be a Threshold or an Interval, got {type(concept).__name__}")
 
 
-def _each(answer: Callable[[Any], Any], values: Any, name: str) -> Any:
+def _each(answer: Callable[[Any], Any], values: Any) -> Any:
     """One answer, or an array of the same shape."""
     if isinstance(values, (list, tuple, np.ndarray)) or (hasattr(values, "__array__") and np.ndim(values)):
         array = values if isinstance(values, np.ndarray) else np.array(list(values), dtype=object)

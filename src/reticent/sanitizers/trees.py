@@ -31,8 +31,8 @@ class Tree:
     Why. Which ranges of a level are counted is a function of the noisy counts above. They are disjoint, so a replaced
     row moves at most two of their counts, by 1. Over all H levels, each chosen in the light of those above, the counts
     move by at most 2H in sum and by at most 2H in the sum of the squares: for Laplace noise of scale s the privacy loss
-    is at most 2H/s = ε, for Gaussian noise the event is DiscreteGaussian(σ, 2H). Levels that are not reached are
-    charged all the same.
+    is at most 2H/s = ε, for Gaussian noise the event is H times DiscreteGaussian(σ, 2). Levels that are not reached
+    are charged all the same.
 
     Promise. But for a probability of `failure`, every prefix is right up to `bound` rows. Whether a range is counted
     depends on the noise of the ranges that hold it, not on its own noise nor on that of the ranges beside these. So the
