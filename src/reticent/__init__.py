@@ -9,29 +9,57 @@ from reticent.errors import BudgetExhausted, InsufficientData, PrivacyWarning
 from reticent.privacy import Guarantee, Ledger
 
 if TYPE_CHECKING:
-    from reticent.learners import ExponentialLearner, PointLearner, PrivateLogisticRegression, ThresholdLearner
+    from reticent import concepts, plan
+    from reticent.learners import (
+        ActiveLearner,
+        ExponentialLearner,
+        LabelBoost,
+        LabelPrivateLearner,
+        PointLearner,
+        PrivateLogisticRegression,
+        RectangleLearner,
+        SanitizedLearner,
+        SemiPrivateLearner,
+        SemiSupervisedLearner,
+        ThresholdLearner,
+    )
+    from reticent.sanitizers import NetSanitizer, PointSanitizer, ThresholdSanitizer
 
 __version__ = version("reticent")
 
 __all__ = [
+    "ActiveLearner",
     "BudgetExhausted",
     "ExponentialLearner",
     "Guarantee",
     "InsufficientData",
+    "LabelBoost",
+    "LabelPrivateLearner",
     "Ledger",
+    "NetSanitizer",
     "PointLearner",
+    "PointSanitizer",
     "PrivacyWarning",
     "PrivateLogisticRegression",
+    "RectangleLearner",
+    "SanitizedLearner",
+    "SemiPrivateLearner",
+    "SemiSupervisedLearner",
     "ThresholdLearner",
+    "ThresholdSanitizer",
     "audit",
+    "concepts",
     "mechanisms",
     "noise",
+    "plan",
     "privacy",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # The learners stand on scikit-learn, which takes a second to import: only who uses them should wait for it.
-    if name in __all__:
-        return getattr(import_module("reticent.learners"), name)
-    raise AttributeError(f"module 'reticent' has no attribute {name!r}")
+    # What stands on scikit-learn takes a second to import: only who uses it should wait for it.
+    if name not in __all__:
+        raise AttributeError(f"module 'reticent' has no attribute {name!r}")
+    if name in ("concepts", "plan"):
+        return import_module(f"reticent.{name}")
+    return getattr(import_module("reticent.sanitizers" if name.endswith("Sanitizer") else "reticent.learners"), name)

@@ -6,21 +6,29 @@ Everything slow is imported inside the command that needs it.
 from __future__ import annotations
 
 import json as json_format
+import re
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
+from inspect import Parameter as SignatureParameter
+from inspect import Signature, getdoc, isfunction, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, Token
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
     from reticent.audit.report import Row
+    from reticent.plan import Plan
 
 app = App(
     name="reticent",
@@ -154,14 +162,14 @@ def _audit_table(rows: Sequence[Row]) -> RichTable:
 
 @app.command
 def experiment(name: str | None = None, *, out: Path | None = None, list: Annotated[bool, Flag] = False) -> int:
-    """Regenerate the tables of the documentation.
+    """Regenerate the tables and plots of the documentation.
 
     Parameters
     ----------
     name
         Which experiment, or `all`; without it the experiments are listed.
     out
-        A directory to write NAME.md into.
+        A directory to write NAME.md and its plots into.
     list
         List the experiments.
     """
@@ -185,7 +193,8 @@ def _run_experiment(name: str, out: Path | None) -> None:
     from rich.table import Table
 
     console = _console()
-    tables = import_module(f"reticent.experiments.{name}").tables()
+    module = import_module(f"reticent.experiments.{name}")
+    tables, plots = module.tables(), getattr(module, "plots", dict)
     for table in tables:
         shown = Table(*table.columns)
         for row in table.rows:
@@ -195,8 +204,117 @@ def _run_experiment(name: str, out: Path | None) -> None:
         try:
             out.mkdir(parents=True, exist_ok=True)
             (out / f"{name}.md").write_text("\n".join(table.markdown() for table in tables), encoding="utf-8")
+            for figure, drawing in plots().items():
+                (out / f"{figure}.svg").write_bytes(drawing)
         except OSError as error:
             raise UsageError(f"--out: {error}") from error
+
+
+@app.command(help_flags=[], version_flags=[])
+def plan(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> int:
+    """Say how many rows an error takes, or which error a number of rows can promise.
+
+    `reticent plan` lists what can be planned, `reticent plan NAME --help` its parameters.
+    """
+    plans = _plans()
+    if not arguments or arguments[0] in ("--help", "-h"):
+        print("Usage: reticent plan NAME [OPTIONS]\n")
+        width = max(map(len, plans), default=0)
+        for name, function in plans.items():
+            print(f"{name:{width}}  {(function.__doc__ or '').partition(chr(10))[0]}")
+        print("\nreticent plan NAME --help says what each takes.")
+        return 0
+    name, *options = arguments[0].replace("-", "_"), *arguments[1:]
+    if name not in plans:
+        raise UsageError(f"there is no plan {arguments[0]!r}; there are: {', '.join(plans)}")
+    command, bound, *_ = _plan_app(name, plans[name]).parse_args(options, exit_on_error=False, print_error=False)
+    return command(*bound.args, **bound.kwargs) or 0
+
+
+def _plans() -> dict[str, Callable[..., Plan]]:
+    """The functions of reticent.plan, by name."""
+    return {name: value for name, value in sorted(vars(import_module("reticent.plan")).items()) if isfunction(value)}
+
+
+def _plan_app(name: str, function: Callable[..., Plan]) -> App:
+    """A command with the parameters of a function that plans, for those that can be written as text."""
+    hints = get_type_hints(function)
+    described = _parameter_help(function)
+    parameters = []
+    for parameter in signature(function).parameters.values():
+        kind = _from_text(hints[parameter.name], help=described.get(parameter.name))
+        if kind is not None:
+            parameters.append(parameter.replace(annotation=kind))
+        elif parameter.default is parameter.empty:
+            raise UsageError(f"plan {name} needs a {parameter.name}, which is no text: call reticent.plan.{name}")
+    flag = Annotated[bool, Parameter(negative="", help="Print a JSON object instead of text.")]
+    json = SignatureParameter("json", SignatureParameter.KEYWORD_ONLY, default=False, annotation=flag)
+
+    def run(*args: object, **options: object) -> int:
+        as_text = not options.pop("json", False)
+        try:
+            found = function(*args, **options)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"plan {name}: {error}") from error
+        print(found if as_text else json_format.dumps(asdict(found), indent=2, ensure_ascii=False))
+        return 0
+
+    run.__signature__ = Signature([*parameters, json])  # type: ignore[attr-defined]
+    run.__doc__ = (function.__doc__ or "").partition("\n")[0]
+    command = App(name=f"reticent plan {name}", version_flags=[])
+    command.default(run)
+    return command
+
+
+def _parameter_help(function: Callable[..., object]) -> dict[str, str]:
+    """What the docstring says of each parameter, in lines such as `epsilon, delta : the privacy of the threshold`."""
+    _, _, section = (getdoc(function) or "").partition("Parameters\n----------\n")
+    lines = re.findall(r"^(\w[\w, ]*) : (.*(?:\n +.*)*)", section.partition("\n\n")[0], flags=re.MULTILINE)
+    return {name: " ".join(text.split()) for names, text in lines for name in names.split(", ")}
+
+
+def _from_text(hint: Any, *, help: str | None) -> Any:
+    """How cyclopts reads a parameter of this type; None if it cannot be written as text."""
+    from reticent.concepts import ConceptClass, Domain
+
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    plain = [kind for kind in kinds if kind in (int, str, bool, type(None)) or get_origin(kind) is Literal]
+    if bool in kinds:
+        return Annotated[bool, Parameter(negative="", help=help)]
+    if object in kinds:
+        return Annotated[float | None, Parameter(converter=_number, help=help)]  # an exact number, in truth
+    examples: dict[type, str] = {ConceptClass: "thresholds:64 or rectangles:2:16", Domain: "floats or datetimes:s"}
+    for base, example in examples.items():
+        if any(base in (kind, get_origin(kind)) for kind in kinds):
+            text = f"{help or ''} Written as {example}."
+            return Annotated[base | None, Parameter(converter=partial(_of_concepts, base=base), help=text)]
+    return Annotated[hint, Parameter(help=help)] if len(plain) == len(kinds) else None
+
+
+def _number(_: object, tokens: Sequence[Token]) -> Fraction | int:
+    """A number exactly as it was written: 0.1, 1e-6, 1/3."""
+    try:
+        number = Fraction(tokens[0].value)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"must be a number such as 10, 0.1 or 1e-6, got {tokens[0].value!r}") from None
+    return number.numerator if number.denominator == 1 else number
+
+
+def _of_concepts(_: object, tokens: Sequence[Token], *, base: type) -> object:
+    """A concept class or domain: its name in reticent.concepts, in any case, and its arguments, parted by colons."""
+    concepts = import_module("reticent.concepts")
+    known = {
+        name.lower(): value
+        for name, value in vars(concepts).items()
+        if isinstance(value, type) and issubclass(value, base) and value is not base
+    }
+    name, *arguments = tokens[0].value.split(":")
+    if name.lower() not in known:
+        raise ValueError(f"there is no {name!r} in reticent.concepts; there are: {', '.join(sorted(known))}")
+    try:
+        return known[name.lower()](*(int(each) if each.isdecimal() else each for each in arguments))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{tokens[0].value!r} cannot be made: {error}") from error
 
 
 @app.command

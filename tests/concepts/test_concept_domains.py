@@ -184,7 +184,7 @@ def test_concepts_hold_plain_values() -> None:
     ("make", "error"),
     [
         (lambda: Threshold(math.nan), ValueError),
-        (lambda: Threshold(np.datetime64("NaT")), ValueError),
+        (lambda: Threshold(np.datetime64("NaT", "D")), ValueError),
         (lambda: Threshold("3"), TypeError),  # type: ignore[arg-type]
         (lambda: Threshold(True), TypeError),
         (lambda: Threshold(3, ">"), ValueError),  # type: ignore[arg-type]

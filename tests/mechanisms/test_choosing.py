@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import BAD_DELTA, BAD_EPSILON, refusal
 
 from reticent.audit import exact, law, worst_case
 from reticent.audit.neighbours import count_vectors
@@ -201,24 +202,15 @@ def test_a_million_candidates() -> None:
     assert time.perf_counter() - start < 2
 
 
-def refusal(call: Callable[[], object]) -> str:
-    """The message with which the call is refused, empty if it is answered; any other error comes through."""
-    try:
-        call()
-    except (ValueError, TypeError) as error:
-        return str(error)
-    return ""
-
-
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-@pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, None, "1", True])
+@pytest.mark.parametrize("epsilon", BAD_EPSILON)
 def test_bad_epsilon(epsilon: object) -> None:
     with pytest.raises((ValueError, TypeError), match="epsilon must be"):
         choosing([1], epsilon=epsilon, delta=0.1)
 
 
-@pytest.mark.parametrize("delta", [0, 1, -0.1, math.nan, None, "0.1"])
+@pytest.mark.parametrize("delta", BAD_DELTA)
 def test_bad_delta(delta: object) -> None:
     with pytest.raises((ValueError, TypeError), match="delta must be"):
         choosing([1], epsilon=1, delta=delta)

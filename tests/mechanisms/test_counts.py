@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refusal
 
 from reticent.audit import exact, law
 from reticent.mechanisms.counts import add_noise, gaussian_count, integer_array, laplace_count, laplace_tail
@@ -142,15 +143,6 @@ def test_sums_stay_inside_64_bits() -> None:
 
 
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-def refusal(call: Callable[[], object]) -> str:
-    """The message with which the call is refused, empty if it is answered; any other error comes through."""
-    try:
-        call()
-    except (ValueError, TypeError) as error:
-        return str(error)
-    return ""
-
 
 BAD_NUMBERS: list[Any] = [0, -1, math.nan, math.inf, "1", True, 1j]
 

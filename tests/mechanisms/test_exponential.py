@@ -16,8 +16,9 @@ from mpmath import mp, mpf
 from reticent.audit.hockey_stick import exact
 from reticent.audit.laws import BITS, Law, law
 from reticent.mechanisms.exponential import draw, exponential, exponential_over_pieces
-from reticent.mechanisms.pieces import Pieces, exact_numbers
+from reticent.mechanisms.pieces import Pieces
 from reticent.noise import Noise, Seeded
+from reticent.noise.reading import exact_numbers
 from reticent.privacy import events
 
 Scores = list[int] | list[Fraction]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import BAD_DELTA, BAD_EPSILON, refusal
 
 from reticent.audit import Law, exact, law
 from reticent.audit.neighbours import row_replacements
@@ -166,21 +167,12 @@ def test_a_million_rows(kind: type) -> None:
 
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-def refusal(call: Callable[[], object]) -> str:
-    """The message with which the call is refused, empty if it is answered; any other error comes through."""
-    try:
-        call()
-    except (ValueError, TypeError) as error:
-        return str(error)
-    return ""
-
-
-@pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, None, "1", True])
+@pytest.mark.parametrize("epsilon", BAD_EPSILON)
 def test_bad_epsilon(epsilon: object) -> None:
     assert "epsilon must be" in refusal(lambda: stability_histogram([1], epsilon=epsilon, delta=0.1))
 
 
-@pytest.mark.parametrize("delta", [0, 1, -0.1, math.nan, None, "0.1"])
+@pytest.mark.parametrize("delta", BAD_DELTA)
 def test_bad_delta(delta: object) -> None:
     assert "delta must be" in refusal(lambda: stability_histogram([1], epsilon=1, delta=delta))
 

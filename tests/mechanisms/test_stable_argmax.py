@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import BAD_DELTA, BAD_EPSILON, refusal
 
 from reticent.audit import worst_case
 from reticent.exact import exp_fractions
@@ -230,20 +231,7 @@ def test_ten_million_scores(method: Any) -> None:
     assert time.perf_counter() - start < 2
 
 
-def refusal(call: Callable[[], object]) -> str:
-    """The message with which the call is refused, empty if it is answered; any other error comes through."""
-    try:
-        call()
-    except (ValueError, TypeError) as error:
-        return str(error)
-    return ""
-
-
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-BAD_EPSILON = [0, -1, math.nan, math.inf, -math.inf, None, "1", True, 1j]
-BAD_DELTA = [0, 1, -0.1, 1.5, math.nan, math.inf, None, "0.1", False]
-
 
 @pytest.mark.parametrize("epsilon", BAD_EPSILON)
 def test_bad_epsilon(epsilon: object) -> None:

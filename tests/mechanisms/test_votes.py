@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refusal
 
 from reticent.audit import Divergence, Law, exact, law
 from reticent.errors import BudgetExhausted
@@ -287,15 +288,6 @@ def test_threads_share_the_caps() -> None:
 
 
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-def refusal(call: Callable[[], object]) -> str:
-    """The message with which the call is refused, empty if it is answered; any other error comes through."""
-    try:
-        call()
-    except (ValueError, TypeError) as error:
-        return str(error)
-    return ""
-
 
 BAD_SIGMA: list[Any] = [0, -1, math.nan, math.inf, None, "1", True]
 

@@ -18,7 +18,8 @@ from scripted import Scripted
 
 from reticent.noise import Noise, Seeded, choice, system
 from reticent.noise.bits import Cuts
-from reticent.noise.choice import _ArrayPool, _ExactPool, _scores, choose, proportions
+from reticent.noise.choice import _ArrayPool, _ExactPool, choose, proportions
+from reticent.noise.reading import exact_numbers
 
 
 def exact_law(scores: Sequence[Any], rate: Fraction, counts: Sequence[int] | None) -> list[float]:
@@ -66,7 +67,7 @@ CASES: list[tuple[Any, Fraction, Any]] = [
     ([2**63, -1, 5], Fraction(1, 2**63), None),
     ([Decimal("0.1"), 0.1, Fraction(1, 10)], Fraction(10), None),
     ([10**30000, 10**30000 - 3, 0], Fraction(1, 4), None),
-    ([True, False], Fraction(1), None),
+    ([np.float64(0.1), 1], Fraction(1), None),
     ([0, 3466], Fraction(1), [BIG, 1]),  # 2^5000 = e^3465.7…
     ([0, 3466, 10], Fraction(1), [BIG, 3, 0]),
     ([1, 2, 3], Fraction(1, 2), [BIG, BIG // 3, 7]),
@@ -187,7 +188,7 @@ RATES = st.one_of(
 @given(SCORES, RATES)
 def test_no_bucket_lies_above_its_items(scores: Any, rate: Fraction) -> None:
     """b ≤ x is all that exactness needs of the floating point; x − b < 1 + 2^−20 makes it quick."""
-    values = _scores(scores)
+    values = exact_numbers(scores, "scores")
     exact = [Fraction(value) for value in values.tolist()]
     pools: list[_ArrayPool | _ExactPool] = [_ExactPool(values, rate, None)]
     if values.dtype != object and (rate == 0 or choice.LEAST_RATE <= rate <= choice.MOST_RATE):
@@ -265,14 +266,14 @@ def test_counts_of_a_million_bits() -> None:
         ([[1, 2], [3, 4]], None, ValueError, "scores must be one-dimensional"),
         ([[1, 2], [3]], None, (TypeError, ValueError), "scores must be"),
         (np.zeros((2, 2)), None, ValueError, "scores must be one-dimensional"),
-        (5, None, ValueError, "scores must be one-dimensional"),
-        (["secret"], None, TypeError, "scores must be integers, fractions or floats"),
-        ([None, 1], None, TypeError, "scores must be integers, fractions or floats"),
-        (np.array([1j]), None, TypeError, "scores must be integers, fractions or floats"),
-        (np.array(["secret"]), None, TypeError, "scores must be integers, fractions or floats"),
-        (np.zeros(2, dtype=np.longdouble), None, TypeError, "floats of at most 64 bits"),
+        (5, None, TypeError, "scores must be a one-dimensional sequence"),
+        (["secret"], None, TypeError, "scores must be real numbers"),
+        ([None, 1], None, TypeError, "scores must be real numbers"),
+        (np.array([1j]), None, TypeError, "scores must be real numbers"),
+        (np.array(["secret"]), None, TypeError, "scores must be real numbers"),
+        ([True, False], None, TypeError, "scores must be real numbers"),
         ([1, 2], [1], ValueError, "counts must be as many as the scores, got 1 for 2"),
-        ([1, 2], [], ValueError, "counts must not be empty"),
+        ([1, 2], [], ValueError, "counts must be as many as the scores, got 0 for 2"),
         ([1, 2], [0, 0], ValueError, "one must be positive"),
         ([1, 2], [-1, 5], ValueError, "counts must not be negative"),
         ([1, 2], [-(2**70), 2**70], ValueError, "counts must not be negative"),
@@ -295,7 +296,7 @@ def test_nothing_but_clear_errors(scores: list[Any]) -> None:
     try:
         assert 0 <= system.choose(scores, rate=Fraction(1)) < len(scores)
     except (TypeError, ValueError) as refusal:
-        assert str(refusal) in {"scores must be finite", "scores must be integers, fractions or floats"}  # noqa: PT017
+        assert str(refusal).startswith(("scores must be finite", "scores must be real numbers"))  # noqa: PT017
 
 
 def test_a_rate_of_zero_forgets_scores_however_far_apart() -> None:

@@ -304,10 +304,11 @@ class Datetimes(Domain):
             tick = bound.astype(f"datetime64[{self.unit}]")
             one = np.ones((), dtype=f"timedelta64[{self.unit}]")
             back, after = (moment.astype(bound.dtype) for moment in (tick, tick + one))
+            # Where numpy overflows without a word, `bound` is neither what comes back nor between two ticks.
+            within = bool(back == bound or back < bound < after)
         except OverflowError:
-            back = after = tick = np.datetime64("NaT")
-        # Where numpy overflows without a word, `bound` is neither what comes back nor between two ticks.
-        if not (back == bound or back < bound < after):
+            within = False
+        if not within:
             raise ValueError(f"the concept's date lies outside the range of the unit {self.unit!r}")
         return int(tick.view(np.int64)), bool(back == bound)
 

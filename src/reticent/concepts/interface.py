@@ -246,6 +246,9 @@ class Listed(Dichotomies[C]):
 def sauer(vc_dimension: int, points: int) -> int:
     """The most labellings that a class of this VC dimension can give to so many points: Σ_{i ≤ d} C(n, i).
 
+    Source. Sauer's lemma, which Beimel, Nissim, Stemmer, *Learning Privately with Labeled and Unlabeled Examples*,
+    Theorem B.2, weaken to (en/d)^d.
+
     >>> sauer(1, 10), sauer(3, 3)
     (11, 8)
     """

@@ -144,6 +144,9 @@ class Points(_PointClass[Point]):
     The first dichotomy labels every given point 0; it exists unless they fill the domain, and the least number, from
     0 on, that is no given point stands for it. The others single out one point each, in ascending order.
 
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    Definition 3.1.
+
     >>> Points(bits=8).erm([3, 3, 5, 6], [1, 0, 1, 0])
     Point(at=5)
     """

@@ -47,6 +47,9 @@ class Rectangles(Ordered[Rectangle]):
     They may number n^(2·dimensions)/4^dimensions. `erm` does not list them: if the labels are those of a rectangle it
     takes a glance, and else it searches the boxes in all dimensions but the last, which takes one cumulative sum.
 
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    Definition 3.20.
+
     >>> rectangles = Rectangles(dimensions=2, bits=8)
     >>> rectangles.erm([[1, 1], [2, 5], [3, 2], [9, 9]], [0, 1, 1, 0])
     Rectangle(low=(2, 2), high=(3, 5))

@@ -47,6 +47,9 @@ class Thresholds(Ordered[Threshold]):
     All n + 1 scores of n points take one sort and one cumulative sum. Dichotomies stand in ascending order of their
     threshold, "<" before ">=".
 
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    Definition 3.4.
+
     >>> thresholds = Thresholds()
     >>> thresholds.erm([0.5, 1.5, 2.5, 3.5], [1, 1, 0, 0])
     Threshold(at=2.5, sign='<')

@@ -1,8 +1,27 @@
 """Private learners, as scikit-learn classifiers: fit once, and the hypothesis that comes out may be published."""
 
+from reticent.learners.active import ActiveLearner
 from reticent.learners.exponential import ExponentialLearner
+from reticent.learners.label_boost import LabelBoost, label_boost
+from reticent.learners.label_private import LabelPrivateLearner, SemiPrivateLearner
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.learners.points import PointLearner
+from reticent.learners.rectangles import RectangleLearner
+from reticent.learners.sanitized import SanitizedLearner
+from reticent.learners.semi_supervised import SemiSupervisedLearner
 from reticent.learners.thresholds import ThresholdLearner
 
-__all__ = ["ExponentialLearner", "PointLearner", "PrivateLogisticRegression", "ThresholdLearner"]
+__all__ = [
+    "ActiveLearner",
+    "ExponentialLearner",
+    "LabelBoost",
+    "LabelPrivateLearner",
+    "PointLearner",
+    "PrivateLogisticRegression",
+    "RectangleLearner",
+    "SanitizedLearner",
+    "SemiPrivateLearner",
+    "SemiSupervisedLearner",
+    "ThresholdLearner",
+    "label_boost",
+]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
@@ -17,13 +15,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from reticent import noise
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import Array, Labels, as_array, as_labels
-from reticent.errors import InsufficientData
-from reticent.exact import rational
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy import epsilon, guarantee
 from reticent.privacy.events import Event
 from reticent.privacy.guarantee import Protects
+from reticent.promises import check_rows, check_share, fewest_rows
+
+__all__ = ["UNLABELLED", "ConceptLearner", "PartlyLabelled", "as_table", "as_target", "check_share", "fewest_rows"]
 
 UNLABELLED = -1  # the label of a row that has none
 
@@ -58,6 +57,13 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """How many rows make the promise of this learner hold with this error and probability of failure."""
         raise NotImplementedError
 
+    def sample_errors(self, rows: int, columns: int = 1) -> int:
+        """The most errors on so many rows of so many columns, whichever they are, that some concept fits.
+
+        More are made with a probability of at most failure/2. Where nothing can be promised it is all the rows.
+        """
+        raise NotImplementedError
+
     def _fit(self, X: ArrayLike, y: ArrayLike, unsafe_noise: Noise | None) -> Self:
         """`fit` with any noise, such as that which an audit walks through."""
         self._check_parameters()
@@ -82,12 +88,8 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return as_labels(as_target(y), rows)
 
     def _check_rows(self, rows: int) -> None:
-        if self.error is not None and rows < (required := self.n_required(self.error)):
-            raise InsufficientData(
-                f"error={self.error} with failure={self.failure} can be promised from {required} rows on, "
-                f"got {rows}; give more rows, ask for less, or set error=None to learn without a promise",
-                required=required,
-            )
+        if self.error is not None:
+            check_rows(rows, required=self.n_required(self.error), error=self.error, failure=self.failure)
 
     def _points(self, rows: Array) -> Array:
         """The rows as a concept class of one column or of several takes them."""
@@ -109,28 +111,6 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
 
-def check_share(value: object, name: str) -> Fraction:
-    """A probability strictly between 0 and 1, as an exact number."""
-    number = rational(value, name)
-    if not 0 < number < 1:
-        raise ValueError(f"{name} must be in (0, 1), got {value}")
-    return number
-
-
-def fewest_rows(suffices: Callable[[int], bool]) -> int:
-    """The least number of rows that suffices, for a condition that goes on to hold once it does."""
-    high = 1
-    while not suffices(high):
-        high *= 2
-        if high > 1 << 60:
-            raise ValueError("no number of rows below 2^60 would do: ask for a larger error or epsilon")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffices(middle) else (middle, high)
-    return high
-
-
 class PartlyLabelled(ConceptLearner):
     """A learner that also takes rows without a label, marked by y = −1. Which rows have one is public."""
 
@@ -141,7 +121,7 @@ class PartlyLabelled(ConceptLearner):
         target = as_array(y, "y")
         if target.dtype.kind not in "iuf" or target.shape not in ((rows,), (rows, 1)):
             return super()._labels(y, rows)  # booleans, or what is refused there
-        target = target.reshape(rows)
+        target = column_or_1d(target, warn=True)
         missing = target == UNLABELLED
         labels = super()._labels(np.where(missing, 0, target), rows)
         if bool(missing.all()):

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import binom
 
 from reticent.concepts.interface import ConceptClass, Dichotomies
 from reticent.concepts.reading import Array, Labels
-from reticent.learners.base import ConceptLearner, check_share, fewest_rows
+from reticent.learners.base import ConceptLearner, check_share
+from reticent.learners.sample_bounds import log_step, log_step_excess
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy.events import BoundedRange
@@ -44,16 +44,15 @@ class ExponentialLearner(ConceptLearner):
     the same law, if the counts are right and `member` lists each concept once, which `concepts.check` tests.
 
     Promise. With n ≥ `n_required(error)` independent rows from any distribution, labelled in any way, the concept's
-    error is at most `error` above that of the best of the candidates H, with probability 1 − failure. With probability
-    1 − β/2 the draw makes at most (2/ε)·ln(2|H|/β) errors more on the sample than the best; and by Hoeffding's
-    inequality, with probability 1 − β/2, no concept's error on the sample is more than u below its true error and that
-    of the best not more than u above, if (|H| + 1)·e^(−2nu²) ≤ β/2. If some candidate makes no error at all, far fewer
-    rows do (`realizable=True`): a concept of error above α makes at most k errors on the sample with
-    probability at most P(Bin(n, α) ≤ k), and |H| times this is to be at most β/2.
+    error is at most α = `error` above that of the best of the candidates H, with probability 1 − failure. For let a
+    candidate err more often than the best one, by more than α, and let x be its errors less those of the best one on a
+    row: −1, 0 or 1. It is drawn with probability at most e^(−tΣx), for any t ≤ ε/2. By convexity E[e^(−tx)] is at most
+    cosh t − α·sinh t; so some such candidate is drawn with probability at most |H|·(cosh t − α·sinh t)^n. If the best
+    candidate makes no error at all (`realizable=True`), x is 0 or 1, and |H|·(1 − α(1 − e^(−ε/2)))^n does.
 
     Source. Kasiviswanathan, Lee, Nissim, Raskhodnikova, Smith, *What Can We Learn Privately?*, the generic learner for
     finite classes; Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential
-    Privacy*, §2 and §6, use it on the dichotomies of unlabelled points that need no protection, which is `net`.
+    Privacy*, Figure 13, use it on the dichotomies of unlabelled points that need no protection, which is `net`.
 
     Parameters
     ----------
@@ -78,7 +77,7 @@ class ExponentialLearner(ConceptLearner):
     >>> learner.hypothesis_, bool(learner.score(x, y) > 0.99)
     (Interval(low=60, high=90), True)
     >>> ExponentialLearner(Thresholds(bits=64), epsilon=1).n_required(0.1, realizable=True)
-    2169
+    1180
     """
 
     def __init__(
@@ -107,17 +106,20 @@ class ExponentialLearner(ConceptLearner):
         self._check_parameters()
         alpha = float(check_share(error, "error"))
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
-        size = self._candidates()
-        log_size = math.log(size)
-        excess = math.ceil(2 / float(check_epsilon(self.epsilon)) * (log_size + math.log(2 / beta)))
+        rate = float(check_epsilon(self.epsilon)) / 2
+        step = log_step(alpha, 0, rate=rate) if realizable else log_step_excess(alpha, rate=rate)
+        return math.ceil((math.log(self._candidates()) - math.log(beta)) / -step)
 
-        def suffices(rows: int) -> bool:
-            if realizable:
-                return bool(binom.logcdf(excess, rows, alpha) <= math.log(beta / 2) - log_size)
-            deviation = math.sqrt((math.log(size + 1) + math.log(2 / beta)) / (2 * rows))
-            return excess / rows + 2 * deviation <= alpha
+    def sample_errors(self, rows: int, columns: int = 1) -> int:
+        """The most errors on so many rows that a concept fits, but for a probability of failure/2.
 
-        return fewest_rows(suffices)
+        With a net no candidate need be the one that fits, and all rows may be wrong.
+        """
+        return rows if self.net is not None else min(rows, self._excess(float(check_share(self.failure, "failure"))))
+
+    def _excess(self, beta: float) -> int:
+        """How many errors more than the best candidate the draw makes at most, but for a probability of β/2."""
+        return math.ceil(2 / float(check_epsilon(self.epsilon)) * (math.log(self._candidates()) + math.log(2 / beta)))
 
     # ── the draw ──────────────────────────────────────────────────────────────────────────────────────────────────
 

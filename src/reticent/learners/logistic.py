@@ -245,6 +245,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         if features is not None:
             self.fourier_seed_ = source.uniform(1 << 63) if self.fourier_seed is None else int(self.fourier_seed)
             gamma = float(2 / row_norm**2 if self.gamma is None else check_positive(self.gamma, "gamma"))
+            # The projection is public: it is drawn without a look at the data, and protects nobody.
             public = np.random.default_rng(self.fourier_seed_)
             self.frequencies_ = math.sqrt(2 * gamma) * public.standard_normal((columns, features // 2))
 

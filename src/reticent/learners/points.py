@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 from reticent.concepts.domains import Domain
@@ -42,7 +43,7 @@ class PointLearner(ConceptLearner):
     is at most that at p = α, E[1 − π(Bin(n, α))], which is computed as it stands.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
-    §3.1 and Lemma 3.2. Repaired: A_dist (see `stable_argmax`); where it gives ⊥, the paper's learner returns a random
+    Lemma 3.2. Repaired: A_dist (see `stable_argmax`); where it gives ⊥, the paper's learner returns a random
     concept, which needs 2^d ≥ 1/(αβ) and may name a point by chance. The answer here is that of Remark 3.3, for a
     class with the all-zero concept added. Sharpened: the exact probability in place of (8/(αε))·ln(4/(βδ)) rows.
 
@@ -98,11 +99,23 @@ class PointLearner(ConceptLearner):
         self._check_parameters()
         alpha = float(check_share(error, "error"))
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
-        entries, unit = release_table(epsilon=check_epsilon(self.epsilon), delta=check_delta(self.delta, positive=True))
-        # A count of 2k − 1 or 2k is released with the k-th probability of the table, and any higher count for certain.
-        withheld = np.repeat([float(1 - Fraction(entry, unit)) for entry in entries], 2)[1:]
+        withheld = self._withheld()
         counts = np.arange(len(withheld))
         return fewest_rows(lambda rows: float(binom.pmf(counts, rows, alpha) @ withheld) <= beta)
+
+    def sample_errors(self, rows: int, columns: int = 1) -> int:
+        """The most errors on so many rows that a point fits, but for a probability of failure/2.
+
+        Only the point itself can be missed, if its count is too low to be released for all but certain.
+        """
+        unsure = np.flatnonzero(self._withheld() > float(check_share(self.failure, "failure")) / 2)
+        return min(rows, int(unsure[-1]))
+
+    def _withheld(self) -> NDArray[np.float64]:
+        """With which probability a point of 0, 1, … rows is not released; any higher count is for certain."""
+        entries, unit = release_table(epsilon=check_epsilon(self.epsilon), delta=check_delta(self.delta, positive=True))
+        # A count of 2k − 1 or 2k is released with the k-th probability of the table.
+        return np.repeat([float(1 - Fraction(entry, unit)) for entry in entries], 2)[1:]
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Point | PointSet]:
         ranks, domain = Points(self.bits, domain=self.domain).ranks(rows)

@@ -53,8 +53,9 @@ class ThresholdLearner(ConceptLearner):
     find one of these.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
-    Algorithm LearnThresholds and Theorem 3.18. Repaired: RecConcave itself (see `quasi_concave_maximum`); the printed
-    score, the number of correct rows, is quasi-concave only on data that a threshold fits. Sharpened: binomial tails
+    Algorithm LearnThresholds, Example 3.8, Theorem 3.18 and Remark 3.19. Repaired: RecConcave itself (see
+    `quasi_concave_maximum`); the printed score, the number of correct rows, is quasi-concave only on data that a
+    threshold fits (Remark 3.9), the one here always. Sharpened: binomial tails
     in place of (200/α²)·ln(4/(αβ)) rows for generalisation. New: depth 1 with δ = 0, for labels of any kind.
 
     Parameters
@@ -129,6 +130,11 @@ class ThresholdLearner(ConceptLearner):
 
         return fewest_rows(lambda rows: 0 < spare(rows) < rows and self._finds(spare(rows), rows, beta / 2))
 
+    def sample_errors(self, rows: int, columns: int = 1) -> int:
+        """The most errors on so many rows that a threshold fits, but for a probability of failure/2."""
+        beta = check_share(self.failure, "failure") / 2
+        return bisect_left(range(rows), True, lo=1, key=lambda errors: self._finds(errors, rows, beta))
+
     # ── the search ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Threshold]:
@@ -158,8 +164,7 @@ class ThresholdLearner(ConceptLearner):
 
     def _accuracy(self, rows: int) -> Fraction:
         """The least share of errors that the search can promise with so many rows; 1/2 where it can promise none."""
-        beta = check_share(self.failure, "failure") / 2
-        spare = bisect_left(range(rows), True, lo=1, key=lambda errors: self._finds(errors, rows, beta))
+        spare = self.sample_errors(rows)
         return Fraction(spare, rows) if spare < rows else Fraction(1, 2)
 
     def _finds(self, errors: int, rows: int, beta: object) -> bool:

@@ -59,9 +59,10 @@ def choosing(
     k·e^c·p(M)·e^(−cM) ≤ δ. The page on this mechanism does the sums.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
-    §4.1, Figure 8. There c = ε/4 and the threshold is αm/2 with m ≥ (16/αε)·ln(16k/(αβεδ)); the mechanism is undefined
-    where no candidate occurs (None here). Here the counts that fall and rise are weighed against each other, which
-    raises c, and the threshold has neither accuracy nor ε inside its logarithm.
+    Figure 8, for scores of bounded growth (Definition 4.2, Example 4.3), with Lemma 4.4 on its privacy and Lemma 4.5 on
+    its error. There c = ε/4 and the threshold is αm/2 with m ≥ (16/αε)·ln(16k/(αβεδ)); the mechanism is undefined where
+    no candidate occurs (None here). Here the counts that fall and rise are weighed against each other, which raises c,
+    and the threshold has neither accuracy nor ε inside its logarithm.
 
     >>> choosing({"oak": 90, "elm": 3}, epsilon=1, delta=1e-6)
     Release(value='oak', event=ApproximateDP(epsilon=Fraction(1, 1), delta=Fraction(1, 1000000)))

@@ -47,7 +47,8 @@ def laplace_count(
 
     Source. Ghosh, Roughgarden, Sundararajan, *Universally Utility-Maximizing Privacy Mechanisms* (the geometric
     mechanism). Continuous Laplace noise in floating point, which it replaces, shows the count in its low-order bits
-    (Mironov, *On Significance of the Least Significant Bits for Differential Privacy*).
+    (Mironov, *On Significance of the Least Significant Bits for Differential Privacy*). It stands for Beimel, Nissim,
+    Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*, Theorem 2.24.
 
     >>> value, event = laplace_count(1000, epsilon=1)
     >>> abs(value - 1000) < 100, event

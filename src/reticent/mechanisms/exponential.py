@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from reticent.mechanisms.pieces import Pieces, exact_numbers
+from reticent.mechanisms.pieces import Pieces
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
+from reticent.noise.reading import exact_numbers
 from reticent.privacy.events import BoundedRange
 from reticent.privacy.parameters import check_epsilon
 
@@ -34,7 +35,10 @@ def exponential(scores: Iterable[Any], *, epsilon: object, unsafe_noise: Noise |
 
     Source. McSherry and Talwar, *Mechanism Design via Differential Privacy*; bounded range: Durfee and Rogers,
     *Practical Differentially Private Top-k Selection*; zCDP: Cesar and Rogers, *Bounding, Concentrating, and
-    Truncating*. Repaired: floating-point weights, on which the usual implementations rest, do not have this law.
+    Truncating*. As restated by Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate
+    Differential Privacy*, Proposition 2.25, and *Learning Privately with Labeled and Unlabeled Examples*, Algorithm 5
+    and Proposition A.1. Repaired: floating-point weights, on which the usual implementations rest, do not have this
+    law.
 
     >>> exponential([3, 0, 500, -1e300], epsilon=1)
     Release(value=2, event=BoundedRange(epsilon=Fraction(1, 1)))

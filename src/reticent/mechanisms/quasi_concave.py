@@ -11,10 +11,11 @@ import numpy as np
 
 from reticent.exact import integer, rational
 from reticent.mechanisms.exponential import draw
-from reticent.mechanisms.pieces import Array, Pieces, whole_units, window_minima
+from reticent.mechanisms.pieces import Pieces, whole_units, window_minima
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.mechanisms.stable_argmax import release_gap, release_table
 from reticent.noise import Noise
+from reticent.noise.reading import Array
 from reticent.privacy.events import ApproximateDP, BoundedRange, Event
 from reticent.privacy.parameters import check_delta, check_epsilon, check_positive
 
@@ -56,7 +57,8 @@ def quasi_concave_maximum(
     that consists of one interval, which shows from its length and the range alone, gives that interval for nothing.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
-    Figure 5 (Algorithm RecConcave) and Theorem 3.15. Repaired: A_dist is the repaired one (`stable_argmax`; as printed
+    Figure 5 (Algorithm RecConcave), for the problems of Definitions 3.6 and 3.7; Observation 3.11, Lemma 3.12 and
+    Theorem 3.15 on its privacy. Repaired: A_dist is the repaired one (`stable_argmax`; as printed
     it is not private, so neither was RecConcave); the range is not padded to a power of two, where the printed
     algorithm could return a padding point; with no interval released, which the paper leaves open, the answer is the
     first integer of the range. Sharpened: the cost is that of 3N − 2 calls, not 3N, and each call gets a share of ε in
@@ -130,6 +132,9 @@ def window_quality(pieces: Pieces, unit: int, goal: Goal) -> tuple[Pieces, int]:
 
     A high q(j) says that some window of 2^j points is good throughout and none of 2^(j+1) points is nearly perfect.
     L(J + 1) = min(0, L(J)). q is quasi-concave whatever the score is, since L does not increase.
+
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    Claim 3.13; by Remark 3.17 only the outermost call is large.
     """
     enough, plenty = (1 - goal.accuracy) * goal.promise, goal.promise
     finer = math.lcm(unit, enough.denominator, plenty.denominator)
@@ -203,6 +208,9 @@ def required_promise(
 
     The logarithms are floating-point numbers, for planning; no privacy rests on them.
 
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    Lemma 3.14, Theorem 3.15 and Remark 3.16, with what each call needs in place of one bound for all of them.
+
     >>> required_promise(2**64, accuracy=0.1, epsilon=1, depth=1)
     948
     >>> required_promise(2**1000, accuracy=0.1, epsilon=1, delta=1e-6, depth=2)
@@ -220,6 +228,9 @@ def choose_depth(
     size: int, *, accuracy: object, epsilon: object, delta: object = 0, failure: object = 0.05
 ) -> int:
     """The depth with the least `required_promise` on a range of `size` integers; 1 where δ = 0.
+
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    Observation 3.10: there are at most log* of the size to choose from. The paper takes the deepest.
 
     >>> [choose_depth(2**bits, accuracy=0.1, epsilon=1, delta=1e-6) for bits in (64, 200, 1000, 10**6)]
     [1, 1, 2, 2]

@@ -40,9 +40,9 @@ def stability_histogram(
 
     Source. Korolova, Kenthapadi, Mishra, Ntoulas, *Releasing Search Queries and Clicks Privately*; Bun, Nissim,
     Stemmer, *Simultaneous Private Learning of Multiple Concepts*; here with integer noise and its exact tail. It takes
-    the place of SanPoints (Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate
-    Differential Privacy*, §4.2), which calls the choosing mechanism and a noisy count 2/α times each and adds up their
-    costs.
+    the place of Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential
+    Privacy*, Figure 9 (Algorithm SanPoints), which calls the choosing mechanism and a noisy count 2/α times each and
+    adds up their costs.
 
     >>> stability_histogram(["tea"] * 500 + ["coffee"] * 900 + ["cocoa"], epsilon=1, delta=1e-6).value.keys()
     dict_keys(['coffee', 'tea'])

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from reticent.exact import exp_bounds
 from reticent.mechanisms.counts import laplace_tail
-from reticent.mechanisms.pieces import exact_numbers
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
+from reticent.noise.reading import exact_numbers
 from reticent.privacy.events import ApproximateDP
 from reticent.privacy.parameters import check_delta, check_epsilon
 
@@ -47,9 +47,10 @@ def stable_argmax(
     2, and another leader is released with probability at most P(Z ≥ k) ≤ δ.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
-    §2.5.3 (Algorithm A_dist, after Smith and Thakurta). Printed with Lap(1/ε), as if the gap had sensitivity 1; that
-    has δ = 1 − e^(−ε/2) at ε, whatever δ was asked for. Repaired here, with the best possible release probabilities
-    (the recursion of Desfontaines, Voss, Gipson, Mandayam, *Differentially Private Partition Selection*) by default.
+    Algorithm A_dist and Proposition 2.26 (after Smith and Thakurta). Printed with Lap(1/ε), as if the gap had
+    sensitivity 1; that has δ = 1 − e^(−ε/2) at ε, whatever δ was asked for. Repaired here, with the best possible
+    release probabilities (the recursion of Desfontaines, Voss, Gipson, Mandayam, *Differentially Private Partition
+    Selection*) by default.
 
     >>> stable_argmax([3, 99, 7], epsilon=1, delta=1e-6)
     Release(value=1, event=ApproximateDP(epsilon=Fraction(1, 1), delta=Fraction(1, 1000000)))

@@ -13,14 +13,11 @@ last bucket, where everything of negligible weight is lumped together.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
-from numbers import Rational
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.exact import exp_bounds
 from reticent.noise.bits import WORD, Cuts, exp_coin, settle
+from reticent.noise.reading import exact_numbers, whole_numbers
 
 if TYPE_CHECKING:
     from reticent.noise.samplers import Noise
@@ -41,7 +39,7 @@ HALF_WORD = np.uint64(32)
 
 def choose(noise: Noise, scores: ArrayLike, rate: Fraction, counts: ArrayLike | None, *, bits: int = WORD) -> int:
     """The draw described above; `bits` random bits are read to begin with, which does not change the law."""
-    values = _scores(scores)
+    values = exact_numbers(scores, "scores")
     weights = None if counts is None else _counts(counts, len(values))
     normal = rate == 0 or LEAST_RATE <= rate <= MOST_RATE
     exact = values.dtype == object or (weights is not None and weights.dtype == object) or not normal
@@ -191,76 +189,11 @@ class _ExactPool:
         return self.rate * (self.top - Fraction(self.scores[item])) - bucket
 
 
-# ── what may be passed in; no message says anything about the values ──────────────────────────────────────────────
-
-def _scores(scores: ArrayLike) -> NDArray[Any]:
-    values = _line(scores, "scores")
-    if values.dtype == object:
-        values = _compact(values, "scores")
-    elif values.dtype.kind in "biu":
-        values = values.astype(np.uint64 if values.dtype.str[1:] == "u8" else np.int64, copy=False)
-    elif values.dtype.kind == "f" and values.dtype.itemsize <= 8:
-        values = values.astype(np.float64, copy=False)
-    else:
-        raise TypeError("scores must be integers, fractions or floats of at most 64 bits")
-    if values.dtype == np.float64 and not (math.isfinite(values.max()) and math.isfinite(values.min())):
-        raise ValueError("scores must be finite")
-    return values
-
-
 def _counts(counts: ArrayLike, size: int) -> NDArray[Any]:
-    values = _line(counts, "counts")
+    values = whole_numbers(counts, "counts")
     if len(values) != size:
         raise ValueError(f"counts must be as many as the scores, got {len(values)} for {size}")
-    if values.dtype == object:
-        values = _compact(values, "counts")
-    if values.dtype.kind not in "biuO" or (values.dtype == object and not all(type(v) is int for v in values)):
-        raise TypeError("counts must be whole numbers")
-    if values.min() < 0 or not values.max():
+    least, most = int(values.min()), int(values.max())
+    if least < 0 or not most:
         raise ValueError("counts must not be negative, and one must be positive")
-    return values if values.dtype == object else values.astype(np.uint64, copy=False)
-
-
-def _line(values: ArrayLike, name: str) -> NDArray[Any]:
-    # A list goes by way of objects: numpy would round a list that mixes large integers or floats.
-    try:
-        array = np.asarray(values) if hasattr(values, "dtype") else np.array(values, dtype=object)
-    except ValueError:
-        raise ValueError(f"{name} must be one-dimensional") from None
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional")
-    if not array.size:
-        raise ValueError(f"{name} must not be empty")
-    return array
-
-
-def _compact(values: NDArray[Any], name: str) -> NDArray[Any]:
-    """Objects as int64, uint64 or float64 if that changes none of them, else as Python ints and Fractions."""
-    items = [_plain(value, name) for value in values]
-    kinds = {type(item) for item in items}
-    if kinds == {float}:
-        return np.array(items, dtype=np.float64)
-    if kinds == {int}:
-        least, most = min(items), max(items)
-        if least >= -(2**63) and most < 2**63:
-            return np.array(items, dtype=np.int64)
-        if least >= 0 and most < 2**64:
-            return np.array(items, dtype=np.uint64)
-    exact = np.empty(len(items), dtype=object)
-    exact[:] = [Fraction(item) if type(item) is float else item for item in items]
-    return exact
-
-
-def _plain(value: object, name: str) -> int | float | Fraction:
-    if type(value) is int:
-        return value
-    if isinstance(value, np.bool_):
-        return int(value)
-    if isinstance(value, Rational):
-        number = Fraction(int(value.numerator), int(value.denominator))
-        return number.numerator if number.denominator == 1 else number
-    if isinstance(value, (float, Decimal)) or (isinstance(value, np.floating) and value.itemsize <= 8):
-        if not math.isfinite(value):
-            raise ValueError(f"{name} must be finite")
-        return Fraction(value) if isinstance(value, Decimal) else float(value)
-    raise TypeError(f"{name} must be {'whole numbers' if name == 'counts' else 'integers, fractions or floats'}")
+    return values.astype(np.uint64, copy=False) if most < 1 << 64 else values

@@ -1,5 +1,31 @@
 """How many rows a promise takes, and what a number of rows can promise: computed before anything private is touched."""
 
+from reticent.plan.active import active
+from reticent.plan.exponential import exponential
+from reticent.plan.label_boost import label_boost
+from reticent.plan.label_private import label_private, semi_private
 from reticent.plan.plan import Plan
+from reticent.plan.points import point
+from reticent.plan.rectangles import rectangle
+from reticent.plan.sanitized import sanitized
+from reticent.plan.sanitizers import net_sanitizer, point_sanitizer
+from reticent.plan.semi_supervised import semi_supervised
+from reticent.plan.threshold_sanitizer import threshold_sanitizer
+from reticent.plan.thresholds import threshold
 
-__all__ = ["Plan"]
+__all__ = [
+    "Plan",
+    "active",
+    "exponential",
+    "label_boost",
+    "label_private",
+    "net_sanitizer",
+    "point",
+    "point_sanitizer",
+    "rectangle",
+    "sanitized",
+    "semi_private",
+    "semi_supervised",
+    "threshold",
+    "threshold_sanitizer",
+]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from reticent.exact import integer, rational
+from reticent.exact import integer
 from reticent.privacy import Guarantee
+from reticent.promises import check_share
 
 Rows = Callable[[Fraction], int]  # the rows needed for an error
 
-_STEPS = 1 << 12  # errors are looked for in steps of 1/_STEPS
+_DIGITS = 10_000  # errors are looked for among the numbers of four digits,
+_DECADES = 18  # and down to 1e-18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +37,7 @@ class Plan:
     labels: int | None = None  # how many of the rows need a label, where not all do
 
     def __str__(self) -> str:
-        promise = "no error below 1" if self.error is None else f"error ≤ {self.error:.3g}"
+        promise = "no error below 1" if self.error is None else f"an error of at most {self.error:.4g}"
         lines = [
             f"{self.estimator}: {self.rows:,} rows promise {promise} with probability {1 - self.failure:g}, "
             f"at ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g} for {self.guarantee.protects}"
@@ -44,7 +47,9 @@ class Plan:
         if self.paper_rows is not None:
             lines.append(f"with the constants of the paper: {self.paper_rows:,} rows for the same error")
         if self.paper_error is not None:
-            lines.append(f"with the constants of the paper, the same rows promise error ≤ {self.paper_error:.3g}")
+            lines.append(
+                f"with the constants of the paper, the same rows promise an error of at most {self.paper_error:.4g}"
+            )
         return "\n".join([*lines, self.why])
 
 
@@ -62,47 +67,57 @@ def make_plan(
 ) -> Plan:
     """A plan for an error, or for a number of rows; exactly one of the two is given.
 
-    `ours` and `paper` give the rows that an error needs, and need fewer for a larger error.
+    `ours` and `paper` give the rows that an error needs, and need no more for a larger error. They raise ValueError
+    where no number of rows would do; so `ours` is asked first for the easiest error, which tells a parameter that it
+    refuses from an error out of reach.
     """
     if (error is None) == (rows is None):
         raise ValueError("give either error, to learn how many rows it takes, or rows, to learn which error they reach")
-    beta = float(rational(failure, "failure"))
+    beta = float(check_share(failure, "failure"))
+    goal: Fraction | None
+    printed = None
     if error is not None:
-        goal = rational(error, "error")
-        return Plan(
-            estimator=estimator,
-            rows=ours(goal),
-            error=float(goal),
-            failure=beta,
-            guarantee=guarantee,
-            why=why,
-            paper_rows=None if paper is None else paper(goal),
-            labels=None if labels is None else labels(goal),
-        )
-    have = integer(rows, "rows", least=1)
-    reached = least_error(ours, have)
-    printed = None if paper is None else least_error(paper, have)
+        have = ours(goal := check_share(error, "error"))
+    else:
+        have = integer(rows, "rows", least=1)
+        ours(_error(_DIGITS - 1))
+        goal = least_error(ours, have)
+        printed = None if paper is None else least_error(paper, have)
     return Plan(
         estimator=estimator,
         rows=have,
-        error=None if reached is None else float(reached),
+        error=None if goal is None else float(goal),
         failure=beta,
         guarantee=guarantee,
         why=why,
-        paper_rows=None if paper is None or reached is None else paper(reached),
+        paper_rows=None if paper is None or goal is None else _attempt(paper, goal),
         paper_error=None if printed is None else float(printed),
-        labels=None if labels is None or reached is None else labels(reached),
+        labels=None if labels is None or goal is None else labels(goal),
     )
 
 
 def least_error(needed: Rows, rows: int) -> Fraction | None:
-    """The least error, in steps of 1/4096, that so many rows can promise; None if they cannot promise any."""
-    low, high = 0, _STEPS  # an error of 0 is never promised; whether one just below 1 is has to be seen
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            enough = needed(Fraction(middle, _STEPS)) <= rows
-        except ValueError:  # no number of rows would do
-            enough = False
-        low, high = (low, middle) if enough else (middle, high)
-    return None if high == _STEPS else Fraction(high, _STEPS)
+    """The least error of four digits that so many rows can promise; None if they cannot promise any below 1."""
+
+    def reached(error: Fraction) -> bool:
+        least = _attempt(needed, error)
+        return least is not None and least <= rows
+
+    decade = 0
+    while decade < _DECADES and reached(_error(_DIGITS // 10, decade)):
+        decade += 1
+    digits = bisect_left(range(_DIGITS), True, lo=_DIGITS // 10, key=lambda digits: reached(_error(digits, decade)))
+    return None if decade == 0 and digits == _DIGITS else _error(digits, decade)
+
+
+def _error(digits: int, decade: int = 0) -> Fraction:
+    """0.digits, moved to the right by a number of decades."""
+    return Fraction(digits, _DIGITS * 10**decade)
+
+
+def _attempt(needed: Rows, error: Fraction) -> int | None:
+    """The rows needed, or None where no number of rows would do."""
+    try:
+        return needed(error)
+    except ValueError:
+        return None

@@ -18,8 +18,14 @@ from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy import epsilon, guarantee
 from reticent.privacy.events import Event
+from reticent.promises import check_rows, check_share
 
 Copy = tuple[Array, NDArray[np.float64]]  # points, and the share of rows that each stands for
+
+
+def public_generator(random_state: int | None) -> np.random.Generator:
+    """What samples are drawn with from a copy that is public: this randomness protects nobody."""
+    return np.random.default_rng(None if random_state is None else integer(random_state, "random_state", least=0))
 
 
 class Sanitizer(BaseEstimator):  # type: ignore[misc]
@@ -36,6 +42,8 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
     """
 
     delta: object = 0
+    error: object
+    failure: object
     unsafe_seed: int | None
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
@@ -51,8 +59,7 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
     def sample(self, n: int, *, random_state: int | None = None) -> Array:
         """`n` synthetic rows, drawn independently from the private copy."""
         check_is_fitted(self)
-        count = integer(n, "n", least=0)
-        source = np.random.default_rng(random_state)  # the copy is public: this randomness protects nobody
+        count, source = integer(n, "n", least=0), public_generator(random_state)
         shares = self.weights_ / self.weights_.sum()
         return np.asarray(self.points_[source.choice(len(shares), size=count, p=shares)])
 
@@ -62,6 +69,8 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
         rows = as_rows(X, self._queries().columns)
         if len(rows) == 0:
             raise ValueError("X must hold at least one row, got none")
+        if self.error is not None:
+            check_rows(len(rows), required=self.n_required(self.error), error=self.error, failure=self.failure)
         (points, weights), event = self._sanitize(rows, unsafe_noise)
         pure = math.isfinite(epsilon(event, delta=0))  # then no δ was used, whichever was allowed
         self.guarantee_ = guarantee(event, delta=0 if pure else self.delta)
@@ -78,7 +87,9 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> None:
         """Refuse bad parameters before the data are touched."""
-        raise NotImplementedError
+        check_share(self.failure, "failure")
+        if self.error is not None:
+            check_share(self.error, "error")
 
     def _queries(self, concept: Any = None) -> ConceptClass[Any]:
         """The class whose concepts may be asked for, or of several that of this concept."""

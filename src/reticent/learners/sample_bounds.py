@@ -1,0 +1,119 @@
+"""What a sample of labelled rows says of *all* concepts of a class at once, in numbers rather than in O(·).
+
+Let τ(n) be the most labellings that the class gives to n points (Sauer), let n rows be drawn independently and labelled
+by a fixed concept, and call a concept *bad* if it mislabels a fresh row with probability above α. For every t ≥ 0 and
+every m, the sum of e^(−t·errors) over the labellings of the n rows, each taken with its errors on the rows and counted
+if a concept that stands for it is bad, has at most the expectation
+
+    2·τ(n + m)·(1 + (n/m)(1 − e^(−t)))^(−⌊mα⌋).
+
+Proof. Draw m rows more. A bad concept errs on at least r = ⌊mα⌋ of them with probability at least 1/2, as a binomial
+median is at least ⌊mα⌋. So the sum is at most twice the expected sum of e^(−tJ)·1[K ≥ r] over the labellings of all
+n + m rows, J and K being the errors on the first n and on the last m. The rows may be permuted first. Of the T errors
+of a labelling, those on the first n are then hypergeometric: T draws without replacement, of which a share
+ν = n/(n + m) counts. For s ≥ 1, e^(−tJ)·1[K ≥ r] ≤ s^(−r)·s^T·(e^(−t)/s)^J, which is convex in J; so its expectation
+is at most that of T draws *with* replacement (Hoeffding): s^(−r)·(ν·e^(−t) + (1 − ν)·s)^T. Take the s for which the
+base of the second power is 1. ∎
+
+With t = ∞ this bounds the probability that some bad concept makes no error; times e^(tk), that some bad one makes at
+most k; with t = ε/2, that the exponential mechanism over all labellings draws a bad one, since a labelling is drawn
+with probability at most e^(−ε·errors/2) if another makes no error.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from reticent.concepts.interface import ConceptClass, sauer
+from reticent.promises import fewest_rows
+
+_LN2 = math.log(2)
+
+
+def log_growth(concept_class: ConceptClass[Any], points: int) -> float:
+    """The logarithm of the most labellings that the class can give to so many points."""
+    most = sauer(concept_class.vc_dimension, points)
+    return math.log(most if concept_class.size is None else min(most, concept_class.size))
+
+
+def log_bad(concept_class: ConceptClass[Any], rows: int, error: float, *, rate: float, errors: float = 0) -> float:
+    """The logarithm of the bound above on e^(rate·errors) times the sum, for the best number m of further rows.
+
+    A finite class has the union bound as well: size·(1 − error·(1 − e^(−rate)))^rows.
+    """
+    kept = -math.expm1(-rate)
+    least = math.inf
+    if concept_class.size is not None:
+        least = math.log(concept_class.size) + rows * math.log1p(-error * kept)
+    # Powers of 2, whatever the rows: each term falls once the rows suffice, and so does the least of them.
+    for power in range(max(0, rows.bit_length() - 3), rows.bit_length() + 11):
+        more = 1 << power
+        tail = math.floor(more * error) * math.log1p(rows / more * kept)
+        least = min(least, _LN2 + log_growth(concept_class, rows + more) - tail)
+    return least + (rate * errors if errors else 0)
+
+
+def log_bad_excess(concept_class: ConceptClass[Any], rows: int, excess: float, *, rate: float) -> float:
+    """The logarithm of the probability that the exponential mechanism draws a concept worse than the best by `excess`.
+
+    The rows are labelled in any way; the draw is from all labellings of theirs, at `rate` = ε/2. For a bad concept h
+    let x be its errors less those of the best concept, on a row: −1, 0 or 1, with a mean above α = `excess`. h is drawn
+    with probability at most e^(−tΣx), for any t up to the rate. Of m further rows, Σx ≥ m(α − v) with probability at
+    least 1/2, if v = √(2 ln(2)/m). As above, and with Hoeffding's lemma, the sum over all labellings of n + m permuted
+    rows of e^(−tA + θ(B − m(α − v))), A and B being Σx over the first n and the last m, is at most
+    τ(n + m)·e^(−nt(α − v) + nt²(1 + n/m)²/2) for θ = tn/m. Twice this is the bound.
+    """
+    least = math.inf
+    for power in range(max(0, rows.bit_length() - 3), rows.bit_length() + 11):
+        more = 1 << power
+        gap, spread = excess - math.sqrt(2 * _LN2 / more), (1 + rows / more) ** 2
+        if gap > 0:
+            t = min(rate, gap / spread)
+            bound = _LN2 + log_growth(concept_class, rows + more) - rows * (t * gap - t * t * spread / 2)
+            least = min(least, bound)
+    if concept_class.size is not None:
+        least = min(least, math.log(concept_class.size) + rows * log_step_excess(excess, rate=rate))
+    return least
+
+
+# ── candidates that the rows did not choose ───────────────────────────────────────────────────────────────────────
+
+
+def log_step(error: float, near: float, *, rate: float) -> float:
+    """What one row adds to the logarithm of the chance to draw a given bad candidate rather than one of error `near`.
+
+    The bad one, of error above α, is drawn with probability at most e^(−tΣx), where x is its errors less those of the
+    good one, on a row, and t is at most `rate` = ε/2. E[e^(−tx)] is largest if the two never err together:
+    1 − α(1 − e^(−t)) + near·(e^t − 1), least at e^(2t) = α/near.
+    """
+    t = min(rate, math.log(error / near) / 2) if near else rate
+    return math.log1p(error * math.expm1(-t) + near * math.expm1(t))
+
+
+def log_step_excess(excess: float, *, rate: float) -> float:
+    """The same where labels are any, and the bad candidate errs more often than the good one by `excess`.
+
+    E[e^(−tx)] is largest if every row tells the two apart: cosh t − excess·sinh t, least at tanh t = excess.
+    """
+    t = min(rate, math.atanh(excess))
+    return math.log(math.cosh(t) - excess * math.sinh(t))
+
+
+# ── nets ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def net_rows(concept_class: ConceptClass[Any], error: float, failure: float) -> int:
+    """How many points make a net: but for a `failure`, a concept that agrees with a fixed one on all of them differs
+    from it with probability at most `error`."""
+    return fewest_rows(lambda rows: log_bad(concept_class, rows, error, rate=math.inf) <= math.log(failure))
+
+
+def net_error(concept_class: ConceptClass[Any], rows: int, failure: float) -> float:
+    """How good a net so many points make; 1 where they make none."""
+    low, high = 0.0, 1.0
+    for _ in range(64):
+        middle = (low + high) / 2
+        good = log_bad(concept_class, rows, middle, rate=math.inf) <= math.log(failure)
+        low, high = (low, middle) if good else (middle, high)
+    return high

@@ -1,0 +1,296 @@
+"""A learner out of any sanitizer: private copies of the rows of either label, and the best concept on the two."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from reticent.concepts.interface import ConceptClass, joined
+from reticent.concepts.reading import Array, Labels, as_rows
+from reticent.exact import integer
+from reticent.learners.base import ConceptLearner
+from reticent.learners.sample_bounds import log_bad, log_bad_excess
+from reticent.mechanisms.counts import laplace_tail
+from reticent.mechanisms.release import Release, noise_or_system, release
+from reticent.noise import Noise
+from reticent.privacy import fits
+from reticent.privacy.events import ApproximateDP, Composed, Event, PureDP, Repeated
+from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.promises import check_share, fewest_rows
+from reticent.sanitizers.base import Sanitizer
+
+_STEP = Fraction(5, 4)  # sizes of a half that are told apart where rows are counted
+_MASS = 52  # bits of the weights of all points together: sums stay exact in floating point too
+
+
+class Split(NamedTuple):
+    """How ε and δ are shared out: to the noisy count, and to the copy of either half."""
+
+    counting: Fraction
+    copying: Fraction
+    delta: Fraction
+
+
+class SanitizedLearner(ConceptLearner):
+    """The concept with the fewest errors on a private copy of the labelled rows: sanitization implies learning.
+
+    The t rows are parted by their label. A noisy count m̂0 of those labelled 0, rounded to a multiple of `step`, and
+    m̂1 = t − m̂0 are published. Each half is cut down or padded to its published size, with copies of the public row
+    `padding`, then shuffled and sanitized. On the two copies, which are private by then, the concept with the fewest
+    errors is looked for, exactly and at no further cost; so the hypothesis is proper, and any other concept may be
+    tried on the copies afterwards.
+
+    Guarantee. (ε, δ)-differential privacy for a replaced row, value and label, for the hypothesis, the sizes and both
+    copies together. With ε_c = `count_share`·ε for the count, either copy has ε_A = (ε − ε_c)/2 and δ_A = δ/2. A
+    replaced row that keeps its label costs (ε_A, δ_A) only. Public are the number of rows and every parameter.
+
+    Why. A replaced row moves the number of rows labelled 0 by at most 1, so m̂0 is ε_c-private. Fix its value. Each half
+    consists of the first rows with its label, or of all of them and the padding. If a row leaves such a list and
+    another enters at its end, or a padding row takes its place, the *multiset* changes in one entry; the same holds
+    where a row enters; and a row that is replaced within its label changes one entry of one half. By the shuffle the
+    sanitizer sees a uniformly random order of the multiset, so that on neighbours the orders can be coupled to differ
+    in one place. Either copy is then (ε_A, δ_A)-private, and three releases compose: ε_c + 2ε_A and 2δ_A. If the label
+    stays, m̂0 has the same law and one half is the same. Sorting would not do in place of the shuffle: one entry less
+    shifts all that follow.
+
+    Promise. With n ≥ `n_required(error)` independent rows from any distribution, labelled in any way, the error of the
+    concept is at most `error` above that of the best in the class, with probability 1 − failure. Let k be how far m̂0 is
+    off. One half lost k rows and the other gained k, which moves the number of errors of a concept by at most k: both
+    kinds of change have opposite signs. If either copy gets every frequency right up to u rows, then the errors on
+    the copies are right up to k + 2u, and the best concept there errs on at most 2(k + 2u) rows more than the best of
+    the class. That a concept worse than `error` does so well on the rows is unlikely (see `sample_bounds`), and more
+    so where some concept makes no error at all (`realizable=True`).
+
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    Figure 12 (Algorithm B), Lemma 5.3, Lemma 5.4, Theorem 5.5 and Remark 5.6; Lemma 5.1, the sanitizer for more rows
+    than it was made for, is not needed, since sanitizers here take any number of rows, but `step` serves those that
+    do not; Claim 5.2, VC(C) ≤ VC(C_label) ≤ 2·VC(C), is not either, since errors have the dichotomies of C itself.
+    Sharpened: one noisy count in place of two, and a count is charged once with both copies, not again with each: the
+    paper's 6ε becomes ε_c + 2ε_A, and its 6M/t rows of error k/t. Repaired: "remove the last entries" is sound for
+    sanitizers of multisets only; the shuffle that the paper mentions in passing is part of the algorithm here.
+
+    Parameters
+    ----------
+    sanitizer : a `Sanitizer` for the class. It is cloned; the clones' epsilon, delta, failure, error and unsafe_seed
+        are set from those here.
+    concept_class : the `concepts.ConceptClass` that the hypothesis is taken from.
+    epsilon, delta : the privacy of all that is published.
+    count_share : the share of ε that the noisy count gets.
+    step : published sizes are multiples of it; it must divide the number of rows.
+    padding : None for a row of zeros (the epoch for datetimes), or any fixed row: never one out of the data.
+    error : None, or the error (above the best concept's) that `fit` must be able to promise; else it raises
+        `InsufficientData`.
+    failure : the probability with which the promise may fail.
+    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+
+    Attributes
+    ----------
+    guarantee_, event_ : what is promised, and what happened.
+    hypothesis_ : the released concept, a value of the class.
+    sizes_ : the published numbers of rows labelled 0 and 1.
+    copies_ : the fitted sanitizers of the two halves; None for a half of size 0.
+
+    >>> import numpy as np
+    >>> from reticent.concepts import Points
+    >>> from reticent.sanitizers.points import PointSanitizer
+    >>> codes, ill = np.array([[7]] * 300 + [[2**20]] * 300), np.repeat([0, 1], 300)
+    >>> sanitizer = PointSanitizer(bits=40, epsilon=1, delta=1e-6)
+    >>> learner = SanitizedLearner(sanitizer, Points(bits=40), epsilon=2, delta=1e-6).fit(codes, ill)
+    >>> learner.hypothesis_, learner.guarantee_.epsilon
+    (Point(at=1048576), 2.0)
+    >>> sum(learner.sizes_), learner.copies_[1].points_
+    (600, array([1048576]))
+    """
+
+    def __init__(
+        self,
+        sanitizer: Sanitizer,
+        concept_class: ConceptClass[Any],
+        *,
+        epsilon: object,
+        delta: object = 0,
+        count_share: object = 0.1,
+        step: int = 1,
+        padding: ArrayLike | None = None,
+        error: object = None,
+        failure: object = 0.05,
+        unsafe_seed: int | None = None,
+    ) -> None:
+        self.sanitizer = sanitizer
+        self.concept_class = concept_class
+        self.epsilon = epsilon
+        self.delta = delta
+        self.count_share = count_share
+        self.step = step
+        self.padding = padding
+        self.error = error
+        self.failure = failure
+        self.unsafe_seed = unsafe_seed
+
+    # ── how many rows ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def n_required(self, error: object, failure: object = None, *, realizable: bool = False) -> int:
+        """The rows with which the error is at most `error` above the best concept's, but for a `failure`.
+
+        A quarter of the failure goes to the count, another to the copies, half to the rows' deviation from the
+        distribution. How far the copies may be off is tried out. With `realizable=True`, some concept is taken to make
+        no error. Planning, in floating point.
+        """
+        self._check_parameters()
+        alpha = check_share(error, "error")
+        beta = check_share(self.failure if failure is None else failure, "failure")
+        step, copy = self._step(), self._copy()
+        off = laplace_tail(rate=self._split().counting, probability=beta / 8) + step // 2
+
+        @cache  # most of the accuracies are powers of the step
+        def needed(accuracy: Fraction) -> int:
+            return copy.n_required(accuracy, beta / 8)
+
+        def rows_if(accuracy: Fraction) -> int:
+            """The rows needed if either copy is right up to this share of all rows."""
+            copies = rows_for_halves(needed, accuracy)
+
+            def suffices(rows: int) -> bool:
+                worse = 2 * off / rows + 4 * float(accuracy)  # the share of errors that the copies may add
+                if rows < copies or worse >= alpha:
+                    return False
+                return self._log_bad(rows, float(alpha), worse, realizable) <= math.log(beta / 2)
+
+            return fewest_rows(suffices)
+
+        return -(-min(rows_if(alpha * part / 32) for part in range(1, 8)) // step) * step
+
+    def _log_bad(self, rows: int, error: float, worse: float, realizable: bool) -> float:
+        """The logarithm of the chance that some bad concept errs on no more rows than the copies may add to the best.
+
+        `log_bad` bounds the sum of e^(−t·errors) over bad concepts, and `log_bad_excess` that of e^(−t·excess): times
+        e^(t·spare), they bound the chance that one of these is at most `spare`, for any t > 0.
+        """
+        spare = worse * rows
+        if realizable:
+            return log_bad(self.concept_class, rows, error, rate=math.log(error / worse), errors=spare)
+        rates = [(error - worse) * part for part in (0.5, 0.75, 1.0)]
+        return min(log_bad_excess(self.concept_class, rows, error, rate=rate) + rate * spare for rate in rates)
+
+    # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
+        split, step, source = self._split(), self._step(), noise_or_system(unsafe_noise)
+        rows = as_rows(rows, self.concept_class.columns)
+        if len(rows) % step:
+            raise ValueError(f"step must divide the number of rows, {len(rows)}, got {step}")
+        padding = self._padding(rows)
+        zeros = int(np.count_nonzero(labels == 0))
+        # The noisy count, rounded and kept within [0, rows], only ever is compared with multiples of the step.
+        cuts = range(step - step // 2 - zeros, len(rows) + 1 - step // 2 - zeros, step)
+        first = step * source.laplace_cell(1 / split.counting, cuts)
+        self.sizes_ = (first, len(rows) - first)
+        self.copies_ = tuple(
+            self._sanitized(rows[labels == label], size, padding, unsafe_noise)
+            for label, size in enumerate(self.sizes_)
+        )
+        return release(self._best(padding), self._event(), unsafe_noise)
+
+    def _sanitized(self, half: Array, size: int, padding: Array, unsafe_noise: Noise | None) -> Sanitizer | None:
+        if size == 0:
+            return None
+        kept = joined(half[:size], np.repeat(padding, max(0, size - len(half)), axis=0))
+        copy = self._copy()._fit(kept[noise_or_system(unsafe_noise).permutation(size)], unsafe_noise)
+        split = self._split()
+        if not fits(copy.event_, epsilon=split.copying, delta=split.delta):
+            raise ValueError(f"sanitizer must keep to the epsilon and delta that are set: {type(copy).__name__} fails")
+        return copy
+
+    def _best(self, padding: Array) -> Any:
+        """The concept with the fewest errors on the two copies, in which a point weighs as many rows as it stands for.
+
+        A point of the copy of the rows labelled 0 is an error of the concepts that label it 1; one of the other copy
+        is an error less, but for a constant.
+        """
+        points, weights = padding[:0], np.zeros(0, dtype=np.int64)
+        unit = 1 << max(0, _MASS - sum(self.sizes_).bit_length())  # of a row, in whole numbers
+        for copy, size, sign in zip(self.copies_, self.sizes_, (1, -1), strict=True):
+            if copy is not None and len(copy.points_):
+                points = joined(points, copy.points_) if len(points) else copy.points_
+                weights = np.append(weights, sign * np.rint(copy.weights_ * (size * unit)).astype(np.int64))
+        dichotomies = self.concept_class.dichotomies(points)
+        return dichotomies.concept(int(np.argmin(dichotomies.sums(weights))))
+
+    def _padding(self, rows: Array) -> Array:
+        """The public row, in the form of the data."""
+        if self.padding is None:
+            return np.zeros_like(rows[:1])
+        row = as_rows(np.atleast_1d(self.padding)[None], self.concept_class.columns, "padding")
+        if {row.dtype.kind, rows.dtype.kind} - set("biufO") and row.dtype.kind != rows.dtype.kind:
+            raise TypeError("padding must be a row of the same kind as those of X: numbers, or datetimes")
+        return row
+
+    # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _split(self) -> Split:
+        epsilon, delta = check_epsilon(self.epsilon), check_delta(self.delta)
+        count = epsilon * check_share(self.count_share, "count_share")
+        return Split(count, (epsilon - count) / 2, delta / 2)
+
+    def _event(self) -> Event:
+        # The same whatever the sizes turn out to be: a list of events has to be fixed beforehand.
+        split = self._split()
+        copy = ApproximateDP(split.copying, split.delta) if split.delta else PureDP(split.copying)
+        return Composed((PureDP(split.counting), Repeated(copy, 2)))
+
+    def _copy(self) -> Sanitizer:
+        """A sanitizer of a half, with its privacy set."""
+        split = self._split()
+        copy: Sanitizer = clone(self.sanitizer)
+        settings = {
+            "epsilon": split.copying,
+            "delta": split.delta,
+            "error": None,
+            "failure": check_share(self.failure, "failure") / 8,
+            "unsafe_seed": self.unsafe_seed,
+        }
+        known = copy.get_params(deep=False)
+        return copy.set_params(**{name: value for name, value in settings.items() if name in known})  # type: ignore[no-any-return]
+
+    def _step(self) -> int:
+        return integer(self.step, "step", least=1)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._split()
+        self._step()
+        if not isinstance(self.concept_class, ConceptClass):
+            raise TypeError(f"concept_class must be a ConceptClass, got {type(self.concept_class).__name__}")
+        if not isinstance(self.sanitizer, Sanitizer) or "epsilon" not in self.sanitizer.get_params(deep=False):
+            raise TypeError(f"sanitizer must be a Sanitizer, got {type(self.sanitizer).__name__}")
+        copy = self._copy()
+        copy._check_parameters()
+        if copy._queries().columns != self.concept_class.columns:
+            raise ValueError(
+                f"sanitizer must take rows of as many columns as concept_class, {self.concept_class.columns}, "
+                f"got {copy._queries().columns}"
+            )
+
+    def _hypotheses(self) -> ConceptClass[Any]:
+        return self.concept_class
+
+
+def rows_for_halves(needed: Callable[[Fraction], int], accuracy: Fraction) -> int:
+    """The rows of which a half of *any* size has every frequency right up to u = rows·accuracy rows.
+
+    `needed(a)` are those that a sanitizer takes for the accuracy a. Of a half of at most u rows nothing is asked; one
+    of between s and 5s/4 rows is right up to u if s rows are enough for the accuracy u/(5s/4). So the sizes
+    s = (5/4)^j·u are looked at, up to all rows.
+    """
+    most, size = 0, Fraction(1)  # in units of u
+    while size * accuracy < 1:
+        most = max(most, math.ceil(needed(max(accuracy, 1 / (size * _STEP))) / size))
+        size *= _STEP
+    return math.ceil(most / accuracy)

@@ -1,0 +1,81 @@
+"""How many rows, and how many labels, a private learner takes that labels most of its rows itself."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Literal
+
+from reticent.concepts.interface import ConceptClass
+from reticent.learners.base import ConceptLearner
+from reticent.learners.label_boost import LabelBoost, Variant
+from reticent.plan.plan import Plan, make_plan
+from reticent.privacy import Guarantee
+from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.promises import check_share
+
+
+def label_boost(
+    learner: ConceptLearner,
+    concept_class: ConceptClass[Any],
+    *,
+    error: object = None,
+    rows: object = None,
+    failure: object = 0.05,
+    epsilon: object,
+    delta: object = 0,
+    variant: Variant = "max",
+    agnostic: bool = False,
+    rounds: int | Literal["auto"] = "auto",
+) -> Plan:
+    """The rows, and the labels among them, with which `LabelBoost` promises an error.
+
+    The paper's number is (96000/α)·d·ln(2240/(αβ)) labels and 90000·n rows without, for the VC dimension d and a
+    learner that takes n rows at ε = 1 and δ/41; it has an error of 11α and a failure of 2β. For ε < 1 a share of
+    ε/(3 + e) of all the rows is drawn first. The learner is ours in both. There is none for agnostic learning, which
+    the paper leaves to the reader.
+
+    Source. Beimel, Nissim, Stemmer, *Learning Privately with Labeled and Unlabeled Examples*, Claim 4.9, Lemma 4.12,
+    Theorem 4.13 and, for ε < 1, Claim 4.3 and Theorem 4.14.
+
+    Parameters
+    ----------
+    learner, concept_class : as `LabelBoost` takes them.
+    error, rows : give one of the two; the other is found. Rows are all of them, with and without a label.
+    failure : the probability with which the promise may fail.
+    epsilon, delta : the privacy of the hypothesis.
+    variant, agnostic, rounds : as `LabelBoost` takes them.
+
+    >>> from reticent.concepts import Thresholds
+    >>> from reticent.learners.thresholds import ThresholdLearner
+    >>> plan = label_boost(ThresholdLearner(bits=16, epsilon=1), Thresholds(16), error=0.1, epsilon=1)
+    >>> plan.labels, plan.rows, plan.paper_rows
+    (695, 10098, 643183921)
+    """
+    public: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "failure": failure}
+    estimator = LabelBoost(learner, concept_class, variant=variant, agnostic=agnostic, rounds=rounds, **public)
+    estimator._check_parameters()
+    exact, exact_delta, beta = check_epsilon(epsilon), check_delta(delta), check_share(failure, "failure")
+
+    def paper(alpha: Fraction) -> int:
+        labels, base = printed_labels(concept_class.vc_dimension, alpha / 11, beta / 2), estimator._base(1)
+        base.set_params(epsilon=1, **({"delta": exact_delta / 41} if "delta" in base.get_params(deep=False) else {}))
+        drawn = labels + 90_000 * base.n_required(alpha / 11, beta / 2)
+        return drawn if exact >= 1 else math.ceil(drawn * (3 + math.e) / float(exact))
+
+    return make_plan(
+        "LabelBoost",
+        estimator.n_required,
+        error=error,
+        rows=rows,
+        failure=failure,
+        guarantee=Guarantee(epsilon=float_above(exact), delta=float_above(exact_delta)),
+        why="The labels pick one of the few ways to label a part of the other rows; the learner needs the rest.",
+        paper=None if agnostic else paper,
+        labels=estimator.labels_required,
+    )
+
+
+def printed_labels(dimension: int, error: Fraction, failure: Fraction) -> int:
+    """The labels of Claim 4.9, for an error of 11 times and a failure of twice these."""
+    return math.ceil(96_000 / error * dimension * math.log(2240 / (error * failure)))

@@ -1,0 +1,120 @@
+"""How many rows it takes where points need no protection."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from reticent.concepts.interface import ConceptClass
+from reticent.learners.label_private import LabelPrivateLearner, SemiPrivateLearner
+from reticent.plan.plan import Plan, make_plan
+from reticent.privacy import Guarantee
+from reticent.privacy.parameters import check_epsilon, float_above
+from reticent.promises import check_share
+
+
+def label_private(
+    concept_class: ConceptClass[Any],
+    *,
+    error: object = None,
+    rows: object = None,
+    failure: object = 0.05,
+    epsilon: object,
+) -> Plan:
+    """The rows with which `LabelPrivateLearner` learns a class where labels are secret, or the error that rows promise.
+
+    The paper's number is (768/(α²ε))·(VC·ln(64/α) + 2·ln(8/β)).
+
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    Figure 13 and Theorem 6.2.
+
+    Parameters
+    ----------
+    concept_class : a `concepts.ConceptClass`.
+    error, rows : give one of the two; the other is found.
+    failure : the probability with which the promise may fail.
+    epsilon : the privacy of the labels.
+
+    >>> from reticent.concepts import Thresholds
+    >>> plan = label_private(Thresholds(bits=64), error=0.1, epsilon=1)
+    >>> plan.rows, plan.paper_rows, plan.guarantee.protects
+    (293, 1275788, 'labels')
+    """
+    learner = LabelPrivateLearner(concept_class, epsilon=epsilon, failure=failure)
+    learner._check_parameters()
+    return make_plan(
+        "LabelPrivateLearner",
+        learner.n_required,
+        error=error,
+        rows=rows,
+        failure=failure,
+        guarantee=Guarantee(epsilon=float_above(check_epsilon(epsilon)), protects="labels"),
+        why="The rows depend on the VC dimension, not on the number of values: all points are public, and the "
+        "candidates are the ways in which the class labels them. Rows are taken to be labelled by one of its concepts.",
+        paper=lambda alpha: _printed(concept_class, alpha, failure, epsilon),
+    )
+
+
+def semi_private(
+    concept_class: ConceptClass[Any],
+    *,
+    error: object = None,
+    rows: object = None,
+    failure: object = 0.05,
+    epsilon: object,
+) -> Plan:
+    """The private rows with which `SemiPrivateLearner` learns a class beside public points, or the error they promise.
+
+    `why` says how many public points that takes. The paper's number is that of its label-private learner, less the
+    (32/α)·(VC·ln(64/α) + ln(8/β)) rows that give the candidates there and are public here.
+
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    §6.2 and Example 6.3, with the numbers of Figure 13.
+
+    Parameters
+    ----------
+    concept_class : a `concepts.ConceptClass`.
+    error, rows : give one of the two; the other is found.
+    failure : the probability with which the promise may fail.
+    epsilon : the privacy of the rows.
+
+    >>> from reticent.concepts import Thresholds
+    >>> plan = semi_private(Thresholds(bits=64), error=0.1, epsilon=1)
+    >>> plan.rows, plan.paper_rows, "549 public points" in plan.why
+    (427, 1272096, True)
+    """
+    learner = SemiPrivateLearner(concept_class, epsilon=epsilon, failure=failure)
+    learner._check_parameters()
+    plan = make_plan(
+        "SemiPrivateLearner",
+        learner.n_required,
+        error=error,
+        rows=rows,
+        failure=failure,
+        guarantee=Guarantee(epsilon=float_above(check_epsilon(epsilon))),
+        why="The rows depend on the VC dimension, not on the number of values: the candidates are the ways in which "
+        "the class labels public points. Rows are taken to be labelled by one of its concepts.",
+        paper=lambda alpha: (
+            _printed(concept_class, alpha, failure, epsilon) - _printed_net(concept_class, alpha, failure)
+        ),
+    )
+    if plan.error is None:
+        return plan
+    public = learner.n_public_required(plan.error)
+    return replace(plan, why=f"{plan.why} There are to be {public} public points, from the distribution of the rows.")
+
+
+def _printed(concept_class: ConceptClass[Any], alpha: Fraction, failure: object, epsilon: object) -> int:
+    logs = _shatter(concept_class, alpha) + 2 * math.log(8 / check_share(failure, "failure"))
+    return math.ceil(Fraction(768) / (alpha**2 * check_epsilon(epsilon)) * Fraction(logs))
+
+
+def _printed_net(concept_class: ConceptClass[Any], alpha: Fraction, failure: object) -> int:
+    logs = _shatter(concept_class, alpha) + math.log(8 / check_share(failure, "failure"))
+    return math.ceil(Fraction(32) / alpha * Fraction(logs))
+
+
+def _shatter(concept_class: ConceptClass[Any], alpha: Fraction) -> float:
+    return concept_class.vc_dimension * math.log(64 / alpha)

@@ -1,0 +1,160 @@
+"""How many rows a private copy takes, of the frequent values or for any class of concepts."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
+
+from reticent.concepts.domains import Domain
+from reticent.concepts.interface import ConceptClass
+from reticent.exact import integer
+from reticent.plan.plan import Plan, make_plan
+from reticent.privacy import Guarantee
+from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.promises import check_share
+from reticent.sanitizers.nets import NetSanitizer
+from reticent.sanitizers.points import PointSanitizer
+
+
+def point_sanitizer(
+    *,
+    bits: int | None = None,
+    domain: Domain | None = None,
+    error: object = None,
+    rows: object = None,
+    failure: object = 0.05,
+    epsilon: object,
+    delta: object,
+    method: Literal["histogram", "choosing"] = "histogram",
+    k: int = 1,
+) -> Plan:
+    """The rows with which `PointSanitizer` knows the frequency of every value, or of every set of k, up to an error.
+
+    The paper's number is that of SanPoints at accuracy α/k, the larger of what its noisy counts and what its choices
+    need: (6/(α^1.5·ε))·ln(4/(αβ))·√ln(5/δ), and (16/(α'ε'))·ln(16/(α'β'ε'δ')) at α' = α/2, β' = αβ/4,
+    ε' = ε/√((32/α)·ln(5/δ)), δ' = αδ/5.
+
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    Theorem 4.6 with the numbers of its proof, Lemma 4.5 for the choices, Theorem 4.7 for sets of k.
+
+    Parameters
+    ----------
+    bits : values are the integers of [0, 2^bits).
+    domain : in place of bits, floats, datetimes or integers.
+    error, rows : give one of the two; the other is found.
+    failure : the probability with which the promise may fail.
+    epsilon, delta : the privacy of the copy; δ > 0.
+    method : "histogram", or "choosing" for SanPoints.
+    k : how many values the sets have whose frequencies are asked for.
+
+    >>> plan = point_sanitizer(bits=100, error=0.1, epsilon=1, delta=1e-6)
+    >>> plan.rows, plan.paper_rows
+    (360, 774118)
+    """
+    sanitizer = PointSanitizer(bits=bits, domain=domain, epsilon=epsilon, delta=delta, method=method, failure=failure)
+    members = integer(k, "k", least=1)
+    guarantee = Guarantee(
+        epsilon=float_above(check_epsilon(epsilon)), delta=float_above(check_delta(delta, positive=True))
+    )
+    beta = float(check_share(failure, "failure"))
+
+    def paper(error: Fraction) -> int:
+        return sanpoints_rows(
+            float(error) / members, failure=beta, epsilon=guarantee.epsilon, delta=guarantee.delta
+        )
+
+    return make_plan(
+        "PointSanitizer",
+        lambda alpha: sanitizer.n_required(alpha, k=members),
+        error=error,
+        rows=rows,
+        failure=failure,
+        guarantee=guarantee,
+        why="The rows do not depend on the number of values. A value with a share above the error must be published; "
+        "the rest may stay unseen, and counts as 0. The errors of the values of a set add up.",
+        paper=paper,
+    )
+
+
+def sanpoints_rows(error: float, *, failure: float, epsilon: float, delta: float) -> int:
+    """The rows of Theorem 4.6 with the constants of its proof."""
+    counts = 6 / (error * math.sqrt(error) * epsilon) * math.log(4 / (error * failure)) * math.sqrt(math.log(5 / delta))
+    own, lost = epsilon / math.sqrt(32 / error * math.log(5 / delta)), error * delta / 5
+    choices = 16 / (error / 2 * own) * math.log(16 / (error / 2 * (error * failure / 4) * own * lost))
+    return math.ceil(max(counts, choices))
+
+
+def net_sanitizer(
+    concept_class: ConceptClass[Any],
+    *,
+    points: ArrayLike | None = None,
+    error: object = None,
+    rows: object = None,
+    failure: object = 0.05,
+    epsilon: object,
+    delta: object = 0,
+    method: Literal["auto", "exact", "weights"] = "auto",
+) -> Plan:
+    """The rows with which `NetSanitizer` knows the frequency of every concept of a class up to an error.
+
+    The theorem of Blum, Ligett and Roth is stated up to a constant, so it gives no number. The paper's number is that
+    of multiplicative weights with pure privacy: the least over T of (10·T·ln Q/ε)/(α − 2·√(ln N/T)) for N points and
+    Q queries, where the probability of failure, 2T/Q, is at most β. Where no T is so, there is none.
+
+    Source. Hardt, Ligett, McSherry, *A Simple and Practical Algorithm for Differentially Private Data Release*,
+    Theorem 2.2; Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential
+    Privacy*, Theorem 2.19 (the constant Γ is not given).
+
+    Parameters
+    ----------
+    concept_class : a `concepts.ConceptClass`.
+    points : None for the whole domain of the class, or public points.
+    error, rows : give one of the two; the other is found.
+    failure : the probability with which the promise may fail.
+    epsilon, delta : the privacy of the copy; δ = 0 is allowed.
+    method : "auto", "exact" or "weights".
+
+    >>> from reticent.concepts import Intervals
+    >>> net_sanitizer(Intervals(bits=3), error=0.2, epsilon=1).rows
+    223
+    """
+    sanitizer = NetSanitizer(
+        concept_class, points=points, epsilon=epsilon, delta=delta, method=method, failure=failure
+    )
+    guarantee = Guarantee(epsilon=float_above(check_epsilon(epsilon)), delta=float_above(check_delta(delta)))
+    beta = float(check_share(failure, "failure"))
+    sanitizer._check_parameters()
+    net = sanitizer._net()
+
+    def paper(error: Fraction) -> int:
+        return mwem_rows(
+            float(error), points=len(net.points), queries=net.queries, failure=beta, epsilon=guarantee.epsilon
+        )
+
+    return make_plan(
+        "NetSanitizer",
+        sanitizer.n_required,
+        error=error,
+        rows=rows,
+        failure=failure,
+        guarantee=guarantee,
+        why=f"There are {len(net.points):,} public points, which the class labels in {net.queries:,} ways; all of "
+        "these are answered at once. The rows are taken to be among the points.",
+        paper=paper,
+    )
+
+
+def mwem_rows(error: float, *, points: int, queries: int, failure: float, epsilon: float) -> int:
+    """The rows of the theorem on MWEM, at the best number of rounds."""
+    fewest, most = math.floor(4 * math.log(points) / error**2) + 1, math.floor(failure * queries / 2)
+    if fewest > most:
+        raise ValueError("the theorem has no number of rounds for this error and probability of failure")
+    best = fewest if points == 1 else min(max(fewest, math.ceil(9 * math.log(points) / error**2)), most)
+
+    def rows(rounds: int) -> float:
+        return 10 * rounds * math.log(queries) / epsilon / (error - 2 * math.sqrt(math.log(points) / rounds))
+
+    return math.ceil(rows(best))

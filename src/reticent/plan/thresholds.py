@@ -1,0 +1,118 @@
+"""How many rows a private threshold takes."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Literal
+
+from reticent.concepts.domains import Domain
+from reticent.learners.thresholds import ThresholdLearner
+from reticent.mechanisms.quasi_concave import SMALL, required_promise
+from reticent.plan.exponential import count, generic_rows
+from reticent.plan.plan import Plan, make_plan
+from reticent.privacy import Guarantee
+from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.promises import check_share
+
+
+def threshold(
+    *,
+    bits: int | None = None,
+    domain: Domain | None = None,
+    depth: int | Literal["auto"] = "auto",
+    agnostic: bool = False,
+    error: object = None,
+    rows: object = None,
+    failure: object = 0.05,
+    epsilon: object,
+    delta: object = 0,
+) -> Plan:
+    """The rows with which `ThresholdLearner` finds a good threshold, or the error that rows can promise.
+
+    For δ > 0 and rows that a threshold labels, the paper's number is the least, over the depths N ≤ log*(2^bits), of
+    max{(200/α²)·ln(4/(αβ)), 8^N·72N/(αε)·(ln(12N/(βδ)) + ln^(N)(2^bits))}, where ln^(N) is the natural logarithm
+    taken N times; a depth that was asked for is the only one. Where δ = 0 or `agnostic`, it is that of the exponential
+    mechanism: see `plan.exponential`.
+
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    Theorem 3.18, with the numbers of its proof, which come from Theorem 3.15 and Theorem 2.14.
+
+    Parameters
+    ----------
+    bits : values are the integers of [0, 2^bits).
+    domain : in place of bits, floats or datetimes.
+    depth : of the search: "auto" takes the one that needs the fewest rows, 1 is the exponential mechanism.
+    agnostic : whether the labels may be of any kind; then the error is that above the best threshold's, at depth 1.
+    error, rows : give one of the two; the other is found.
+    failure : the probability with which the promise may fail.
+    epsilon, delta : the privacy of the threshold; δ = 0 means depth 1.
+
+    >>> plan = threshold(bits=1000, error=0.1, epsilon=1, delta=1e-6)
+    >>> plan.rows, plan.paper_rows
+    (4701, 2445055)
+    >>> threshold(bits=64, rows=1203, epsilon=1).error
+    0.09997
+    """
+    if agnostic and depth == "auto":
+        depth = 1
+    learner = ThresholdLearner(bits=bits, domain=domain, epsilon=epsilon, delta=delta, depth=depth, failure=failure)
+    learner._check_parameters()
+    size, used, beta = learner._thresholds(), learner._depth(), check_share(failure, "failure")
+    allowed = check_delta(delta)
+
+    def paper(alpha: Fraction) -> int:
+        if agnostic or allowed == 0:
+            return generic_rows(size, 1, alpha, failure=beta, epsilon=epsilon, agnostic=agnostic)
+        logs = iterated_logarithms(size - 1)
+        depths = range(1, len(logs) + 1) if depth == "auto" else [min(used, len(logs))]
+        search: float = min(8**n * 72 * n * (math.log(12 * n / (beta * allowed)) + logs[n - 1]) for n in depths)
+        sample = 200 / float(alpha) ** 2 * math.log(4 / (alpha * beta))
+        return math.ceil(max(sample, search / float(alpha * check_epsilon(epsilon))))
+
+    # Published at depth 1 is what the exponential mechanism draws, whichever δ was allowed.
+    spent = Fraction(0) if used == 1 else allowed
+    guarantee = Guarantee(epsilon=float_above(check_epsilon(epsilon)), delta=float_above(spent))
+    return make_plan(
+        "ThresholdLearner",
+        lambda alpha: learner.n_required(alpha, agnostic=agnostic),
+        error=error,
+        rows=rows,
+        failure=failure,
+        guarantee=guarantee,
+        why=_why(size, used, agnostic=agnostic, epsilon=epsilon, delta=delta, failure=beta / 2),
+        paper=paper,
+    )
+
+
+def iterated_logarithms(number: int) -> list[float]:
+    """ln x, ln ln x, …, down to the first that is at most 1.
+
+    >>> [round(each, 2) for each in iterated_logarithms(2**1000)]
+    [693.15, 6.54, 1.88, 0.63]
+    """
+    logs = [math.log(number)]
+    while logs[-1] > 1:
+        logs.append(math.log(logs[-1]))
+    return logs
+
+
+def _why(size: int, depth: int, *, agnostic: bool, epsilon: object, delta: object, failure: Fraction) -> str:
+    search = {1: "the exponential mechanism"}.get(depth, "RecConcave")
+    words = [f"Depth {depth}: {search}, over {count(size)} thresholds."]
+    if agnostic:
+        words.append("The labels may be of any kind, and the error is that above the best threshold's.")
+    else:
+        words.append("The rows are taken to be labelled by some threshold.")
+    if check_delta(delta) == 0:
+        words.append("Without a δ there is no deeper search, and the rows grow with the bits.")
+    elif not agnostic and size > SMALL + 1:
+        # Promises of all depths are inversely proportional to the accuracy: any one gives their ratio.
+        tenth = Fraction(1, 10)
+        promise = {
+            n: required_promise(size, accuracy=tenth, epsilon=epsilon, delta=delta, failure=failure, depth=n)
+            for n in {depth, 2 if depth == 1 else 1}
+        }
+        other = min(promise.keys() - {depth})
+        words.append(f"For the search, depth {other} would need {promise[other] / promise[depth]:.2g} times as many.")
+    return " ".join(words)

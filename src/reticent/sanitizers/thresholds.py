@@ -1,0 +1,234 @@
+"""A private copy of a column of numbers or dates on which every prefix, every interval and every quantile is right."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from reticent.concepts.domains import Domain, below
+from reticent.concepts.intervals import Interval, Intervals
+from reticent.concepts.reading import Array
+from reticent.concepts.thresholds import Threshold, Thresholds
+from reticent.concepts.values import plain_value
+from reticent.exact import rational
+from reticent.mechanisms.release import Release, noise_or_system, release
+from reticent.noise import Noise
+from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.promises import check_share, fewest_rows
+from reticent.sanitizers.base import Copy, Sanitizer
+from reticent.sanitizers.cells import copy_of_cells
+from reticent.sanitizers.pivots import Pivots, best_pivots
+from reticent.sanitizers.san_thresholds import SanThresholds, san_thresholds
+from reticent.sanitizers.trees import Tree, best_tree
+
+Scheme = Tree | Pivots | SanThresholds
+Method = Literal["auto", "tree", "quantiles", "paper"]
+METHODS = ("auto", "tree", "quantiles", "paper")
+
+
+class ThresholdSanitizer(Sanitizer):
+    """How many rows lie below each value of an ordered domain, whatever its size: a private distribution function.
+
+    There are three methods. `"tree"` counts the rows by the digits of their values, digit by digit, and goes on only
+    where there are many (`Tree`). `"quantiles"` cuts the line at private medians of medians, and counts the rows in
+    between (`Pivots`); its depth does not depend on the width of the values. `"paper"` is SanThresholds
+    (`SanThresholds`), for comparison; it needs `error` and δ > 0. `"auto"` takes the tree, or the medians
+    for values of many hundred bits (from a hundred on where δ = 0 and rows are few), whichever is expected to be off
+    by less.
+
+    Guarantee. ε-differential privacy for a replaced row where δ = 0, else (ε, δ), for all that is published: the points
+    and their weights. Public are the number of rows and every parameter, the domain among them; the method, its levels
+    and its noise are functions of these.
+
+    Why. Each method has its own proof: see `Tree`, `Pivots`, `SanThresholds`. The rows are sorted first, so their order
+    plays no part. The copy is a function of the released cells and counts.
+
+    Promise. If n ≥ `n_required(error)`, then with probability 1 − failure the share of rows below t is right up to
+    `error`, for all thresholds t at once; hence the share of every interval up to 2·`error`.
+
+    Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    §4.3, Algorithm SanThresholds (see `SanThresholds`). The other methods are much better wherever they were measured.
+
+    Parameters
+    ----------
+    bits : values are the integers of [0, 2^bits).
+    domain : in place of bits, `concepts.Floats()` or `concepts.Datetimes(unit)`.
+    epsilon, delta : the privacy of the copy; δ = 0 is allowed.
+    method : "auto", "tree", "quantiles" or "paper".
+    error : None, or the error that `fit` must be able to promise; else it raises `InsufficientData`.
+    failure : the probability with which the promise may fail.
+    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+
+    Attributes
+    ----------
+    guarantee_, event_ : what is promised, and what happened.
+    points_, weights_ : the copy, in ascending order, and the share of rows that each point stands for.
+    rows_ : how many rows there were.
+    method_ : the method that was used.
+    error_ : the error that is promised at this number of rows; it may exceed 1, which promises nothing.
+
+    >>> import numpy as np
+    >>> amounts = (np.arange(100_000) % 1000) ** 3
+    >>> sanitizer = ThresholdSanitizer(bits=64, epsilon=1, delta=1e-6).fit(amounts)
+    >>> abs(sanitizer.cdf(500**3) - 0.5) < 0.02, 450**3 < sanitizer.quantile(0.5) < 550**3
+    (True, True)
+    >>> sanitizer.guarantee_.delta, sanitizer.method_
+    (1e-06, 'tree')
+    """
+
+    def __init__(
+        self,
+        *,
+        bits: int | None = None,
+        domain: Domain | None = None,
+        epsilon: object,
+        delta: object = 0,
+        method: Method = "auto",
+        error: object = None,
+        failure: object = 0.05,
+        unsafe_seed: int | None = None,
+    ) -> None:
+        self.bits = bits
+        self.domain = domain
+        self.epsilon = epsilon
+        self.delta = delta
+        self.method = method
+        self.error = error
+        self.failure = failure
+        self.unsafe_seed = unsafe_seed
+
+    # ── what it answers ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def cdf(self, x: Any) -> Any:
+        """About which share of the rows is at most x; for an array, an array of shares."""
+        check_is_fitted(self)
+        domain, _ = self._queries().finite_domain()
+        ranks, totals = domain.ranks(self.points_), np.append(0.0, np.cumsum(self.weights_))
+
+        def share(value: Any) -> float:
+            if isinstance(value, datetime.date) and getattr(value, "tzinfo", None) is None:
+                value = np.datetime64(value)
+            position = domain.above(plain_value(value, "x"))
+            return float(totals[np.count_nonzero(below(ranks, position))] / totals[-1])
+
+        return _each(share, x)
+
+    def quantile(self, q: Any) -> Any:
+        """The least point of the copy up to which at least a share q of it lies; for an array, an array of points."""
+        check_is_fitted(self)
+        totals = np.cumsum(self.weights_)
+
+        def place(share: Any) -> int:
+            number = rational(share.item() if isinstance(share, np.generic) else share, "q")
+            if not 0 <= number <= 1:
+                raise ValueError(f"q must be in [0, 1], got {share}")
+            # Sums of floats may fall short of what they stand for by some 2^-50.
+            return min(int(np.searchsorted(totals, float(number) - 1e-12)), len(totals) - 1)
+
+        found = self.points_[np.asarray(_each(place, q), dtype=np.int64)]
+        return found.item() if isinstance(found, (np.integer, np.floating)) else found
+
+    def n_required(self, error: object, failure: object = None) -> int:
+        """The rows with which all thresholds have the right share up to `error`, but for a probability of `failure`.
+
+        The sanitizer is one made with this `error` and `failure`; a failure of None means its own. Nothing is taken for
+        granted of how the rows came about. Planning, in floating point.
+
+        >>> ThresholdSanitizer(bits=64, epsilon=1, delta=1e-6).n_required(0.05)
+        25042
+        """
+        self._check_parameters(fitting=False)
+        alpha = check_share(error, "error")
+        beta = check_share(self.failure if failure is None else failure, "failure")
+
+        def reaches(rows: int) -> bool:
+            return any(scheme.bound <= float(alpha) * rows for scheme in self._schemes(rows, alpha, beta))
+
+        return fewest_rows(reaches)
+
+    # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Release[Copy]:
+        ranks, domain = self._queries().ranks(rows)
+        check_delta(self.delta, rows=len(rows))
+        first, size = domain.first, self._size()
+        assert first is not None
+        data = np.sort(_offsets(ranks, first, size))
+        scheme = self._scheme(len(rows))
+        levels = scheme.release(data, noise_or_system(unsafe_noise))
+        points, weights = copy_of_cells(levels, len(rows), band=scheme.band)
+        self.method_ = {Tree: "tree", Pivots: "quantiles", SanThresholds: "paper"}[type(scheme)]
+        self.error_ = scheme.bound / len(rows)
+        return release((domain.values(_ranks(points, first, size)), weights), scheme.event, unsafe_noise)
+
+    def _scheme(self, rows: int) -> Scheme:
+        """The scheme for so many rows; a function of public numbers only."""
+        failure = check_share(self.failure, "failure")
+        error = None if self.error is None else check_share(self.error, "error")
+        schemes = self._schemes(rows, error, failure)
+        kept = [scheme for scheme in schemes if error is None or scheme.bound <= float(error) * rows]
+        best = min(kept or schemes, key=lambda scheme: scheme.expected)
+        return best.calibrated(check_epsilon(self.epsilon), check_delta(self.delta))
+
+    def _schemes(self, rows: int, error: Fraction | None, failure: Fraction) -> list[Scheme]:
+        size, epsilon, delta = self._size(), check_epsilon(self.epsilon), check_delta(self.delta)
+        if self.method == "paper":
+            alpha = check_share(error, "error")
+            return [san_thresholds(size, rows, alpha=alpha, epsilon=epsilon, delta=delta, failure=failure)]
+        schemes: list[Scheme] = []
+        if self.method in ("auto", "tree"):
+            schemes.append(best_tree(size, rows, epsilon=epsilon, delta=delta, failure=failure))
+        if self.method in ("auto", "quantiles"):
+            schemes += best_pivots(size, rows, epsilon=epsilon, delta=delta, failure=failure)
+        return schemes
+
+    # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _check_parameters(self, *, fitting: bool = True) -> None:
+        super()._check_parameters()
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+        if self.method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {self.method!r}")
+        if self.method == "paper":
+            check_delta(self.delta, positive=True)
+            if self.error is None and fitting:
+                raise ValueError('method="paper" needs error: it looks for some 25/error intervals')
+        self._size()
+
+    def _size(self) -> int:
+        size = self._queries().values
+        if size is None:
+            raise ValueError("give bits, or a finite domain such as Floats(): a private copy needs a known range")
+        return int(size)
+
+    def _queries(self, concept: Any = None) -> Any:
+        if concept is None or isinstance(concept, Threshold):
+            return Thresholds(self.bits, domain=self.domain)
+        if isinstance(concept, Interval):
+            return Intervals(self.bits, domain=self.domain)
+        raise TypeError(f"concept must be a Threshold or an Interval, got {type(concept).__name__}")
+
+
+def _each(answer: Callable[[Any], Any], values: Any) -> Any:
+    """One answer, or an array of the same shape."""
+    if isinstance(values, (list, tuple, np.ndarray)) or (hasattr(values, "__array__") and np.ndim(values)):
+        array = values if isinstance(values, np.ndarray) else np.array(list(values), dtype=object)
+        return np.array([answer(value) for value in array.flat]).reshape(array.shape)
+    return answer(values)
+
+
+def _offsets(ranks: Array, first: int, size: int) -> Array:
+    """How far ranks are from the first of the domain."""
+    if size > 1 << 64:
+        return ranks.astype(object) - first
+    return ranks.astype(np.uint64) - np.uint64(first % (1 << 64))  # modulo 2^64, which the result does not exceed
+
+
+def _ranks(offsets: Array, first: int, size: int) -> Array:
+    return np.array([int(offset) + first for offset in offsets], dtype=object)

@@ -1,0 +1,159 @@
+"""`reticent plan`: every function of reticent.plan, with its parameters written as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+import reticent.plan
+from reticent import cli
+from reticent.plan import Plan
+from reticent.plan.thresholds import threshold
+from reticent.privacy import Guarantee
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Reticent = Callable[[str], Outcome]
+
+
+@pytest.fixture
+def reticent_command(capsys: pytest.CaptureFixture[str]) -> Reticent:
+    def run(line: str) -> Outcome:
+        code = cli.main(line.split())
+        return Outcome(code, *capsys.readouterr())
+
+    return run
+
+
+def test_without_a_name_it_lists_what_can_be_planned(reticent_command: Reticent) -> None:
+    for line in ("plan", "plan --help", "plan -h"):
+        outcome = reticent_command(line)
+        assert (outcome.code, outcome.err) == (0, "")
+        for name in ("point", "threshold", "exponential"):
+            assert any(row.startswith(name) for row in outcome.out.splitlines())
+    assert "plan" in reticent_command("--help").out
+
+
+def test_a_plan_for_an_error(reticent_command: Reticent) -> None:
+    outcome = reticent_command("plan threshold --bits 64 --epsilon 1 --error 0.1")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == f"{threshold(bits=64, epsilon=1, error=0.1)}\n"
+    assert "1,203 rows promise an error of at most 0.1" in outcome.out
+
+
+def test_a_plan_for_rows(reticent_command: Reticent) -> None:
+    outcome = reticent_command("plan point --bits 64 --epsilon 1 --delta 1e-6 --rows 370")
+    assert outcome.code == 0
+    assert "370 rows promise an error of at most 0.09978" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("threshold --bits 1000 --epsilon 1 --delta 1e-6 --error 1/10 --depth 2", {"rows": 4701, "error": 0.1}),
+        ("threshold --bits=1000 --epsilon=1 --delta=1e-6 --error=0.1 --depth=auto", {"rows": 4701, "error": 0.1}),
+        ("threshold --bits 64 --epsilon 1 --error 0.1 --agnostic", {"rows": 5839}),
+        ("threshold --domain floats --epsilon 1 --error 0.1", {"rows": 1203}),
+        ("threshold --domain datetimes:s --epsilon 1 --error 0.1", {"rows": 1203}),
+        ("exponential thresholds:64 --epsilon 1 --error 0.1", {"rows": 9424, "estimator": "ExponentialLearner"}),
+        ("exponential --concept-class THRESHOLDS:64 --epsilon 1 --error 0.1 --realizable", {"rows": 1180}),
+        ("point --bits 64 --epsilon 1 --delta 1e-6 --rows 1", {"rows": 1, "error": None, "paper_rows": None}),
+    ],
+)
+def test_json(reticent_command: Reticent, line: str, expected: dict[str, Any]) -> None:
+    outcome = reticent_command(f"plan {line} --json")
+    assert outcome.code == 0
+    found = json.loads(outcome.out)
+    assert set(found) == set(Plan.__dataclass_fields__)
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_the_help_of_a_plan_says_what_each_parameter_is(reticent_command: Reticent) -> None:
+    outcome = reticent_command("plan threshold --help")
+    assert outcome.code == 0
+    words = " ".join(outcome.out.replace("│", " ").split())
+    assert "Usage: reticent plan threshold --epsilon" in words
+    assert "values are the integers of [0, 2^bits)." in words
+    assert "--agnostic" in words
+    assert "--no-agnostic" not in words
+    assert "thresholds:64" in reticent_command("plan exponential --help").out
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("plan teapot", "there is no plan 'teapot'; there are: "),
+        ("plan threshold --bits 64 --error 0.1", "--epsilon"),
+        ("plan threshold --bits 64 --epsilon 1", "give either error"),
+        ("plan threshold --bits 64 --epsilon 1 --error 0.1 --rows 10", "give either error"),
+        ("plan threshold --bits 64 --epsilon 1 --error 0.1 --spout 3", "--spout"),
+        ("plan threshold --bits many --epsilon 1 --error 0.1", "--bits"),
+        ("plan threshold --bits 64 --epsilon one --error 0.1", "--epsilon: must be a number such as 10, 0.1 or 1e-6"),
+        ("plan threshold --bits 64 --epsilon 1/0 --error 0.1", "--epsilon: must be a number"),
+        ("plan threshold --bits 64 --epsilon nan --error 0.1", "--epsilon: must be a number"),
+        ("plan threshold --bits 64 --epsilon -1 --error 0.1", "epsilon must be a finite number > 0, got -1"),
+        ("plan threshold --bits 64 --epsilon 1 --rows 2.5", "rows must be a whole number"),
+        ("plan threshold --bits 64 --epsilon 1 --rows 25 --failure 2", "failure must be in (0, 1), got 2"),
+        ("plan threshold --bits 0 --epsilon 1 --rows 25", "bits must be at least 1, got 0"),
+        ("plan threshold --epsilon 1 --rows 25", "give bits"),
+        ("plan threshold --domain teapots --epsilon 1 --rows 25", "no 'teapots' in reticent.concepts; there are: "),
+        ("plan threshold --domain datetimes:fortnights --epsilon 1 --rows 25", "'datetimes:fortnights' cannot be made"),
+        ("plan exponential --epsilon 1 --rows 25", "--concept-class"),
+        ("plan exponential threshold:64 --epsilon 1 --rows 25", "there is no 'threshold'"),
+        ("plan exponential thresholds --epsilon 1 --rows 25", "net must be given for an infinite concept class"),
+        ("plan exponential rectangles --epsilon 1 --rows 25", "'rectangles' cannot be made"),
+        ("plan exponential rectangles:two --epsilon 1 --rows 25", "dimensions must be a whole number"),
+        ("plan exponential thresholds:64 --delta 1 --epsilon 1 --rows 25", "--delta"),
+    ],
+)
+def test_errors_are_one_line(reticent_command: Reticent, line: str, message: str) -> None:
+    outcome = reticent_command(line)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.startswith("reticent: ")
+    assert outcome.err.count("\n") == 1
+    assert message in outcome.err
+
+
+# ── a function of any other shape ─────────────────────────────────────────────────────────────────────────────────
+
+
+def teapot(*, cups: int = 2, sugar: bool = False, spoons: tuple[str, ...] = ()) -> Plan:
+    """Plan a pot of tea.
+
+    Parameters
+    ----------
+    cups : for how many,
+        and no more.
+    """
+    why = f"{cups} cups{', sweet' if sugar else ''}, {len(spoons)} spoons"
+    return Plan(estimator="Teapot", rows=1, error=None, failure=0.5, guarantee=Guarantee(epsilon=1), why=why)
+
+
+def samovar(*, tray: tuple[str, ...]) -> Plan:
+    """Plan something that no text can say."""
+    raise NotImplementedError
+
+
+def test_any_function_of_the_module_will_do(reticent_command: Reticent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reticent.plan, "teapot", teapot, raising=False)
+    monkeypatch.setattr(reticent.plan, "samovar", samovar, raising=False)
+    assert "teapot" in reticent_command("plan").out
+    assert reticent_command("plan teapot --cups 3 --sugar").out.endswith("\n3 cups, sweet, 0 spoons\n")
+    assert "for how many, and no more." in reticent_command("plan teapot --help").out
+    assert "--spoons" in reticent_command("plan teapot --spoons 3").err, "what is no text cannot be given"
+    assert "plan samovar needs a tray, which is no text" in reticent_command("plan samovar --tray 1").err
+
+
+def test_a_name_may_be_written_with_hyphens(reticent_command: Reticent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reticent.plan, "tea_pot", teapot, raising=False)
+    assert "2 cups" in reticent_command("plan tea-pot").out
+    assert "there is no plan 'coffee-pot'" in reticent_command("plan coffee-pot").err
