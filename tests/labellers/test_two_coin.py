@@ -90,7 +90,9 @@ class TestMoments:
     TEACHERS, ROUNDS, ALPHA = 3, 3, 3.0
 
     def labeller(self, noise: Noise, kind: type[TwoCoin] = TwoCoin, hits: int = 1) -> TwoCoin:
-        made = kind(teachers=self.TEACHERS, epsilon=8, delta=0.5, steepness=0.6, tries=1, fallback=0, unsafe_noise=noise)
+        made = kind(
+            teachers=self.TEACHERS, epsilon=8, delta=0.5, steepness=0.6, tries=1, fallback=0, unsafe_noise=noise
+        )
         made.hits = hits
         return made
 
@@ -101,11 +103,11 @@ class TestMoments:
 
         p, q = (law(lambda noise, votes=votes: run(noise, votes)) for votes in (first, second))  # type: ignore[misc]
         outputs = set(p.low) | set(q.low)
-        return sum(q.probability(o) ** self.ALPHA * p.probability(o) ** (1 - self.ALPHA) for o in outputs)
+        return float(sum(q.probability(o) ** self.ALPHA * p.probability(o) ** (1 - self.ALPHA) for o in outputs))
 
     def worst(self, kind: type[TwoCoin]) -> float:
         pairs = []
-        for start in range(self.TEACHERS):
+        for start in (1, 2):
             for sides in product((0, 1), repeat=self.ROUNDS):
                 first = [start + side for side in sides]
                 pairs.append((first, [2 * start + 1 - value for value in first]))
@@ -121,6 +123,58 @@ class TestMoments:
         assert self.worst(ForgetsHits) > bound
 
 
+class TestSeveralClasses:
+    """E[L^α] of one question with three classes, from the real draws, against e^(κ·tries)."""
+
+    ALPHA, TEACHERS = 3.0, 4
+
+    def moment(self, kind: type[TwoCoin], votes: Sequence[int], moved: Sequence[int]) -> float:
+        def run(noise: Noise, counts: Sequence[int]) -> tuple[int, ...]:
+            made = kind(
+                teachers=self.TEACHERS, classes=3, epsilon=9, delta=0.5, steepness=1, tries=1, fallback=0,
+                unsafe_noise=noise,
+            )  # fmt: skip
+            made.hits = 1
+            return tuple(made.label(np.array([counts] * 2)).tolist())
+
+        p, q = (law(lambda noise, counts=counts: run(noise, counts)) for counts in (votes, moved))  # type: ignore[misc]
+        return float(sum(q.probability(o) ** self.ALPHA * p.probability(o) ** (1 - self.ALPHA) for o in p.low))
+
+    def test_one_hit_costs_what_it_should(self) -> None:
+        mp.dps = 40
+        rate, kappa = 1 / (2 * self.TEACHERS), mp.mpf(0)
+        for votes in product(range(self.TEACHERS + 1), repeat=3):
+            if sum(votes) == self.TEACHERS:
+                for moved in neighbours(votes):
+                    kappa = max(kappa, price(softmax(votes, rate), softmax(moved, rate), mp.mpf(self.ALPHA)))
+        bound = closed_form_price(self.ALPHA, rate)
+        assert bound is not None
+        assert kappa <= bound
+        pairs = [((0, 2, 2), (1, 1, 2)), ((1, 1, 2), (0, 2, 2)), ((0, 4, 0), (1, 3, 0))]
+        real = max(self.moment(TwoCoin, *pair) for pair in pairs)
+        assert 1 + 0.2 * float(mp.expm1(kappa)) < real <= float(mp.exp(kappa))
+        assert max(self.moment(TwiceAsSteep, *pair) for pair in pairs) > float(mp.exp(kappa))
+
+
+class TwiceAsSteep(TwoCoin):
+    """A twin: labels are drawn at the rate that the pair of them has, not each."""
+
+    def _draw(self, counts: Any) -> Any:
+        return np.array([self._noise.choose(row, rate=2 * self.rate) for row in counts], dtype=np.int64)
+
+
+def neighbours(votes: Sequence[int]) -> list[list[int]]:
+    """All votes after one teacher has changed its mind."""
+    found = []
+    for a, b in product(range(len(votes)), repeat=2):
+        if a != b and votes[a] > 0:
+            moved = list(votes)
+            moved[a] -= 1
+            moved[b] += 1
+            found.append(moved)
+    return found
+
+
 class ForgetsHits(TwoCoin):
     """A twin: the last hit of a question, after which comes the fallback, is not counted."""
 
@@ -132,18 +186,6 @@ class ForgetsHits(TwoCoin):
 # ── the closing ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def closing_time(kind: type[TwoCoin], votes: Questions, *, hidden: int, made: Callable[[type[TwoCoin], Noise], TwoCoin]
-                 ) -> Callable[[Noise], tuple[int, ...]]:
-    """All that is seen of a run but the answer to one question."""
-
-    def run(noise: Noise) -> tuple[int, ...]:
-        labeller = made(kind, noise)
-        labels = labeller.label(np.array([[labeller.teachers - value, value] for value in votes])).tolist()
-        return tuple(label for place, label in enumerate(labels) if place != hidden)
-
-    return run
-
-
 class OneNoisyCap(TwoCoin):
     """A twin: the end is blurred once, and not by fresh noise before every question."""
 
@@ -151,24 +193,79 @@ class OneNoisyCap(TwoCoin):
         labels, hits = self._toss(counts)
         before = self._used + np.concatenate([[0], np.cumsum(hits)[:-1]])
         ends = before >= self.hits - self.closing.margin + self._threshold  # type: ignore[union-attr]
-        answered = int(np.argmax(ends)) if bool(ends.any()) else len(counts)
-        return labels[:answered]
+        return labels[: int(np.argmax(ends)) if bool(ends.any()) else len(counts)]
 
 
 def small(kind: type[TwoCoin], noise: Noise) -> TwoCoin:
-    made = kind(teachers=400, epsilon=8, delta=0.01, steepness=2, tries=1, fallback=0, unsafe_noise=noise,
-                query_epsilon=2, query_delta=0.05)
-    made.table = VoteTable(np.array([1 if v < 200 else ONE // 2 for v in range(401)]))  # no doubt, or all doubt
+    made = kind(
+        teachers=400, epsilon=8, delta=0.01, steepness=2, tries=1, fallback=0, unsafe_noise=noise, query_epsilon=2,
+        query_delta=0.05,
+    )  # fmt: skip
+    made.table = VoteTable(np.array([0 if v < 200 else ONE // 2 for v in range(401)]))  # no doubt, or all doubt
     made.hits = made.closing.margin + 1  # type: ignore[union-attr]
     return made
 
 
+def seen(kind: type[TwoCoin], votes: Questions) -> Callable[[Noise], tuple[int, ...]]:
+    """When it closes and all answers, but not the answer to the first question."""
+
+    def run(noise: Noise) -> tuple[int, ...]:
+        labels = small(kind, noise).label(np.array([[400 - value, value] for value in votes])).tolist()
+        return (len(labels), *labels[1:])
+
+    return run
+
+
 def test_the_closing_hides_a_question_and_one_noisy_cap_does_not() -> None:
-    first, second = [200, 0, 0], [0, 0, 0]  # the first question is torn, or clear; its own answer is hidden
+    """The first question is torn, or clear. "Closes right after it" has probability 0 in one world of the twin."""
     for kind, holds in ((TwoCoin, True), (OneNoisyCap, False)):
-        laws = (law(closing_time(kind, votes, hidden=0, made=small), tail_bits=14) for votes in (first, second))
+        laws = [law(seen(kind, votes), tail_bits=10) for votes in ([200, 0], [0, 0])]
         low, high = exact(*laws).delta(2)
         assert high <= 0.05 if holds else low > 0.05, kind
+        assert holds or (laws[1].probability((1,)) == 0 and laws[0].probability((1,)) > 0.149)
+
+
+class TestClosingTime:
+    """The law of the closing time for known numbers of hits, which is what the coins leave of it."""
+
+    REACH = 40
+
+    def law(self, hits: Sequence[int], end: int, tries: int, how: Closing, fresh: bool = True) -> np.ndarray[Any, Any]:
+        """The chances to close before the first question, the second, …, or never."""
+        a = math.exp(-1 / float(how.scale))
+        z = np.arange(-self.REACH * int(how.scale + 1), self.REACH * int(how.scale + 1) + 1)
+        mass = (1 - a) / (1 + a) * a ** np.abs(z)
+        used = np.concatenate([[0], np.cumsum(hits)])
+        alive, chances = mass.copy(), []
+        for count in used[:-1]:
+            gap = end - how.margin + z - count  # the fresh noise closes where it is at least this
+            tail = np.where(gap > 0, a ** np.maximum(gap, 0) / (1 + a), 1 - a ** np.maximum(1 - gap, 1) / (1 + a))
+            closes = np.ones_like(tail) if count > end - tries else (tail if fresh else (gap <= 0) * 1.0)
+            chances.append(float((alive * closes).sum()))
+            alive = alive * (1 - closes)
+        return np.array([*chances, float(alive.sum())])
+
+    def worst(self, how: Closing, epsilon: float, tries: int, fresh: bool = True) -> float:
+        generator = np.random.default_rng(0)
+        end, worst = how.margin + 8, 0.0
+        for case in range(100):
+            before = generator.integers(0, tries + 1, size=generator.integers(0, 12))
+            after = generator.choice([0, 1, tries], p=[0.6, 0.2, 0.2] if case % 2 else [0.1, 0.1, 0.8], size=40)
+            worlds = [
+                self.law([*before, own, *after], end, tries, how, fresh)
+                for own in ((0, tries) if case % 3 or tries == 1 else (1, tries))
+            ]
+            for p, q in (worlds, worlds[::-1]):
+                worst = max(worst, float(np.maximum(p - math.exp(epsilon) * q, 0).sum()))
+        return worst
+
+    @pytest.mark.parametrize(("epsilon", "delta", "tries"), [(1, 1e-6, 2), (2, 1e-4, 1), (0.5, 1e-3, 3)])
+    def test_it_hides_one_question(self, epsilon: float, delta: float, tries: int) -> None:
+        how = closing(epsilon, delta, tries)
+        assert self.worst(how, epsilon, tries) <= delta
+        assert self.worst(how, epsilon, tries, fresh=False) > delta  # the twin: one noisy cap
+        assert self.worst(Closing(how.scale / 2, how.margin), epsilon, tries) > delta  # the twin: half of the noise
+        assert self.worst(Closing(how.scale, 0), epsilon, tries) > delta  # the twin: the hard end shows
 
 
 def test_the_margin_is_the_least_that_the_tail_allows() -> None:
@@ -207,7 +304,8 @@ def test_clear_questions_are_answered_for_ever_and_torn_ones_close_it() -> None:
 
 def test_hits_never_exceed_their_number() -> None:
     for seed in range(50):
-        labeller = TwoCoin(teachers=300, epsilon=1, delta=1e-6, steepness=6, tries=3, unsafe_noise=Seeded(unsafe_seed=seed))
+        noise = Seeded(unsafe_seed=seed)
+        labeller = TwoCoin(teachers=300, epsilon=1, delta=1e-6, steepness=6, tries=3, unsafe_noise=noise)
         labeller.label(np.tile([150, 150], (2000, 1)))
         assert labeller.hits - labeller.tries < labeller._used <= labeller.hits
 
@@ -242,6 +340,8 @@ def test_the_event_fits_the_budget_and_uses_it() -> None:
         ({"fallback": 2}, "fallback must be at most 1"),
         ({"query_epsilon": 1, "query_delta": 0}, "delta must be"),
         ({"query_epsilon": 0.01, "query_delta": 1e-9, "teachers": 300}, "are needed"),
+        ({"query_epsilon": 1}, "given together"),
+        ({"query_delta": 1e-6}, "given together"),
     ],
 )
 def test_bad_parameters_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -64,14 +64,15 @@ class Labeller(Uncopied, ABC):
         question that the labeller declines to answer. Raises `BudgetExhausted` if it is closed.
         """
         with self._lock:
-            if self.closed:
-                raise BudgetExhausted("all answers have been given: plan for more with answers=")
-            counts = self._read(votes)
-            left = self.answers_left
-            counts = counts if left is None else counts[:left]
-            labels = self._label(counts)
+            self._check_open()
+            counts = self._read(votes)[: self.answers_left]
+            labels = self._label(counts) if len(counts) else np.empty(0, dtype=np.int64)
             self.asked += len(labels)
             return labels
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise BudgetExhausted("all answers have been given: plan for more with answers=")
 
     @abstractmethod
     def _label(self, counts: Votes) -> Labels:

@@ -31,8 +31,7 @@ def spendable(epsilon: Fraction, delta: Fraction, order: Fraction) -> Fraction |
     if most <= 0:
         return None
     found = Fraction(most * (1 - 1e-9))
-    assert accounting.fits(RenyiDP(order, found), epsilon=epsilon, delta=delta)
-    return found
+    return found if accounting.fits(RenyiDP(order, found), epsilon=epsilon, delta=delta) else None
 
 
 def check_budget(epsilon: object, delta: object, answers: object = 1) -> tuple[Fraction, Fraction, int]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from reticent.exact import integer
+from reticent.exact import integer, rational
 from reticent.labellers.base import ABSTAINS, Labeller, Labels, Votes
 from reticent.labellers.budget import check_budget
 from reticent.mechanisms.counts import Integers
@@ -16,7 +16,7 @@ from reticent.mechanisms.sparse_vector import SparseVector as SparseVectorRun
 from reticent.mechanisms.votes import ConfidentGNMax, gnmax, noisy_majority
 from reticent.noise import Noise
 from reticent.privacy import calibrate
-from reticent.privacy.events import BoundedRange, Composed, DiscreteGaussian, Event, GaussianBit, Repeated
+from reticent.privacy.events import BoundedRange, Composed, DiscreteGaussian, Event, GaussianBit, Repeated, Seeded
 
 
 class Gaussian(Labeller):
@@ -174,7 +174,7 @@ class Confident(Labeller):
     ) -> None:
         exact_epsilon, exact_delta, count = check_budget(epsilon, delta, answers)
         asked = count if questions is None else integer(questions, "questions", least=count)
-        part = Fraction(str(test_share))
+        part = rational(test_share, "test_share")
         if not 0 < part < 1:
             raise ValueError(f"test_share must be in (0, 1), got {test_share}")
 
@@ -190,7 +190,8 @@ class Confident(Labeller):
 
         sigma = calibrate.noise(event, epsilon=exact_epsilon, delta=exact_delta, digits=4)
         self.sigma_test, self.sigma_answer = sigmas(sigma)
-        self.threshold = 3 * teachers // 4 if threshold is None else integer(threshold, "threshold")
+        voters = integer(teachers, "teachers", least=1)
+        self.threshold = 3 * voters // 4 if threshold is None else integer(threshold, "threshold")
         super().__init__(
             teachers=teachers, classes=classes, event=event(sigma), answers=asked, unsafe_noise=unsafe_noise
         )
@@ -243,7 +244,7 @@ class SparseVector(Labeller):
         unsafe_noise: Noise | None = None,
     ) -> None:
         self._run = SparseVectorRun(epsilon=epsilon, delta=delta, halts=halts, unsafe_noise=unsafe_noise)
-        event = getattr(self._run.event, "event", self._run.event)  # marked as seeded below, once
+        event = self._run.event.event if isinstance(self._run.event, Seeded) else self._run.event  # marked below, once
         super().__init__(
             teachers=teachers, classes=classes, event=event, answers=None, unsafe_noise=unsafe_noise
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 
@@ -9,7 +10,9 @@ import numpy as np
 from scipy.stats import binom
 
 from reticent.exact import integer, rational
-from reticent.labellers.table import ONE, VoteTable
+from reticent.labellers.table import ONE, VoteTable, check_order, excess_moments
+
+_ERROR = 1 << 16  # of an entry, in units of 2^-62: some 10^-14, where the binomial tails are right to 10^-15
 
 
 def poll_table(teachers: int, *, poll: int = 7, flip: object = 0.005) -> VoteTable:
@@ -33,9 +36,24 @@ def _table(count: int, size: int, eta: Fraction) -> VoteTable:
     return VoteTable(np.concatenate([ONE - upper[::-1], upper[1 - count % 2 :]]))
 
 
+def poll_price(teachers: int, *, poll: int, flip: object, order: object) -> Fraction:
+    """A bound on the Rényi divergence of an answer by poll, which is drawn exactly and not from its table.
+
+    The table is right to some 10^-15, so neighbouring entries are moved apart by more: that only adds to divergences.
+    """
+    entries, alpha = poll_table(teachers, poll=poll, flip=flip).entries, check_order(order)
+    low, high = entries[:-1] - _ERROR, entries[1:] + _ERROR
+    if int(low.min()) <= 0:
+        raise ValueError(f"flip must be at least 1e-13, got {flip}")
+    worst = float(excess_moments(low, high, alpha).max())
+    if not math.isfinite(worst):
+        raise ValueError(f"flip must be larger, or order smaller: flip={flip} costs more than can be said at {order}")
+    return Fraction(math.log1p(worst) / (alpha - 1) * (1 + 1e-12))
+
+
 def check_poll(poll: object, flip: object) -> tuple[int, Fraction]:
     """The size of a poll, an odd number, and the chance of a random answer."""
-    size = integer(poll, "poll", least=1)
+    size = integer(poll, "poll", least=1, most=9999)
     if size % 2 == 0:
         raise ValueError(f"poll must be odd, so that it has a majority, got {size}")
     eta = rational(flip, "flip")

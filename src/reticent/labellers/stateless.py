@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,8 +9,8 @@ from reticent.exact import integer, rational
 from reticent.labellers.base import Labeller, Labels, TableLabeller, Votes
 from reticent.labellers.budget import best_order, check_budget, share
 from reticent.labellers.greedy import greedy_table
-from reticent.labellers.poll import check_poll, poll_table
-from reticent.mechanisms.counts import Integers
+from reticent.labellers.poll import check_poll, poll_price, poll_table
+from reticent.mechanisms.counts import Integers, integer_array
 from reticent.noise import Noise
 from reticent.privacy.events import RenyiDP, Repeated
 
@@ -79,8 +77,7 @@ class Poll(Labeller):
         exact_epsilon, exact_delta, _ = check_budget(epsilon, delta)
         alpha = best_order(exact_epsilon, exact_delta) if order is None else rational(order, "order")
         self.poll, self.flip = check_poll(poll, flip)
-        # The poll itself is exact; its table is rounded to 2^-62 and its certificate covers that many times over.
-        price = poll_table(teachers, poll=self.poll, flip=self.flip).divergence(alpha) * (1 + Fraction(1, 10**9))
+        price = poll_price(teachers, poll=self.poll, flip=self.flip, order=alpha)
         most = int(share(exact_epsilon, exact_delta, alpha, 1) / price)
         count = most if answers is None else integer(answers, "answers", least=1)
         if not 1 <= count <= most:
@@ -100,15 +97,18 @@ class Poll(Labeller):
         size = integer(questions, "questions", least=1)
         return np.asarray(self._noise.uniform(self.teachers, size * self.poll)).reshape(size, self.poll)
 
-    def label_polls(self, votes: NDArray[np.int64]) -> Labels:
-        """Labels from the votes, 0 or 1, of the teachers that `draw_polls` named: one row a question."""
+    def label_polls(self, votes: Integers) -> Labels:
+        """Labels from the votes, 0 or 1, of the teachers that `draw_polls` named: one row a question.
+
+        As `label` it answers the first questions, as many as may still be asked, and raises once it is closed. Each
+        poll must be used for one question only.
+        """
         with self._lock:
-            left = self.answers_left
-            if votes.ndim != 2 or votes.shape[1] != self.poll or not bool(np.isin(votes, (0, 1)).all()):
-                raise ValueError(f"votes must hold {self.poll} votes, 0 or 1, a question")
-            if left is not None and len(votes) > left:
-                raise ValueError(f"votes must be for at most {left} questions: no more may be asked")
-            labels = self._majority(votes.sum(axis=1))
+            self._check_open()
+            found = integer_array(votes, "votes", least=0, most=1)
+            if found.ndim != 2 or found.shape[1] != self.poll:
+                raise ValueError(f"votes must have one row a question and {self.poll} votes, 0 or 1, in each")
+            labels = self._majority(found[: self.answers_left].sum(axis=1))
             self.asked += len(labels)
             return labels
 

@@ -9,9 +9,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.exact import rational
+from reticent.exact import integer, rational, upward
 from reticent.mechanisms.counts import Integers, integer_array
 from reticent.noise import Noise
+from reticent.privacy import games
 
 BITS = 62  # an entry t stands for the probability t/2^62
 ONE = 1 << BITS
@@ -72,18 +73,30 @@ class VoteTable:
         alpha = check_order(order)
         worst = float(np.max(excess_moments(self.entries[:-1], self.entries[1:], alpha)))
         if not math.isfinite(worst):
-            raise ValueError("the table leaks without bound: an entry is far too close to 0 or 2^62 beside one that is not")
+            raise ValueError("the table leaks without bound: an entry is too close to 0 or 2^62 beside one that is not")
         return Fraction(math.log1p(max(worst, 1e-300)) / (alpha - 1) * (1 + _PAD))
+
+    def profile(self, answers: int) -> games.Profile:
+        """What so many adaptive answers cost by the exact game: δ(ε) for every ε, from above.
+
+        It says more than divergences of one order do, but takes seconds for a thousand answers of a thousand teachers.
+
+        >>> table = VoteTable(np.array([ONE // 4, ONE // 2, 3 * ONE // 4]))
+        >>> round(table.profile(1).delta(0), 6)
+        0.25
+        """
+        ends = np.sort(np.stack(log_ratios(self.entries[:-1], self.entries[1:])), axis=0)
+        if not bool(np.isfinite(ends).all()):
+            raise ValueError("the table leaks without bound: an entry is 0 or 2^62 beside one that is not")
+        return games.profile(games.Coins(ends[1], -ends[0]), integer(answers, "answers", least=1))
 
 
 def check_order(order: object) -> float:
-    """An order > 1 as the float below it: a bound at the one holds at the other, as divergences grow with the order."""
+    """An order > 1 as a float that is not below it: as divergences grow with the order, a bound there holds here."""
     exact = rational(order, "order")
-    nearest = float(exact)
-    alpha = nearest if Fraction(nearest) <= exact else math.nextafter(nearest, 1.0)
-    if not 1 < alpha < 1e6:
+    if not 1 < exact < 10**6:
         raise ValueError(f"order must be above 1 and below 10^6, got {order}")
-    return alpha
+    return upward(exact)
 
 
 def excess_moments(first: Entries, second: Entries, alpha: float, *, both: bool = True) -> Floats:

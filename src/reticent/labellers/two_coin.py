@@ -96,6 +96,8 @@ class TwoCoin(Labeller):
         order, kappa = best_hit_price(exact_epsilon, exact_delta, self.rate, self.table)
         most = spendable(exact_epsilon, exact_delta, order)
         self.hits = 0 if most is None else math.floor(most * (Fraction(order) - 1) / kappa)
+        if (query_epsilon is None) != (query_delta is None):
+            raise ValueError("query_epsilon and query_delta must be given together, or neither")
         self.closing = None if query_epsilon is None else closing(query_epsilon, query_delta, self.tries)
         least = self.tries + (0 if self.closing is None else self.closing.margin)
         if self.hits < least:
@@ -245,20 +247,22 @@ def closing(query_epsilon: object, query_delta: object, tries: int) -> Closing:
     """
     epsilon, delta = check_epsilon(query_epsilon), check_delta(query_delta, positive=True)
     scale = Fraction(tries) / epsilon
-    base = exp_fractions(-1 / scale, 200)[1]
-    grown = exp_fractions(epsilon, 200)[1]
-    reach = 1
-    while grown * _difference_tail(base, reach) > delta:
-        reach += 1
-    return Closing(scale, reach + tries - 2)
+    most = delta * exp_fractions(-epsilon, 200)[0]
+    low, high = 0, 1  # `high` is far enough, `low` is not
+    while _difference_tail(scale, high) > most:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _difference_tail(scale, middle) > most else (low, middle)
+    return Closing(scale, high + tries - 2)
 
 
-def _difference_tail(base: Fraction, reach: int) -> Fraction:
-    """P(X − Y ≥ m) for two discrete Laplace variables with this base a, for m ≥ 1, from above.
+def _difference_tail(scale: Fraction, reach: int) -> Fraction:
+    """P(X − Y ≥ m) for two discrete Laplace variables of this scale, for m ≥ 1, from above.
 
-    P(X − Y = k) = ((1−a)/(1+a))²·a^k·(k + (1 + a²)/(1 − a²)); summed from k = m on.
+    With a = e^(−1/scale), P(X − Y = k) = ((1−a)/(1+a))²·a^k·(k + (1 + a²)/(1 − a²)); summed from k = m on.
     """
-    a = base
-    ratio = (1 - a) ** 2 / (1 + a) ** 2
+    low, a = exp_fractions(-1 / scale, 200)
+    ratio = (1 - low) ** 2 / (1 + low) ** 2
     rest = (1 + a * a) / (1 - a * a)
-    return ratio * a**reach * ((reach + rest) / (1 - a) + a / (1 - a) ** 2)
+    return ratio * exp_fractions(-reach / scale, 200)[1] * ((reach + rest) / (1 - a) + a / (1 - a) ** 2)

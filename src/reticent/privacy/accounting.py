@@ -5,6 +5,7 @@ Each way is an upper bound by itself, so the smallest is one too. In order of co
 basic        ε and δ add up, in exact fractions (`pairs`).
 Rényi        divergences add up order by order and are converted (`divergences`); covers zCDP.
 closed form  Gaussian compositions, optimal composition of equal ε, single releases (`profiles`).
+game         up to some thousands of equal one-bit answers, each chosen in the light of the others (`games`).
 losses       the composed privacy loss on a grid, for everything else (`losses`).
 
 The list of events is fixed beforehand; queries may be adaptive, the events' parameters may not. A budget that is spent
@@ -25,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.exact import rational, upward
-from reticent.privacy import divergences, pairs, profiles
+from reticent.privacy import divergences, games, pairs, profiles
 from reticent.privacy.events import (
     ApproximateDP,
     BoundedRange,
@@ -157,7 +158,7 @@ def _ways(event: Event) -> list[Way]:
     bag = parts(event)
     if _too_many(bag):
         return ways
-    closed = _closed_form(bag)
+    closed = _closed_form(bag) or _game(bag)
     if closed is not None:
         return [*ways, closed]
     return [*ways, lambda at: _composition(bag).deltas(at)] if _worth_a_grid(bag) else ways
@@ -186,7 +187,7 @@ def _least_epsilon(event: Event, exact: Fraction) -> float:
             return min(best, _least_subsampled_epsilon(part, exact))
     if _too_many(bag):
         return best
-    closed = _closed_form(bag)
+    closed = _closed_form(bag) or _game(bag)
     if closed is not None:
         return min(best, _inverse(closed, most, best))
     if not _worth_a_grid(bag):
@@ -235,6 +236,14 @@ def _closed_form(bag: Parts) -> Way | None:
         return optimal
     if len(bag) == 1 and bag[0][1] == 1:
         return _single(bag[0][0])
+    return None
+
+
+def _game(bag: Parts) -> Way | None:
+    """The profile of equal one-bit answers, where it can be computed within seconds."""
+    match bag:
+        case ((GaussianBit(sigma=sigma, voters=voters), times),) if games.playable(sigma, times):
+            return lambda at: games.gaussian_bits(sigma, voters, times).deltas(at)
     return None
 
 

@@ -1,0 +1,197 @@
+"""Teachers of any kind: each fitted by its own copy of a scikit-learn classifier, through joblib."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from sklearn.base import clone
+from sklearn.tree import DecisionTreeClassifier
+
+from reticent.teachers.dealing import Array, Integers, Shards, Table, take
+from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher
+from reticent.teachers.trees import TreeVoters
+
+CHUNKS = 8  # for each worker
+LARGEST = 1 << 27  # weights that are kept as one dense array
+
+
+def codes_of(labels: Array, classes: Array) -> Integers:
+    """The places of labels among the classes; −1 for one that is not among them."""
+    order = np.argsort(classes, kind="stable")
+    place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
+    codes: Integers = order[place]
+    return np.where(classes[codes] == labels, codes, -1)
+
+
+def seeded(estimator: Any, *seed: int) -> Any:
+    """A copy whose randomness is set by public numbers, so that it draws nothing that others drew from before it."""
+    copy = clone(estimator)
+    loose = sorted(
+        name
+        for name, value in copy.get_params(deep=True).items()
+        if (name == "random_state" or name.endswith("__random_state")) and not isinstance(value, (int, np.integer))
+    )
+    if not loose:
+        return copy
+    seeds = np.random.SeedSequence(seed).generate_state(len(loose))
+    return copy.set_params(**dict(zip(loose, map(int, seeds), strict=True)))
+
+
+def fit_models(estimator: Any, shards: Shards, *, random_state: int, n_jobs: int | None) -> tuple[list[Any], list[str]]:
+    """A model for each shard, None for one that has a single class or failed; and the kinds of the failures."""
+    tasks = np.flatnonzero(shards.constant < 0)
+    models: list[Any] = [None] * shards.count
+    failures: list[str] = []
+    chunks = np.array_split(tasks, max(1, min(len(tasks), CHUNKS * effective_n_jobs(n_jobs))))
+
+    def jobs() -> Iterator[Any]:
+        for chunk in chunks:
+            rows = [shards.rows(int(one)) for one in chunk]
+            parts = [(take(shards.X, some), shards.classes[shards.codes[some]]) for some in rows]
+            yield delayed(_fit_some)(estimator, parts, [(random_state, int(one)) for one in chunk])
+
+    with quiet():
+        for chunk, (fitted, failed) in zip(chunks, Parallel(n_jobs=n_jobs)(jobs()), strict=True):
+            failures += failed
+            for one, model in zip(chunk, fitted, strict=True):
+                models[one] = model
+    return models, failures
+
+
+def _fit_some(estimator: Any, parts: list[Any], seeds: list[tuple[int, int]]) -> tuple[list[Any], list[str]]:
+    models: list[Any] = []
+    failures: list[str] = []
+    with quiet():
+        for (rows, labels), seed in zip(parts, seeds, strict=True):
+            try:
+                models.append(seeded(estimator, *seed).fit(rows, labels))
+            except Exception as error:  # its message may hold data
+                models.append(None)
+                failures.append(type(error).__name__)
+    return models, failures
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings: what they say depends on the data. A thread must leave the filters to the one that started it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+class ModelVoters:
+    """Teachers that are asked one by one. One that cannot answer votes for the first class."""
+
+    def __init__(
+        self,
+        models: list[Any],
+        constant: Integers,
+        classes: Array,
+        *,
+        n_jobs: int | None,
+        report: Callable[[list[str]], None],
+    ) -> None:
+        self.models, self.constant, self.classes = models, constant, classes
+        self.n_jobs, self.report = n_jobs, report
+
+    def count(self, X: Table) -> Integers:
+        """How many teachers vote for each class, a row a query."""
+        fixed = np.bincount(self.constant[self.constant >= 0], minlength=len(self.classes))
+        counts = np.tile(fixed, (X.shape[0], 1))
+        models = [model for model in self.models if model is not None]
+        chunks = max(1, min(len(models), CHUNKS * effective_n_jobs(self.n_jobs)))
+        parts = [models[start::chunks] for start in range(chunks)]
+        failures: list[str] = []
+        with quiet():
+            for votes, failed in Parallel(n_jobs=self.n_jobs)(delayed(_count)(part, X, self.classes) for part in parts):
+                counts += votes
+                failures += failed
+        self.report(failures)
+        return counts
+
+    def ask(self, X: Table, teachers: Integers) -> Integers:
+        """The class that each of the teachers named in a row votes for, every one asked by itself."""
+        answers = np.maximum(self.constant, 0)[teachers]
+        failures: list[str] = []  # not reported: a log of who failed would tell who was asked
+        with quiet():
+            for query, named in enumerate(teachers):
+                row = take(X, np.array([query]))
+                for place, teacher in enumerate(named):
+                    if (model := self.models[teacher]) is not None:
+                        answers[query, place] = _answer(model, row, self.classes, failures)[0]
+        return answers
+
+
+def _count(models: list[Any], X: Table, classes: Array) -> tuple[Integers, list[str]]:
+    counts = np.zeros((X.shape[0], len(classes)), dtype=np.int64)
+    rows, failures = np.arange(X.shape[0]), list[str]()
+    with quiet():
+        for model in models:
+            counts[rows, _answer(model, X, classes, failures)] += 1
+    return counts, failures
+
+
+def _answer(model: Any, X: Table, classes: Array, failures: list[str]) -> Integers:
+    try:
+        answers = codes_of(np.asarray(model.predict(X)).reshape(X.shape[0]), classes)
+    except Exception as error:  # its message may hold data
+        failures.append(type(error).__name__)
+        answers = np.zeros(X.shape[0], dtype=np.int64)
+    return np.maximum(answers, 0)
+
+
+# ── the same votes, faster ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def flattened(estimator: Any, models: list[Any], shards: Shards) -> LinearVoters | TreeVoters | None:
+    """All models as arrays, those that vote for one class always among them; None for a kind that is not known."""
+    if type(estimator) in (*LINEAR, LogisticTeacher):
+        small = shards.count * len(shards.classes) * shards.X.shape[1] <= LARGEST
+        return _linear(models, shards) if small else None
+    if type(estimator) is DecisionTreeClassifier:
+        return _trees(models, shards)
+    return None
+
+
+def _linear(models: list[Any], shards: Shards) -> LinearVoters:
+    teachers, classes, columns = len(models), len(shards.classes), shards.X.shape[1]
+    scored = 1 if classes == 2 else classes
+    weights = np.zeros((scored, teachers, columns))
+    bias = np.full((scored, teachers), 0.0 if scored == 1 else -np.inf)
+    for teacher, model in enumerate(models):
+        if model is None:
+            continue
+        codes = codes_of(model.classes_, shards.classes)
+        rows = np.atleast_2d(model.coef_)
+        heights = np.broadcast_to(model.intercept_, len(rows))
+        if scored == 1:
+            sign = 1 if codes[1] == 1 else -1
+            weights[0, teacher], bias[0, teacher] = sign * rows[0], sign * heights[0]
+        elif len(codes) == 2:
+            bias[codes[0], teacher] = 0
+            weights[codes[1], teacher], bias[codes[1], teacher] = rows[0], heights[0]
+        else:
+            weights[codes, teacher], bias[codes, teacher] = rows, heights
+    voters = LinearVoters(weights.reshape(-1, columns), bias.ravel(), teachers=teachers, classes=classes)
+    voters.settle(np.where([model is None for model in models], np.maximum(shards.constant, 0), -1))
+    return voters
+
+
+def _trees(models: list[Any], shards: Shards) -> TreeVoters:
+    stub = DecisionTreeClassifier().fit(np.zeros((1, shards.X.shape[1])), [0])
+    codes = [
+        np.maximum(shards.constant[teacher : teacher + 1], 0)
+        if model is None
+        else codes_of(model.classes_, shards.classes)
+        for teacher, model in enumerate(models)
+    ]
+    return TreeVoters([stub if model is None else model for model in models], codes, classes=len(shards.classes))

@@ -1,0 +1,157 @@
+"""Reading rows, labels and classes for teachers, and refusing what will not do; no message repeats a value."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.utils import get_tags
+
+from reticent.teachers.dealing import Array, Integers, Table
+from reticent.teachers.models import codes_of
+
+SCALERS = (MaxAbsScaler, MinMaxScaler, PowerTransformer, QuantileTransformer, RobustScaler, StandardScaler)
+
+
+def as_table(X: Any, name: str = "X") -> Table:
+    """An array, a CSR matrix or a frame, of rows and columns; frames and what they hold are left as they are."""
+    if sparse.issparse(X):
+        table: Table = X.tocsr()
+    elif is_frame(X):
+        table = X
+    else:
+        if isinstance(X, np.ma.MaskedArray):
+            raise TypeError(f"{name} must be a plain array, got a masked one; fill or drop what is masked")
+        try:
+            table = np.asarray(X)
+        except ValueError:
+            raise ValueError(f"{name} must have rows of equal length") from None
+    if len(table.shape) != 2:
+        raise ValueError(f"{name} must have two dimensions, rows and columns, got {len(table.shape)}")
+    if table.shape[1] == 0:
+        raise ValueError(f"{name} must have at least one column")
+    if getattr(getattr(table, "dtype", None), "kind", "") == "c":
+        raise TypeError(f"{name} must not hold complex numbers")
+    return table
+
+
+def is_frame(X: Any) -> bool:
+    """Whether `X` is a frame of pandas, polars or their like: a table with names for its columns."""
+    return not isinstance(X, np.ndarray) and hasattr(X, "columns") and hasattr(X, "shape")
+
+
+def as_numbers(X: Table, name: str = "X") -> Table:
+    """A table of numbers, for teachers that need them."""
+    if sparse.issparse(X):
+        return X
+    table = np.asarray(X)
+    try:
+        if table.dtype.kind == "O":
+            return table.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    if table.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name} must hold numbers only for these teachers: encode the rest in a pipeline, which each teacher fits "
+            "on its own rows"
+        )
+    return table
+
+
+def check_missing(X: Table, *, allow_nan: bool, name: str = "X") -> None:
+    """Refuse numbers that are infinite, and missing ones unless the teachers take them."""
+    values = X.data if sparse.issparse(X) else np.asarray(X)
+    kind = values.dtype.kind
+    if kind == "f":
+        infinite, missing = bool(np.isinf(values).any()), bool(np.isnan(values).any())
+    elif kind == "M":
+        infinite, missing = False, bool(np.isnat(values).any())
+    elif kind == "O":
+        infinite, missing = False, any(map(_is_missing, values.flat))
+    else:
+        return
+    if infinite or (missing and not allow_nan):
+        raise ValueError(f"{name} must be finite: it holds NaN or inf; impute in a pipeline, or fill or drop them")
+
+
+def _is_missing(value: object) -> bool:
+    try:
+        return value is None or not bool(value == value)  # noqa: PLR0124  # only what is missing differs from itself
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not
+        return True
+
+
+def takes_nan(estimator: Any) -> bool:
+    """Whether a classifier says that it takes missing numbers, or a pipeline does before it comes to scaled ones."""
+    steps = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+    for step in steps:
+        if step in (None, "passthrough"):
+            continue
+        if not hasattr(step, "__sklearn_tags__") or not get_tags(step).input_tags.allow_nan:
+            return isinstance(step, Pipeline) and takes_nan(step)
+        if not isinstance(step, SCALERS):  # these leave what is missing as it is; others deal with it
+            return True
+    return True
+
+
+def as_column(values: Any, rows: int, name: str) -> Array:
+    """One value a row."""
+    if values is None:
+        raise ValueError(f"{name} must have one value a row, got None")
+    column = np.asarray(values)
+    if column.shape == (rows, 1):
+        column = column[:, 0]
+    if column.shape != (rows,):
+        raise ValueError(f"{name} must have one value a row: {rows} rows, but the shape of {name} is {column.shape}")
+    return column
+
+
+def as_classes(classes: Any, labels: Array) -> Array:
+    """The declared classes, in the order given; or, declared public, those that occur, in ascending order."""
+    if classes is None:
+        raise ValueError(
+            'classes must be given, as in classes=(0, 1): labels are private. If it is public which occur in y, '
+            'set classes="public"'
+        )
+    if isinstance(classes, str):
+        if classes != "public":
+            raise ValueError(f'classes must be a sequence of classes or "public", got {classes!r}')
+        try:
+            found = np.unique(labels)
+        except TypeError:
+            raise TypeError("y must hold labels of one type: they could not be compared") from None
+    else:
+        if not isinstance(classes, Iterable):
+            raise TypeError(f'classes must be a sequence of classes or "public", got {type(classes).__name__}')
+        declared = list(classes)
+        if len({isinstance(one, str) for one in declared}) > 1:
+            raise TypeError("classes must be all strings or all numbers")
+        found = np.asarray(declared)
+    if found.ndim != 1 or len(found) < 2 or len(np.unique(found)) < len(found):
+        raise ValueError("classes must be at least 2 different labels")
+    if found.dtype.kind == "f" and not bool(np.isfinite(found).all()):
+        raise ValueError("classes must not hold NaN or inf")
+    return found
+
+
+def as_codes(labels: Array, classes: Array) -> Integers:
+    """Labels as places among the classes; one that was never declared is refused."""
+    if labels.dtype.kind == "O" or (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
+        places = {label: place for place, label in enumerate(classes.tolist())}
+        codes = np.array([places.get(one, -1) if isinstance(one, Hashable) else -1 for one in labels.tolist()])
+    else:
+        codes = codes_of(labels, classes)
+    if bool((codes < 0).any()):
+        raise ValueError(f"y must hold only the {len(classes)} declared classes: it holds a label that never was")
+    return codes

@@ -1,0 +1,221 @@
+"""Teachers: a classifier for each shard of the private rows, and the votes of all of them."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from functools import partial
+from typing import Any, Protocol, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from reticent.concepts.interface import ConceptClass
+from reticent.concepts.order import Ordered
+from reticent.concepts.reading import as_rows
+from reticent.concepts.thresholds import Thresholds
+from reticent.exact import integer
+from reticent.teachers.dealing import Integers, Shards, Table, deal, take
+from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher, newton, train, unscaled
+from reticent.teachers.models import ModelVoters, fit_models, flattened
+from reticent.teachers.reading import as_classes, as_codes, as_column, as_numbers, as_table, check_missing, takes_nan
+from reticent.teachers.thresholds import ConceptTeacher, fit_thresholds, points
+
+QUERIES = 1 << 15  # read at a time
+
+log = logging.getLogger("reticent.teachers")
+
+
+class Voters(Protocol):
+    """Teachers in whatever form makes them fast."""
+
+    def count(self, X: Table) -> Integers:
+        """How many teachers vote for each class, a row a query."""
+
+    def ask(self, X: Table, teachers: Integers) -> Integers:
+        """The class that each of the teachers named in a row votes for."""
+
+
+class Teachers(BaseEstimator):  # type: ignore[misc]
+    """Deals the rows to `shards` teachers, each of which learns alone, and counts their votes.
+
+    The votes are **not** private, nor is anything else here: they are for a labeller, which makes private labels of
+    them, and for the eyes of the data holder. What the labellers need of them is this.
+
+    One vote. Replace a row, features and label, or with `groups` all rows of a group: then the vote of one teacher may
+    change, to any class, and the votes of all others stay the same, to the last bit, whatever is asked. So in every
+    row of `votes` one count may fall by one and another rise by one.
+
+    Why. Row i is dealt to shard i mod `shards`; with `groups`, the j-th group in order of first appearance to shard
+    j mod `shards`. Neither looks at what a row holds, so the replaced row stays where it was and no other moves. A
+    teacher is a copy of the estimator, with scalers, encoders and whatever else is in the pipeline, and is fitted on
+    the rows of its shard, the public `classes`, and a seed made of the public `random_state` and its number. When all
+    teachers are trained at once, no sum runs over two shards, and each stops by its own rows. A shard with rows of one
+    class votes for that class; a teacher that fails to learn or to answer votes for the first class, and others are
+    not told: how many failed goes to the log "reticent.teachers" of the data holder. Public are the number of rows,
+    the columns, the classes, `groups`, and every parameter.
+
+    Source. Papernot, Abadi, Erlingsson, Goodfellow, Talwar, *Semi-supervised Knowledge Transfer for Deep Learning from
+    Private Training Data*; the splitting and voting of Algorithms 1 and 2 in Liu, Zhu, Chaudhuri, Wang, *Revisiting
+    Model-Agnostic Private Learning: Faster Rates and Active Learning*. New: that it holds to the last bit when all are
+    trained at once, and groups.
+
+    Parameters
+    ----------
+    estimator : a scikit-learn classifier or pipeline; a concept class, such as `concepts.Thresholds()`, for the
+        concept with the fewest errors on each shard; or None for `LogisticTeacher()`, which is biased little: votes
+        average away what differs between teachers, never what all have in common.
+    shards : how many teachers there are.
+    classes : the labels, in the order of the columns of `votes`; or "public", if it is public which labels occur in
+        `y`: then these, ascending. There is no default, as labels are private.
+    random_state : a whole number. Every `random_state` of the estimator that is not a number is set by it and by the
+        number of the shard.
+    n_jobs : for joblib, where teachers are fitted one by one; `joblib.parallel_config` may name another backend.
+
+    Attributes
+    ----------
+    classes_, n_teachers_ : the classes, and the number of teachers.
+    n_features_in_, feature_names_in_ : as in scikit-learn.
+
+    >>> import numpy as np
+    >>> rows = np.random.default_rng(0).normal(size=(5_000, 3))
+    >>> teachers = Teachers(shards=100, classes=(0, 1)).fit(rows, rows.sum(axis=1) > 0)
+    >>> teachers.votes([[1, 1, 1], [-1, -1, -1]]).tolist()
+    [[0, 100], [100, 0]]
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        shards: int,
+        classes: Any = None,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.shards = shards
+        self.classes = classes
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Deal the rows of `X`, dense, sparse or a frame, with their labels `y`, and fit a teacher on each shard.
+
+        `groups` names for each row the person, or whatever else is to be protected as a whole, that it belongs to.
+        """
+        count, seed = integer(self.shards, "shards", least=1), integer(self.random_state, "random_state", least=0)
+        estimator = self._estimator()
+        table = as_table(X)
+        rows = table.shape[0]
+        shard = deal(rows, count, None if groups is None else as_column(groups, rows, "groups"))
+        labels = as_column(y, rows, "y")
+        classes = as_classes(self.classes, labels)
+        codes = as_codes(labels, classes)
+        if isinstance(estimator, ConceptClass) and len(classes) > 2:
+            raise ValueError(f"classes must be 2 for teachers that are concepts, got {len(classes)}")
+        table = self._read(table, estimator)
+        validate_data(self, X, reset=True, skip_check_array=True)
+        self._voters = self._train(estimator, Shards(table, codes, shard, count, classes), seed)
+        self.classes_, self.n_teachers_ = classes, count
+        return self
+
+    def votes(self, X: Any) -> Integers:
+        """How many teachers vote for each class: a row for each row of `X`, a column a class, whole numbers."""
+        table = self._queries(X)
+        parts = [
+            self._voters.count(take(table, np.arange(start, min(start + QUERIES, table.shape[0]))))
+            for start in range(0, table.shape[0], QUERIES)
+        ]
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.classes_)), dtype=np.int64)
+
+    def ask(self, X: Any, teachers: Any) -> Integers:
+        """What the teachers named in each row of `teachers` say to each row of `X`: places among the classes.
+
+        For a poll, which asks few teachers a query. Every one is asked anew, also one that is named twice.
+        """
+        table, named = self._queries(X), np.asarray(teachers)
+        if named.ndim != 2 or len(named) != table.shape[0] or named.dtype.kind not in "iu":
+            raise ValueError(f"teachers must be whole numbers with a row for each of the {table.shape[0]} rows of X")
+        if named.size and not 0 <= named.min() <= named.max() < self.n_teachers_:
+            raise ValueError(f"teachers must be numbered from 0 to {self.n_teachers_ - 1}")
+        return self._voters.ask(table, named.astype(np.int64))
+
+    # ── how they are trained ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _estimator(self) -> Any:
+        """What each teacher is a copy of."""
+        if self.estimator is None:
+            return LogisticTeacher()
+        if isinstance(self.estimator, ConceptClass):
+            return self.estimator
+        methods = ("fit", "predict", "get_params", "__sklearn_tags__")
+        if isinstance(self.estimator, type) or not all(hasattr(self.estimator, name) for name in methods):
+            raise TypeError(
+                "estimator must be None, a scikit-learn classifier or a concept class, "
+                f"got {getattr(self.estimator, '__name__', type(self.estimator).__name__)}"
+            )
+        if not is_classifier(self.estimator):
+            raise TypeError(f"estimator must be a classifier, got {type(self.estimator).__name__}")
+        return self.estimator
+
+    def _train(self, estimator: Any, shards: Shards, seed: int) -> Voters:
+        if isinstance(estimator, Thresholds) and (found := fit_thresholds(estimator, shards)) is not None:
+            return found
+        if (how := newton(estimator, shards)) is not None:
+            return self._train_linear(shards, how)
+        if isinstance(estimator, ConceptClass):
+            estimator = ConceptTeacher(estimator, shards.classes)
+        models, failures = fit_models(estimator, shards, random_state=seed, n_jobs=self.n_jobs)
+        report(failures, shards.count, "learn")
+        voters = flattened(estimator, models, shards)
+        if voters is not None:
+            return voters
+        return ModelVoters(
+            models,
+            np.where([model is None for model in models], np.maximum(shards.constant, 0), -1),
+            shards.classes,
+            n_jobs=self.n_jobs,
+            report=partial(report, teachers=shards.count, what="answer"),
+        )
+
+    def _train_linear(self, shards: Shards, how: dict[str, Any]) -> LinearVoters:
+        weights, bias = train(shards, **how)
+        voters = LinearVoters(weights, bias, teachers=shards.count, classes=len(shards.classes))
+        failed = voters.failed() & (shards.constant < 0)
+        report(["FloatingPointError"] * int(failed.sum()), shards.count, "learn")
+        if voters.scored > 1:
+            voters.bias[(shards.seen.T == 0).ravel()] = -np.inf  # no votes for a class that was never seen
+        voters.settle(np.where(failed, 0, shards.constant))
+        return voters
+
+    # ── reading what the caller gave ──────────────────────────────────────────────────────────────────────────────
+
+    def _read(self, table: Table, estimator: Any) -> Table:
+        if isinstance(estimator, ConceptClass):
+            check_missing(table, allow_nan=False)
+            rows = as_rows(points(table, estimator), estimator.columns)
+            if isinstance(estimator, Ordered):
+                estimator.ranks(rows)  # refuses what is not in the domain
+            return table if isinstance(table, np.ndarray) else np.asarray(table)
+        if type(unscaled(estimator)[0]) in (*LINEAR, LogisticTeacher, DecisionTreeClassifier):
+            table = as_numbers(table)
+        check_missing(table, allow_nan=takes_nan(estimator))
+        return table
+
+    def _queries(self, X: Any) -> Table:
+        check_is_fitted(self)
+        table = as_table(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self._read(table, self._estimator())
+
+
+def report(failures: list[str], teachers: int, what: str) -> None:
+    """To the data holder's log, and nowhere else: how many failed, and by what kind of error; never its message."""
+    if failures:
+        kinds = ", ".join(f"{kind} {times}x" for kind, times in sorted(Counter(failures).items()))
+        log.warning(
+            "%d of %d teachers failed to %s and vote for the first class (%s)", len(failures), teachers, what, kinds
+        )

@@ -1,0 +1,112 @@
+"""Teachers that are concepts: the exact minimiser of errors on each shard; thresholds, all shards by one sort."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from reticent.concepts.domains import Domain
+from reticent.concepts.interface import ConceptClass
+from reticent.concepts.reading import as_array
+from reticent.concepts.thresholds import Thresholds
+from reticent.teachers.dealing import Array, Integers, Shards, Table
+from reticent.teachers.trees import CutVoters
+
+_INT64 = np.iinfo(np.int64)
+
+
+class ConceptTeacher(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """The concept with the fewest errors on its rows, the first such; the label 1 is the second of `classes`."""
+
+    def __init__(self, concept_class: ConceptClass[Any], classes: Any) -> None:
+        self.concept_class = concept_class
+        self.classes = classes
+
+    def fit(self, X: Table, y: Any) -> Self:
+        """Learn from rows `X` with their labels `y`."""
+        self.classes_ = np.asarray(self.classes)
+        self.concept_ = self.concept_class.erm(points(X, self.concept_class), y == self.classes_[1])
+        return self
+
+    def predict(self, X: Table) -> Array:
+        """The labels that the concept gives."""
+        ones = self.concept_class.predict(self.concept_, points(X, self.concept_class))
+        labels: Array = self.classes_[ones]
+        return labels
+
+
+def points(X: Table, concept_class: ConceptClass[Any]) -> Array:
+    """The rows as a concept class takes them, nothing rounded."""
+    if sparse.issparse(X):
+        raise TypeError("X must be a dense array for teachers that are concepts, got a sparse matrix")
+    array = as_array(X, "X")
+    return array[:, 0] if concept_class.columns == 1 and array.shape[1] == 1 else array
+
+
+class ThresholdVoters:
+    """Thresholds that vote; the label 1 is the second class."""
+
+    def __init__(self, cuts: CutVoters, concept_class: Thresholds, domain: Domain) -> None:
+        self.cuts, self.concept_class, self.domain = cuts, concept_class, domain
+
+    def count(self, X: Table) -> Integers:
+        """How many teachers vote for each class, a row a query."""
+        return self.cuts.count(self._ranks(X))
+
+    def ask(self, X: Table, teachers: Integers) -> Integers:
+        """The class that each of the teachers named in a row votes for."""
+        return self.cuts.ask(self._ranks(X), teachers)
+
+    def _ranks(self, X: Table) -> Array:
+        ranks, domain = self.concept_class.ranks(points(X, self.concept_class))
+        if domain != self.domain:
+            raise TypeError("X must hold the kind of numbers the teachers learned from: whole, floats or datetimes")
+        return ranks[:, None]
+
+
+def fit_thresholds(concept_class: Thresholds, shards: Shards) -> ThresholdVoters | None:
+    """For every shard the threshold with the fewest errors; None where ranks are wider than the machine's integers."""
+    ranks, domain = concept_class.ranks(points(shards.X, concept_class))
+    if ranks.dtype == object or int(ranks.min()) == _INT64.min or int(ranks.max()) == _INT64.max:
+        return None
+    order = np.lexsort((ranks, shards.shard))
+    ranks, starts, count = ranks[order], shards.starts, shards.count
+    gain = 2 * shards.codes[order] - 1  # of a row that is labelled 1
+    before = np.append(0, np.cumsum(gain))
+    total = before[starts[1:]] - before[starts[:-1]]
+    # A cut before each row and one after the last of its shard: what labelling the rows below it with 1 gains.
+    rows = np.arange(len(ranks))
+    place = rows + shards.shard[order]  # every earlier shard has one more cut than rows
+    ends = starts[1:] + np.arange(count)
+    firsts = starts[:-1] + np.arange(count)
+    value = np.empty(len(ranks) + count, dtype=np.int64)
+    value[place] = before[:-1] - before[starts[:-1]][shards.shard[order]]
+    value[ends] = total
+    cut = np.empty_like(value)
+    cut[place], cut[ends] = ranks - 1, ranks[starts[1:] - 1]
+    tied = np.zeros(len(value), dtype=bool)  # a cut between equal points is none
+    tied[place[1:]] = (ranks[1:] == ranks[:-1]) & (shards.shard[order][1:] == shards.shard[order][:-1])
+    best, chosen = _first_best(np.where(tied, _INT64.min, value), firsts)
+    below = np.ones(count, dtype=np.int64)
+    if concept_class.both_orientations:
+        inner = ~tied
+        inner[firsts] = inner[ends] = False  # there the other sign labels nothing new
+        upwards = np.where(inner, np.repeat(total, np.diff(np.append(firsts, len(value)))) - value, _INT64.min)
+        best_up, chosen_up = _first_best(upwards, firsts)
+        up = best_up > best
+        chosen, below = np.where(up, chosen_up, chosen), np.where(up, 0, 1)
+    known = shards.constant >= 0
+    below, above = (np.where(known, shards.constant, side) for side in (below, 1 - below))
+    column = np.zeros(count, dtype=np.int64)
+    return ThresholdVoters(CutVoters(column, cut[chosen], below, above, classes=2), concept_class, domain)
+
+
+def _first_best(values: Integers, starts: Integers) -> tuple[Integers, Integers]:
+    """The largest value of each run, and where it first occurs."""
+    best = np.maximum.reduceat(values, starts)
+    lengths = np.diff(np.append(starts, len(values)))
+    hits = np.where(values == np.repeat(best, lengths), np.arange(len(values)), len(values))
+    return best, np.minimum.reduceat(hits, starts)

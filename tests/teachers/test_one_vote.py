@@ -1,0 +1,261 @@
+"""What the labellers need of teachers: a replaced row, or group, changes what one teacher says, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from reticent.concepts.thresholds import Thresholds
+from reticent.teachers import Teachers, dealing, linear, models
+from reticent.teachers.dealing import deal
+
+Array = NDArray[Any]
+
+SHARDS, ROWS, COLUMNS = 12, 240, 4
+
+ESTIMATORS: dict[str, Any] = {
+    "default": None,
+    "logistic": LogisticRegression(),
+    "logistic without intercept": LogisticRegression(fit_intercept=False, C=10),
+    "scaled": make_pipeline(StandardScaler(), LogisticRegression()),
+    "stochastic gradient": SGDClassifier(loss="log_loss", max_iter=5, tol=None),
+    "stump": DecisionTreeClassifier(max_depth=1),
+    "tree": DecisionTreeClassifier(max_features=2),
+    "forest": RandomForestClassifier(3, max_depth=2),
+    "naive": GaussianNB(),
+}
+
+
+def data(seed: int, classes: int = 2) -> tuple[Array, Array]:
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(ROWS, COLUMNS))
+    scores = X @ np.arange(1, COLUMNS + 1) + generator.normal(size=ROWS)
+    return X, np.digitize(scores, np.linspace(-3, 3, classes + 1)[1:-1])
+
+
+def neighbours(X: Array, y: Array) -> list[tuple[int, Array, Array]]:
+    """Data with one row replaced: by another label, by a row far away, or by a huge one."""
+    found = []
+    for row, factor in ((5, 1), (20, 1), (43, -3), (77, -20), (101, 0), (130, 1e3), (205, 1e7)):
+        other, labels = X.copy(), y.copy()
+        other[row], labels[row] = factor * X[row], (y[row] + 1) % (y.max() + 1)
+        found.append((row, other, labels))
+    return found
+
+
+def says(teachers: Teachers, queries: Any) -> Array:
+    """What every teacher says to every query."""
+    voters: Any = teachers._voters
+    if isinstance(voters, models.ModelVoters):  # `ask` would go through all pairs one by one
+        answers = [
+            np.full(len(queries), known) if model is None else models._answer(model, queries, voters.classes, [])
+            for model, known in zip(voters.models, voters.constant, strict=True)
+        ]
+        return np.array(answers).T
+    return teachers.ask(queries, np.tile(np.arange(teachers.n_teachers_), (queries.shape[0], 1)))
+
+
+def bits(teachers: Teachers) -> Array | None:
+    """The weights of linear teachers, a row a teacher: these must not move in the last bit."""
+    voters: Any = teachers._voters
+    if not isinstance(voters, linear.LinearVoters):
+        return None
+    table = np.column_stack([dealing.dense(voters.weights), voters.bias])
+    return np.hstack(np.split(table, voters.scored))
+
+
+QUERIES = np.random.default_rng(9).normal(size=(300, COLUMNS)) * 2
+
+
+def moved(first: Teachers, second: Teachers, queries: Any = QUERIES) -> set[int]:
+    """The teachers that differ: in their weights, where they have some, else in what they say."""
+    said = (says(first, queries) != says(second, queries)).any(axis=0)
+    mine, theirs = bits(first), bits(second)
+    if mine is not None and theirs is not None:
+        said |= (mine != theirs).any(axis=1)
+    return set(np.flatnonzero(said).tolist())
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_replaced_row_moves_the_vote_of_its_teacher_only(name: str, classes: int) -> None:
+    X, y = data(1, classes)
+    teachers = Teachers(ESTIMATORS[name], shards=SHARDS, classes=range(classes))
+    first, some = clone(teachers).fit(X, y), set[int]()
+    for row, other, labels in neighbours(X, y)[::-1 if classes == 2 else 3]:
+        second = clone(teachers).fit(other, labels)
+        found = moved(first, second)
+        assert found <= {row % SHARDS}
+        some |= found
+        shift = second.votes(QUERIES) - first.votes(QUERIES)
+        assert (shift.sum(axis=1) == 0).all()
+        assert np.abs(shift).sum(axis=1).max() <= 2
+    assert some  # the test has power: some teachers did change their minds
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, 60])
+def test_a_replaced_row_of_a_sparse_matrix_moves_one_vote(columns: int) -> None:
+    generator = np.random.default_rng(3)
+    X = sparse.random(ROWS, columns, density=0.3, format="csr", random_state=generator)
+    y = (np.asarray(X.sum(axis=1)).ravel() > X.sum() / ROWS).astype(int)
+    other = X.tolil()
+    other[7] = 50
+    teachers = Teachers(LogisticRegression(), shards=SHARDS, classes=(0, 1))
+    labels = np.where(np.arange(ROWS) == 7, 1 - y, y)
+    first, second = clone(teachers).fit(X, y), clone(teachers).fit(other.tocsr(), labels)
+    assert moved(first, second, sparse.random(99, columns, density=0.3, format="csr", random_state=generator)) == {7}
+
+
+def test_a_replaced_row_moves_one_threshold() -> None:
+    X, y = np.arange(ROWS)[:, None] * 37 % 101, (np.arange(ROWS) * 37 % 101 < 50).astype(int)
+
+    def fit(X: Array, y: Array) -> Teachers:
+        return Teachers(Thresholds(bits=7, both_orientations=True), shards=SHARDS, classes=(0, 1)).fit(X, y)
+
+    queries = np.arange(128)[:, None]
+    labels = y.copy()
+    labels[max(range(4, ROWS, SHARDS), key=lambda row: X[row, 0] * y[row])] = 0  # the last 1 below the threshold
+    assert np.flatnonzero((says(fit(X, y), queries) != says(fit(X, labels), queries)).any(axis=0)).tolist() == [4]
+
+
+def test_replaced_rows_of_a_group_move_one_vote() -> None:
+    X, y = data(4)
+    groups = np.random.default_rng(5).integers(30, size=ROWS)
+    shard = deal(ROWS, SHARDS, groups)
+    rows = np.flatnonzero(groups == 11)
+    assert len(rows) > 3
+    other, labels = X.copy(), y.copy()
+    other[rows], labels[rows] = -30 * X[rows], 1 - y[rows]
+    for estimator in (None, LogisticRegression(), GaussianNB()):
+        teachers = Teachers(estimator, shards=SHARDS, classes=(0, 1))
+        first, second = (clone(teachers).fit(*one, groups=groups) for one in ((X, y), (other, labels)))
+        assert moved(first, second) == {int(shard[rows[0]])}
+    ungrouped = moved(clone(teachers).fit(X, y), clone(teachers).fit(other, labels))
+    assert len(ungrouped) > 1  # what is lost without groups
+
+
+# ── the rule of dealing ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(st.integers(1, 40), st.data())
+def test_no_group_is_in_two_shards_and_shards_have_like_numbers_of_groups(shards: int, draw: st.DataObject) -> None:
+    names = draw.draw(st.lists(st.integers(-5, 100), min_size=shards, max_size=200))
+    groups = np.array(names)
+    if len(set(names)) < shards:
+        with pytest.raises(ValueError, match="more than there are groups"):
+            deal(len(groups), shards, groups)
+        return
+    shard = deal(len(groups), shards, groups)
+    homes = {name: set(shard[groups == name].tolist()) for name in set(names)}
+    assert all(len(home) == 1 for home in homes.values())
+    sizes = np.bincount([home.pop() for home in homes.values()], minlength=shards)
+    assert sizes.min() >= 1
+    assert sizes.max() - sizes.min() <= 1
+    # The names themselves play no part: other names for the same groups are dealt alike.
+    assert deal(len(groups), shards, np.array([f"person {-name}" for name in names])).tolist() == shard.tolist()
+
+
+@given(st.integers(1, 50), st.integers(0, 500))
+def test_rows_are_dealt_evenly_by_place(shards: int, more: int) -> None:
+    sizes = np.bincount(deal(shards + more, shards), minlength=shards)
+    assert sizes.min() >= 1
+    assert sizes.max() - sizes.min() <= 1
+
+
+# ── twins: the same test rejects each of them ─────────────────────────────────────────────────────────────────────
+
+
+def worst(fit: Callable[[Any, Array], Teachers]) -> int:
+    """The most teachers that one replaced row moves."""
+    X, y = data(1)
+    first = fit(X, y)
+    return max(len(moved(first, fit(other, labels))) for _, other, labels in neighbours(X, y))
+
+
+def test_twin_that_scales_all_rows_together_moves_many() -> None:
+    def fit(X: Array, y: Array) -> Teachers:
+        return Teachers(LogisticRegression(), shards=SHARDS, classes=(0, 1)).fit(StandardScaler().fit_transform(X), y)
+
+    assert worst(fit) > 1
+
+
+def test_twin_that_deals_by_content_moves_many() -> None:
+    def fit(X: Array, y: Array) -> Teachers:
+        def by_order(rows: int, shards: int, groups: Any = None) -> Array:
+            return np.argsort(np.argsort(X[:, 0])) % shards
+
+        with mock.patch("reticent.teachers.teachers.deal", by_order):
+            return Teachers(shards=SHARDS, classes=(0, 1)).fit(X, y)
+
+    assert worst(fit) > 1
+
+
+def test_twin_that_stops_when_all_are_done_moves_many() -> None:
+    """To go on until the slowest is done moves the weights of the others, if only in their last digits."""
+    alone = linear._minimise
+
+    def together(*shards: Array, steps: int, **how: Any) -> Array:
+        with mock.patch.object(linear, "TOLERANCE", 0):
+            found = alone(*shards, steps=1, **how)
+            for count in range(2, steps):
+                before, found = found, alone(*shards, steps=count, **how)
+                if np.abs(found - before).max() < 1e-8:
+                    break
+        return found
+
+    def fit(X: Array, y: Array) -> Teachers:
+        return Teachers(LogisticRegression(), shards=SHARDS, classes=(0, 1)).fit(X, y)
+
+    assert worst(fit) == 1
+    with mock.patch.object(linear, "_minimise", together):
+        assert worst(fit) > 1
+
+
+def test_twin_that_draws_seeds_as_teachers_come_moves_many() -> None:
+    class Greedy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+        """Draws as many numbers as its data say, from a generator that it shares unless it is given a seed."""
+
+        shared = np.random.RandomState(0)
+
+        def __init__(self, random_state: Any = None) -> None:
+            self.random_state = random_state
+
+        def fit(self, X: Array, y: Array) -> Any:
+            generator = self.shared if self.random_state is None else np.random.RandomState(self.random_state)
+            generator.normal(size=int(np.abs(X).max()))
+            self.coef_ = generator.normal(size=X.shape[1])
+            return self
+
+        def predict(self, X: Array) -> Array:
+            return (X @ self.coef_ > 0).astype(int)
+
+    def fit(X: Array, y: Array) -> Teachers:
+        Greedy.shared = np.random.RandomState(0)
+        return Teachers(Greedy(), shards=SHARDS, classes=(0, 1)).fit(np.clip(X, -1000, 1000), y)
+
+    assert worst(fit) == 1
+    with mock.patch.object(models, "seeded", lambda estimator, *seed: clone(estimator)):
+        assert worst(fit) > 1
+
+
+def test_twin_that_pads_by_what_others_hold_is_told_apart() -> None:
+    """Blocks are made by size alone; were shards of one class left out of them, others would be padded anew."""
+    shards = dealing.Shards(np.zeros((6, 1)), np.array([0, 0, 1, 0, 1, 1]), deal(6, 3), 3, np.array([0, 1]))
+    others = dealing.Shards(np.zeros((6, 1)), np.array([0, 0, 1, 1, 1, 1]), deal(6, 3), 3, np.array([0, 1]))
+    assert shards.constant.tolist() != others.constant.tolist()
+    assert [one.tolist() for one in shards.blocks(5)] == [one.tolist() for one in others.blocks(5)]
