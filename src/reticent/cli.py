@@ -161,7 +161,13 @@ def _audit_table(rows: Sequence[Row]) -> RichTable:
 
 
 @app.command
-def experiment(name: str | None = None, *, out: Path | None = None, list: Annotated[bool, Flag] = False) -> int:
+def experiment(
+    name: str | None = None,
+    *,
+    out: Path | None = None,
+    data: Path | None = None,
+    list: Annotated[bool, Flag] = False,
+) -> int:
     """Regenerate the tables and plots of the documentation.
 
     Parameters
@@ -170,6 +176,8 @@ def experiment(name: str | None = None, *, out: Path | None = None, list: Annota
         Which experiment, or `all`; without it the experiments are listed.
     out
         A directory to write NAME.md and its plots into.
+    data
+        A directory with data sets: what experiments measured on these is measured again, and kept in the package.
     list
         List the experiments.
     """
@@ -180,7 +188,7 @@ def experiment(name: str | None = None, *, out: Path | None = None, list: Annota
     if name != "all" and name not in known:
         raise UsageError(f"there is no experiment {name!r}; there are: {', '.join(known)}")
     for each in known if name == "all" else [name]:
-        _run_experiment(each, out)
+        _run_experiment(each, out, data)
     return 0
 
 
@@ -189,11 +197,16 @@ def _experiments() -> list[str]:
     return sorted(path.stem for path in folder.glob("*.py") if path.stem not in ("__init__", "table"))
 
 
-def _run_experiment(name: str, out: Path | None) -> None:
+def _run_experiment(name: str, out: Path | None, data: Path | None = None) -> None:
     from rich.table import Table
 
     console = _console()
     module = import_module(f"reticent.experiments.{name}")
+    if data is not None and hasattr(module, "measure"):
+        try:
+            module.measure(data)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--data: {error}") from error
     tables, plots = module.tables(), getattr(module, "plots", dict)
     for table in tables:
         shown = Table(*table.columns)

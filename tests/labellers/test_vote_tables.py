@@ -303,3 +303,8 @@ def test_the_rate_of_one_order_is_what_the_accountant_reads() -> None:
     assert epsilon(Repeated(RenyiDP(Fraction(20), Fraction(1, 1000)), 100), delta=1e-6) == pytest.approx(
         0.1 + (math.log(1e6) - math.log(20)) / 19 + math.log(19 / 20), rel=1e-9
     )
+
+
+def test_very_high_orders_do_not_overflow() -> None:
+    table = Greedy(teachers=2, epsilon=0.01, delta=1e-12, answers=1).table
+    assert table.entries[1] == ONE // 2

@@ -236,3 +236,15 @@ def test_steps_are_shortened_where_a_full_one_leads_uphill() -> None:
     fast = Teachers(LogisticRegression(**asked), shards=8, classes=(0, 1)).fit(X, y)
     slow = Teachers(SlowLogistic(solver="newton-cholesky", **asked), shards=8, classes=(0, 1)).fit(X, y)
     assert disagreement(fast, slow, generator.normal(size=(400, 3)) * 100) < 1e-2
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_thresholds_stand_in_the_middle_of_the_gap(kind: type) -> None:
+    x, y = np.array([[2], [10]], dtype=kind), np.array([1, 0])
+    questions = np.array([[-9], [2], [5], [7], [10]], dtype=kind)
+    thresholds = Thresholds() if kind is int else Thresholds(domain=Floats())
+    votes = Teachers(thresholds, shards=1, classes=[0, 1]).fit(x, y).votes(questions)
+    assert votes[:, 1].tolist() == [1, 1, 1, 0, 0]
+    assert ConceptTeacher(thresholds, [0, 1]).fit(x, y).predict(questions).tolist() == [1, 1, 1, 0, 0]
+    lowest = np.array([[-np.finfo(float).max], [1.0]])
+    Teachers(Thresholds(domain=Floats()), shards=2, classes=[0, 1]).fit(lowest, y)  # no rank below the least float

@@ -76,9 +76,9 @@ def _worse(mass: float, u: float, alpha: float) -> float:
     step = -mass * math.expm1(-u)
     less = mass * math.exp(-u)
     ups, downs = alpha * math.log1p(step / (1 - mass)), -alpha * u
-    forward = mass * math.expm1(downs) + (1 - mass) * math.expm1(ups)
-    if alpha * u > 600:
+    if max(ups, -downs) > 600:
         return 1e260
+    forward = mass * math.expm1(downs) + (1 - mass) * math.expm1(ups)
     backward = less * math.expm1(alpha * u) + (1 - less) * math.expm1(alpha * math.log1p(-step / (1 - less)))
     return max(forward, backward)
 

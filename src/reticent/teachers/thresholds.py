@@ -8,10 +8,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from reticent.concepts.domains import Domain
+from reticent.concepts.domains import Domain, Floats
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import as_array
-from reticent.concepts.thresholds import Thresholds
+from reticent.concepts.thresholds import Threshold, Thresholds
 from reticent.teachers.dealing import Array, Integers, Shards, Table
 from reticent.teachers.trees import CutVoters
 
@@ -19,7 +19,11 @@ _INT64 = np.iinfo(np.int64)
 
 
 class ConceptTeacher(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The concept with the fewest errors on its rows, the first such; the label 1 is the second of `classes`."""
+    """The concept with the fewest errors on its rows, the first such; the label 1 is the second of `classes`.
+
+    A threshold is put in the middle between the rows that it parts: were all teachers to take the same end of the gap,
+    their majority would be off by as much as a single one.
+    """
 
     def __init__(self, concept_class: ConceptClass[Any], classes: Any) -> None:
         self.concept_class = concept_class
@@ -28,7 +32,9 @@ class ConceptTeacher(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Table, y: Any) -> Self:
         """Learn from rows `X` with their labels `y`."""
         self.classes_ = np.asarray(self.classes)
-        self.concept_ = self.concept_class.erm(points(X, self.concept_class), y == self.classes_[1])
+        rows = points(X, self.concept_class)
+        concept = self.concept_class.erm(rows, y == self.classes_[1])
+        self.concept_ = centred(concept, rows, self.concept_class) if isinstance(concept, Threshold) else concept
         return self
 
     def predict(self, X: Table) -> Array:
@@ -44,6 +50,29 @@ def points(X: Table, concept_class: ConceptClass[Any]) -> Array:
         raise TypeError("X must be a dense array for teachers that are concepts, got a sparse matrix")
     array = as_array(X, "X")
     return array[:, 0] if concept_class.columns == 1 and array.shape[1] == 1 else array
+
+
+def centred(concept: Threshold, rows: Array, concept_class: Any) -> Threshold:
+    """The threshold half-way between the rows that it parts; the same where it has rows on one side only."""
+    if not isinstance(concept_class, Thresholds):
+        return concept
+    ranks, domain = concept_class.ranks(rows)
+    at = domain.at_or_above(concept.at)
+    below, above = ranks[ranks < at], ranks[ranks >= at]
+    if not len(below) or not len(above):
+        return concept
+    middle = _between(below.max(keepdims=True), above.min(keepdims=True), domain)
+    return Threshold(domain.value(int(middle[0]) + 1), concept.sign)
+
+
+def _between(low: Array, high: Array, domain: Domain) -> Array:
+    """Ranks in [low, high) whose values lie half-way."""
+    if isinstance(domain, Floats):
+        values = domain.values(low) / 2 + domain.values(high) / 2
+        middle = domain.ranks(values.astype(domain.values(low).dtype))
+    else:
+        middle = low // 2 + high // 2 + (low % 2 + high % 2) // 2
+    return np.asarray(np.clip(middle, low, high - 1))
 
 
 class ThresholdVoters:
@@ -86,7 +115,11 @@ def fit_thresholds(concept_class: Thresholds, shards: Shards) -> ThresholdVoters
     value[place] = before[:-1] - before[starts[:-1]][shards.shard[order]]
     value[ends] = total
     cut = np.empty_like(value)
-    cut[place], cut[ends] = ranks - 1, ranks[starts[1:] - 1]
+    parted = np.append(False, ranks[:-1] < ranks[1:])
+    parted[starts[:-1]] = False  # nothing lies below the first row of a shard
+    lower, cuts = np.append(ranks[:1], ranks[:-1]), ranks - 1
+    cuts[parted] = _between(lower[parted], ranks[parted], domain)
+    cut[place], cut[ends] = cuts, ranks[starts[1:] - 1]
     tied = np.zeros(len(value), dtype=bool)  # a cut between equal points is none
     tied[place[1:]] = (ranks[1:] == ranks[:-1]) & (shards.shard[order][1:] == shards.shard[order][:-1])
     best, chosen = _first_best(np.where(tied, _INT64.min, value), firsts)

@@ -1,0 +1,296 @@
+"""Which public rows to ask about: decided by the public rows and the labels released so far, and by nothing else.
+
+Each way to choose is a generator. It sees the public rows and a `Transcript`, and yields the places of the rows to ask
+about next; whoever runs it has them labelled and writes the labels into the transcript. A generator never holds a
+private row or a vote, so whatever it does is post-processing, and what it asks are adaptive questions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
+
+from reticent.concepts.interface import ConceptClass, Dichotomies
+from reticent.labellers import ABSTAINS, Labeller
+from reticent.teachers.dealing import Array, Integers, Table, take
+
+Floats = NDArray[np.float64]
+Chooser = Iterator[Integers]
+
+FIRST = 10  # rows asked at random before there is a model that could choose
+BATCHES = 15  # in which the rest is asked
+CAUTION = 1.0
+MOST_DICHOTOMIES = 1 << 20
+RIDGE = 1.0
+
+
+class Transcript:
+    """All that was released: the rows that were asked, in order, and their labels; −1 for one that was declined.
+
+    `implied` are labels that nobody was asked for, since every model that is still plausible gives the same.
+    """
+
+    def __init__(self, rows: int, limit: int) -> None:
+        self.rows, self.limit = rows, min(limit, rows)
+        self.asked: Integers = np.empty(0, dtype=np.int64)
+        self.labels: Integers = np.empty(0, dtype=np.int64)
+        self.implied: Integers = np.full(rows, ABSTAINS)
+        self.closed = False
+
+    @property
+    def left(self) -> int:
+        """How many more rows may be asked."""
+        return 0 if self.closed else self.limit - len(self.asked)
+
+    def add(self, asked: Integers, labels: Integers, *, closed: bool = False) -> None:
+        """Write down answers: one for each row asked, or fewer, after which there will be no more."""
+        self.closed = closed or len(labels) < len(asked)
+        self.asked = np.append(self.asked, asked[: len(labels)])
+        self.labels = np.append(self.labels, labels)
+
+    @property
+    def known(self) -> tuple[Integers, Integers]:
+        """The rows that got a label, and their labels."""
+        given = self.labels != ABSTAINS
+        return self.asked[given], self.labels[given]
+
+    @property
+    def unasked(self) -> Integers:
+        """The rows that were not asked."""
+        return np.setdiff1d(np.arange(self.rows), self.asked)
+
+
+def run(
+    chooser: Chooser, transcript: Transcript, votes: Callable[[Integers], Integers], labeller: Labeller
+) -> Transcript:
+    """Ask whatever the chooser wants to know, until it has enough or there are no more answers."""
+    for asked in chooser:
+        some = asked[: transcript.left]
+        if len(some):
+            transcript.add(some, labeller.label(votes(some)), closed=labeller.closed)
+    return transcript
+
+
+def passive(transcript: Transcript) -> Chooser:
+    """The first rows, as many as may be asked.
+
+    Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 3 (PATE-PSQ).
+    """
+    yield np.arange(transcript.limit)
+
+
+def by_margin(transcript: Transcript, points: Floats, *, classes: int, random_state: int = 0) -> Chooser:
+    """A few random rows, then in batches those with the smallest margin under a ridge fit to the labels so far.
+
+    Source. Margin-based active learning, as the active learner of PATE-ASQ (Liu, Zhu, Chaudhuri, Wang, *Revisiting
+    Model-Agnostic Private Learning*, Algorithm 5).
+    """
+    order = np.random.default_rng(random_state).permutation(transcript.rows)
+    batch = max(1, -(-transcript.limit // BATCHES))
+    yield order[: min(FIRST, transcript.left)]
+    while transcript.left > 0:
+        rest = order[np.isin(order, transcript.asked, invert=True)]
+        known, labels = transcript.known
+        if len(np.unique(labels)) > 1:
+            scores = Ridge(points[known], labels, classes).scores(points[rest])
+            rest = rest[np.argsort(lead(scores), kind="stable")]
+        yield rest[: min(batch, transcript.left)]
+
+
+# ── disagreement ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def slack(seen: int, least: float, *, dimension: int = 1, caution: float = CAUTION) -> float:
+    """How many errors more than the fewest a concept may make on the labels so far and still be plausible.
+
+    s + √(s·least) with s = caution·(d·ln(1 + j/d) + ln(1/γ_j)) after j rows, γ_j = 1/(2·log₂(2j)²). It has the form of
+    U(j, γ_j)·j in Algorithm 4, with the errors that are seen in place of those that are expected. The constants that
+    theory has proved would hardly ever rule out anything; `caution` takes their place, and 0 keeps the best only.
+    """
+    complexity = dimension * math.log1p(seen / dimension) + math.log(2 * math.log2(2 * seen) ** 2)
+    share = caution * complexity
+    return share + math.sqrt(share * least)
+
+
+def blocks(transcript: Transcript, random_state: int) -> Iterator[Integers]:
+    """The rows as a stream in random order, cut after 1, 2, 4, 8, …: in between nothing is ruled out."""
+    order = np.random.default_rng(random_state).permutation(transcript.rows)
+    start, stop = 0, 1
+    while start < transcript.rows:
+        yield order[start:stop]
+        start, stop = stop, 2 * stop
+
+
+def by_version_space(
+    transcript: Transcript,
+    points: Array,
+    concept_class: ConceptClass[Any],
+    *,
+    caution: float = CAUTION,
+    random_state: int = 0,
+) -> Chooser:
+    """Ask only where plausible concepts disagree; a concept is dropped once it makes too many errors.
+
+    The candidates are the dichotomies of the public rows. Errors on labels of these rows, and whether two concepts
+    disagree on one of them, are the same for all concepts with the same dichotomy: so this *is* the version space of
+    the whole class, as far as the public rows can tell. Rows that all plausible concepts label alike are not asked;
+    they get that label (`Transcript.implied`).
+
+    Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 4 (disagreement-based
+    active learning, from Hanneke, *Theory of Disagreement-Based Active Learning*), in the role that Algorithm 5 gives
+    it. The version space shrinks after 1, 2, 4, … rows, as printed, so the rows in between are asked at once.
+    """
+    dichotomies = concept_class.dichotomies(points)
+    if dichotomies.count > MOST_DICHOTOMIES:
+        raise ValueError(
+            f"the public rows have more than {MOST_DICHOTOMIES} labellings, too many to list: give fewer public rows "
+            'or queries="passive"'
+        )
+    return _by_version_space(transcript, points, dichotomies, caution=caution, random_state=random_state)
+
+
+def _by_version_space(
+    transcript: Transcript, points: Array, dichotomies: Dichotomies[Any], *, caution: float, random_state: int
+) -> Chooser:
+    alive, seen = np.arange(dichotomies.count), 0
+    dimension = dichotomies.concept_class.vc_dimension
+
+    def votes(block: Integers) -> tuple[Array, Array]:
+        """Whether any plausible concept gives 0 to a row, and whether any gives 1."""
+        ones = np.array([dichotomies.sums([1], at=points[row : row + 1])[alive] for row in block])
+        return (ones == 0).any(axis=1), (ones == 1).any(axis=1)
+
+    for block in blocks(transcript, random_state):
+        zero, one = votes(block)
+        torn = zero & one
+        transcript.implied[block[~torn]] = one[~torn]
+        if bool(torn.any()) and transcript.left > 0:
+            yield block[torn][: transcript.left]
+            known, labels = transcript.known
+            if len(known):
+                errors = dichotomies.errors(labels, at=points[known])[alive]
+                allowed = slack(seen + len(block), errors.min(), dimension=dimension, caution=caution)
+                alive = alive[errors <= errors.min() + allowed]
+        seen += len(block)
+
+
+def by_ridge_disagreement(
+    transcript: Transcript, points: Floats, *, classes: int, caution: float = CAUTION, random_state: int = 0
+) -> Chooser:
+    """Ask where a linear model that fits nearly as well gives another label; squared loss, in closed form.
+
+    With A = Σxxᵀ + ridge and scores f, the least extra loss of a model that ranks the two highest classes at x the
+    other way is (f₁ − f₂)²/(2·xᵀA⁻¹x). It is nearly optimal if that is at most `slack` times the average loss of a row.
+
+    Source. Algorithm 4 of Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, by the reduction to
+    an oracle that minimises errors (Beygelzimer, Hsu, Langford, Zhang, *Agnostic Active Learning Without Constraints*),
+    here with squared errors.
+    """
+    seen = 0
+    for block in blocks(transcript, random_state):
+        known, labels = transcript.known
+        torn = np.ones(len(block), dtype=bool)
+        if len(np.unique(labels)) > 1:
+            model = Ridge(points[known], labels, classes)
+            scores = model.scores(points[block])
+            extra = lead(scores) ** 2 / (2 * model.leverage(points[block]))
+            torn = extra <= slack(seen, 0.0, caution=caution) * model.loss / len(known)
+            transcript.implied[block[~torn]] = scores[~torn].argmax(axis=1)
+        if bool(torn.any()) and transcript.left > 0:
+            yield block[torn][: transcript.left]
+        seen += len(block)
+
+
+def by_oracle(
+    transcript: Transcript,
+    rows: Table,
+    student: Any,
+    *,
+    classes: int,
+    caution: float = CAUTION,
+    random_state: int = 0,
+) -> Chooser:
+    """Ask where a model that makes nearly as few errors gives another label; the student itself looks for it.
+
+    The student is fitted to the labels so far, and again with the row in question under each other label, with the
+    weight of all labels together. If one of these fits gives the other label and makes at most `slack` more errors, the
+    row is asked; if none does, it gets the label of the first fit. This takes a fit for every row of the stream.
+
+    Source. As `by_ridge_disagreement`, for any student.
+    """
+    seen = 0
+    for block in blocks(transcript, random_state):
+        known, labels = transcript.known
+        torn = np.ones(len(block), dtype=bool)
+        if len(np.unique(labels)) > 1:
+            data = take(rows, known)
+            first = clone(student).fit(data, labels)
+            errors = int((first.predict(data) != labels).sum())
+            allowed = slack(seen, errors, caution=caution)
+            answers = np.asarray(first.predict(take(rows, block)), dtype=np.int64)
+            for place, (row, answer) in enumerate(zip(block, answers, strict=True)):
+                torn[place] = any(
+                    _another(student, rows, (known, labels), row, other) <= errors + allowed
+                    for other in range(classes)
+                    if other != answer
+                )
+            transcript.implied[block[~torn]] = answers[~torn]
+        if bool(torn.any()) and transcript.left > 0:
+            yield block[torn][: transcript.left]
+        seen += len(block)
+
+
+def _another(student: Any, rows: Table, given: tuple[Integers, Integers], row: int, other: int) -> float:
+    """The errors on known labels of a fit that is pressed to give `other` to a row; infinite if it does not."""
+    known, labels = given
+    times = len(known)
+    if has_fit_parameter(student, "sample_weight"):
+        places, targets = np.append(known, row), np.append(labels, other)
+        weights = np.append(np.ones(times), float(times))
+        model = clone(student).fit(take(rows, places), targets, sample_weight=weights)
+    else:
+        places, targets = np.append(known, np.repeat(row, times)), np.append(labels, np.repeat(other, times))
+        model = clone(student).fit(take(rows, places), targets)
+    if model.predict(take(rows, np.array([row])))[0] != other:
+        return math.inf
+    return float((model.predict(take(rows, known)) != labels).sum())
+
+
+# ── a linear model to choose by ───────────────────────────────────────────────────────────────────────────────────
+
+
+class Ridge:
+    """Ridge regression on ±1 for every class, with a free intercept: scores, loss, and how far a score can be moved."""
+
+    def __init__(self, points: Floats, labels: Integers, classes: int) -> None:
+        rows = _with_constant(points)
+        targets = np.where(labels[:, None] == np.arange(classes), 1.0, -1.0)
+        gram = rows.T @ rows + np.diag([*[RIDGE] * points.shape[1], 1e-9])
+        self._inverse = np.linalg.inv(gram)
+        self._weights = self._inverse @ (rows.T @ targets)
+        self.loss = float(((rows @ self._weights - targets) ** 2).sum())
+
+    def scores(self, points: Floats) -> Floats:
+        """A score for every class, a row a point."""
+        return np.asarray(_with_constant(points) @ self._weights)
+
+    def leverage(self, points: Floats) -> Floats:
+        """xᵀA⁻¹x: how much the score of a point moves for each unit of squared loss."""
+        rows = _with_constant(points)
+        return np.asarray(np.maximum(((rows @ self._inverse) * rows).sum(axis=1), 1e-12))
+
+
+def _with_constant(points: Floats) -> Floats:
+    return np.column_stack([points, np.ones(len(points))])
+
+
+def lead(scores: Floats) -> Floats:
+    """By how much the highest of the scores in each row leads the second."""
+    top = np.partition(scores, -2, axis=1)
+    return np.asarray(top[:, -1] - top[:, -2])

@@ -1,0 +1,219 @@
+"""Students: classifiers that learn from released labels of public rows. Whatever they do is post-processing."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from reticent.concepts.interface import ConceptClass
+from reticent.exact import integer, rational
+from reticent.labellers import ABSTAINS
+from reticent.teachers.dealing import Array, Integers, Table, take
+from reticent.teachers.queries import Transcript
+from reticent.teachers.reading import as_table
+from reticent.teachers.thresholds import ConceptTeacher
+
+Floats = NDArray[np.float64]
+
+SEMI_SUPERVISED = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
+ROUNDS = 30
+PARTS = 5
+
+
+def default_student() -> Any:
+    """Logistic regression with the usual ridge: unlike a teacher it is alone, and its labels are few and noisy."""
+    return LogisticRegression(max_iter=1000)
+
+
+class Constant(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Gives one class to every row: all that one can learn from labels of one class."""
+
+    def __init__(self, label: int = 0) -> None:
+        self.label = label
+
+    def fit(self, X: Table, y: Any = None) -> Self:
+        """Learn nothing."""
+        self.classes_ = np.array([self.label])
+        return self
+
+    def predict(self, X: Table) -> Integers:
+        """The one class."""
+        return np.full(X.shape[0], self.label)
+
+    def predict_proba(self, X: Table) -> Floats:
+        """1 for the one class."""
+        return np.ones((X.shape[0], 1))
+
+
+class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A student that knows that labels were flipped at random, and finds out by itself how often.
+
+    Labels are taken to be replaced by another class with probability `flip`, whatever the row. The true ones are
+    guessed (how likely is each class at a row, given the model and the label), the student is fitted to the guesses,
+    and so on: expectation maximisation. If `flip` is None it is estimated from the released labels along the way.
+
+    How likely a released label was to be flipped depends on the votes, which are private. So nothing of that is used:
+    `flip` must come from public knowledge, such as the least flip probability of a labeller's table, at which all
+    teachers agree; or from the labels themselves, which are released.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rows = np.linspace(-1, 1, 400)[:, None]
+    >>> truth, flipped = rows[:, 0] > 0, np.arange(400) % 5 == 0
+    >>> aware = NoiseAware(LogisticRegression(C=1000)).fit(rows, truth ^ flipped)
+    >>> bool(abs(aware.flip_ - 0.2) < 0.05)
+    True
+    """
+
+    def __init__(self, student: Any = None, *, flip: object = None, rounds: int = ROUNDS) -> None:
+        self.student = student
+        self.flip = flip
+        self.rounds = rounds
+
+    def fit(self, X: Table, y: Any) -> Self:
+        """Learn from rows with labels of which some are wrong."""
+        X = as_table(X)
+        student = default_student() if self.student is None else self.student
+        if not hasattr(student, "predict_proba") or not has_fit_parameter(student, "sample_weight"):
+            raise TypeError(
+                f"student must have predict_proba and take sample_weight to be noise-aware, {type(student).__name__} "
+                "does not"
+            )
+        fixed = None if self.flip is None else float(rational(self.flip, "flip"))
+        rounds = integer(self.rounds, "rounds", least=1)
+        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
+        classes, rows = len(self.classes_), len(codes)
+        if classes < 2:
+            raise ValueError("y must hold at least 2 classes, got 1 class")
+        if fixed is not None and not 0 <= fixed < 1 - 1 / classes:
+            raise ValueError(f"flip must be in [0, {1 - 1 / classes:g}) with {classes} classes, got {self.flip}")
+        released = np.eye(classes)[codes]
+        # Every row once under each class, weighted by how likely that is.
+        everything = take(X, np.tile(np.arange(rows), classes))
+        targets = np.repeat(self.classes_, rows)
+        self.flip_ = (1 - 1 / classes) / 2 if fixed is None else fixed
+        weights = released
+        for _ in range(rounds):
+            # Weights above 0, so that every class keeps a row.
+            flat = np.maximum(weights.T.ravel(), 1e-9)
+            self.student_ = clone(student).fit(everything, targets, sample_weight=flat)
+            chance = np.where(released == 1, 1 - self.flip_, self.flip_ / (classes - 1))
+            joint = np.asarray(self.student_.predict_proba(X)) * chance + 1e-300
+            weights = joint / joint.sum(axis=1, keepdims=True)
+            if fixed is None:
+                self.flip_ = min(float(1 - (weights * released).sum() / rows), 0.99 * (1 - 1 / classes))
+        return self
+
+    def predict(self, X: Table) -> Array:
+        """The class of each row, noise taken off."""
+        check_is_fitted(self)
+        labels: Array = self.student_.predict(X)
+        return labels
+
+    def predict_proba(self, X: Table) -> Floats:
+        """How likely each class is, noise taken off."""
+        check_is_fitted(self)
+        return np.asarray(self.student_.predict_proba(X))
+
+
+def _all_have_probabilities(voting: VotingStudents) -> bool:
+    return hasattr(default_student() if voting.student is None else voting.student, "predict_proba")
+
+
+class VotingStudents(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Several students, each on a part of the labelled rows, who vote.
+
+    What teachers vote for need not be near any one model of the student's kind, but it is a vote of such models.
+
+    Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Theorem 20: a student out of the
+    votes of the class, here with disjoint parts.
+
+    >>> rows = np.arange(40.0)[:, None]
+    >>> VotingStudents(parts=3).fit(rows, rows[:, 0] > 20).predict([[3.0], [33.0]]).tolist()
+    [False, True]
+    """
+
+    def __init__(self, student: Any = None, *, parts: int = PARTS) -> None:
+        self.student = student
+        self.parts = parts
+
+    def fit(self, X: Table, y: Any) -> Self:
+        """Deal the rows to the students, and let each learn."""
+        X = as_table(X)
+        student = default_student() if self.student is None else self.student
+        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
+        parts = min(integer(self.parts, "parts", least=1), len(codes))
+        # Dealt class by class, so that all students see all classes, if there are enough rows.
+        order = np.argsort(codes, kind="stable")
+        self.students_ = []
+        for part in range(parts):
+            rows = order[part::parts]
+            found = np.unique(codes[rows])
+            one = Constant(int(found[0])) if len(found) == 1 else clone(student)
+            self.students_.append(one.fit(take(X, rows), codes[rows]))
+        return self
+
+    def predict(self, X: Table) -> Array:
+        """The class that most students vote for."""
+        check_is_fitted(self)
+        X = as_table(X)
+        votes = np.zeros((X.shape[0], len(self.classes_)), dtype=np.int64)
+        rows = np.arange(len(votes))
+        for student in self.students_:
+            votes[rows, np.asarray(student.predict(X), dtype=np.int64)] += 1
+        labels: Array = self.classes_[votes.argmax(axis=1)]
+        return labels
+
+    @available_if(_all_have_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Table) -> Floats:
+        """The average of what the students hold likely."""
+        check_is_fitted(self)
+        X = as_table(X)
+        shares: Floats = np.mean([spread(one, X, len(self.classes_)) for one in self.students_], axis=0)
+        return shares
+
+
+def spread(student: Any, X: Table, classes: int) -> Floats:
+    """Probabilities of all classes, 0 for those that the student never saw."""
+    shares = np.asarray(student.predict_proba(X))
+    found = np.zeros((len(shares), classes))
+    found[:, np.asarray(student.classes_, dtype=np.int64)] = shares
+    return found
+
+
+def check_student(student: Any, classes: int, *, semi_supervised: bool) -> Any:
+    """A student that can be fitted, or an error that says why not."""
+    if student is None:
+        student = default_student()
+    if isinstance(student, ConceptClass):
+        if classes > 2:
+            raise ValueError(f"classes must be 2 for a student that is a concept class, got {classes}")
+        student = ConceptTeacher(student, (0, 1))
+    elif isinstance(student, type) or not all(hasattr(student, name) for name in ("fit", "predict", "get_params")):
+        name = getattr(student, "__name__", type(student).__name__)
+        raise TypeError(f"student must be None, a scikit-learn classifier or a concept class, got {name}")
+    if semi_supervised and not isinstance(student, SEMI_SUPERVISED):
+        if not hasattr(student, "predict_proba"):
+            raise TypeError(f"student must have predict_proba to train itself, {type(student).__name__} does not")
+        student = SelfTrainingClassifier(student)
+    return student
+
+
+def fit_student(student: Any, rows: Table, transcript: Transcript, *, semi_supervised: bool) -> Any:
+    """Fit the student to what was released: labels, those that are implied, and rows without any if it takes them."""
+    targets = transcript.implied.copy()
+    asked, labels = transcript.known
+    targets[asked] = labels
+    given = np.flatnonzero(targets != ABSTAINS)
+    found = np.unique(targets[given])
+    if len(found) < 2:
+        return Constant(int(found[0]) if len(found) else 0).fit(rows)
+    if semi_supervised:
+        return clone(student).fit(rows, targets)
+    return clone(student).fit(take(rows, given), targets[given])
