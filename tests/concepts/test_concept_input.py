@@ -263,3 +263,9 @@ def test_floats_are_read_exactly_or_refused(values: list[float], domain: Domain)
     except (TypeError, ValueError):
         return
     assert domain.values(ranks).tolist() == values
+
+
+def test_lists_of_numpy_booleans_are_labels() -> None:
+    lists: list[Any] = [[np.True_, np.False_], [np.True_, 0], np.array([True, False], dtype=object)]
+    for labels in lists:
+        assert Thresholds(bits=4).erm([1, 9], labels) == Thresholds(bits=4).erm([1, 9], [1, 0])
