@@ -199,7 +199,7 @@ def test_bad_parameters(make: Callable[[], object], words: str) -> None:
 
 
 def test_concepts_of_another_class() -> None:
-    assert "must be a Threshold, got Interval" in refused(lambda: Thresholds().predict(Interval(1, 2), [1]))  # type: ignore[arg-type]
+    assert "must be of type Threshold, got Interval" in refused(lambda: Thresholds().predict(Interval(1, 2), [1]))  # type: ignore[arg-type]
     assert "2 dimensions, got 1" in refused(lambda: Rectangles(2).predict(Rectangle((1,), (2,)), [[1, 2]]))
     assert "features 0 … 1, got 5" in refused(lambda: Stumps(2).predict(Stump(5, 1), [[1, 2]]))
 
@@ -263,3 +263,9 @@ def test_floats_are_read_exactly_or_refused(values: list[float], domain: Domain)
     except (TypeError, ValueError):
         return
     assert domain.values(ranks).tolist() == values
+
+
+def test_lists_of_numpy_booleans_are_labels() -> None:
+    lists: list[Any] = [[np.True_, np.False_], [np.True_, 0], np.array([True, False], dtype=object)]
+    for labels in lists:
+        assert Thresholds(bits=4).erm([1, 9], labels) == Thresholds(bits=4).erm([1, 9], [1, 0])

@@ -24,7 +24,9 @@ from reticent.errors import InsufficientData
 from reticent.learners.active import ActiveLearner, Draw, inner_epsilon, rate_for_one
 from reticent.learners.base import ConceptLearner, PartlyLabelled
 from reticent.learners.label_boost import LabelBoost
+from reticent.learners.label_private import SemiPrivateLearner
 from reticent.learners.points import PointLearner
+from reticent.learners.rectangles import RectangleLearner
 from reticent.learners.semi_supervised import SemiSupervisedLearner
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.mechanisms.release import Release, noise_or_system, release
@@ -33,6 +35,7 @@ from reticent.privacy import Guarantee
 from reticent.privacy.events import BoundedRange, PureDP, Seeded, Subsampled
 from reticent.privacy.pairs import amplified
 from reticent.privacy.parameters import check_epsilon
+from reticent.sanitizers.thresholds import ThresholdSanitizer
 
 Array = NDArray[Any]
 Rows = tuple[tuple[int, int], ...]  # (value, label)
@@ -58,7 +61,7 @@ class Counting(ConceptLearner):
         return math.ceil(10 / (float(self.epsilon) * float(error)))  # type: ignore[arg-type]
 
     def _hypotheses(self) -> ConceptClass[Any]:
-        return Thresholds(bits=2)
+        return Thresholds(bits=7)
 
     def _learn(self, rows: Array, labels: Array, unsafe_noise: Noise | None) -> Release[Any]:
         event = PureDP(check_epsilon(self.epsilon))
@@ -332,7 +335,7 @@ def test_rows_without_labels() -> None:
     learner = ActiveLearner(Watched(), epsilon=0.1).fit(X, oracle=lambda rows: rows[:, 0] < 2, n_labels=5)
     assert learner.n_rows_ == math.floor(1000 * math.expm1(0.1) / math.expm1(1))
     assert learner.learner_.epsilon == pytest.approx(1, abs=0.02)
-    assert learner.learner_.epsilon >= 1
+    assert learner.learner_.epsilon >= 1  # type: ignore[operator]
     assert (seen[0][:5] >= 0).all()
     assert (seen[0][5:] == -1).all()
     assert learner.fit(X, X[:, 0] < 2, n_labels=5, n_rows=50).n_rows_ == 50
@@ -564,3 +567,47 @@ def test_any_parameters_are_taken_or_refused(epsilon: Any, delta: Any) -> None:
     elif epsilon is None or not 0 < epsilon < math.inf or not 0 <= delta < 1:
         with pytest.raises((TypeError, ValueError), match=r"epsilon|delta"):
             learner.fit(X, y, n_labels=2)
+
+
+# ── what is refused does not depend on the draw ───────────────────────────────────────────────────────────────────
+
+
+def test_a_bad_row_is_refused_whether_or_not_it_is_drawn() -> None:
+    x = np.arange(40)[:, None]
+    x[0] = 777
+    for seed in range(10):
+        learner = ActiveLearner(ThresholdLearner(bits=8, epsilon=1), epsilon=0.5, unsafe_seed=seed)
+        with pytest.raises(ValueError, match="X must lie in") as refusal:
+            learner.fit(x, x[:, 0] < 9, n_labels=1)
+        assert "777" not in str(refusal.value)
+
+
+def test_the_guarantee_is_what_was_asked_for_with_a_learner_that_composes() -> None:
+    X = np.stack([np.arange(4000) % 100, np.arange(4000) % 99], axis=1)
+    learner = ActiveLearner(RectangleLearner(bits=7, epsilon=1), epsilon=0.5, delta=1e-6)
+    found = learner.fit(X, ((X >= 20) & (X < 80)).all(axis=1), n_labels=1000).guarantee_
+    assert found <= Guarantee(epsilon=0.5, delta=1e-6)
+    assert found.epsilon > 0.499
+
+
+def test_a_learner_that_needs_public_points_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="SemiPrivateLearner takes public points"):
+        ActiveLearner(SemiPrivateLearner(Thresholds(bits=8), epsilon=1), epsilon=1).fit("no data", None)
+
+
+def test_the_learner_inside_is_checked_with_the_epsilon_that_it_gets() -> None:
+    x = np.arange(4000)[:, None] % 128
+    sanitizer = ThresholdSanitizer(bits=7, epsilon=2)
+    inside = SemiSupervisedLearner(Thresholds(bits=7), epsilon=2, sanitizer=sanitizer)
+    learner = ActiveLearner(inside, epsilon=0.5)
+    assert learner.fit(x, x[:, 0] < 40, n_labels=100, n_rows=300).guarantee_.epsilon <= 0.5
+    with pytest.raises(ValueError, match="epsilon must be at least that of the sanitizer"):
+        learner.fit(x, x[:, 0] < 40, n_labels=100, n_rows=3000)
+
+
+def test_too_few_rows_that_all_have_a_label() -> None:
+    x = np.arange(30)[:, None]
+    learner = ActiveLearner(ThresholdLearner(bits=8, epsilon=1), epsilon=1, error=0.1)
+    with pytest.raises(InsufficientData) as refusal:
+        learner.fit(x, x[:, 0] < 9)
+    assert refusal.value.required == ThresholdLearner(bits=8, epsilon=1).n_required(0.1)

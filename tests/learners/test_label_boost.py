@@ -26,6 +26,7 @@ from reticent.concepts import Finite, Floats, Intervals, Point, Points, Rectangl
 from reticent.errors import InsufficientData, PrivacyWarning
 from reticent.exact import log_bounds
 from reticent.learners import label_boost as module
+from reticent.learners.active import ActiveLearner
 from reticent.learners.base import ConceptLearner
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.label_boost import (
@@ -40,6 +41,7 @@ from reticent.learners.label_boost import (
     printed_cost,
     printed_epsilon,
 )
+from reticent.learners.label_private import SemiPrivateLearner
 from reticent.learners.points import PointLearner
 from reticent.learners.rectangles import RectangleLearner
 from reticent.learners.thresholds import ThresholdLearner
@@ -755,3 +757,55 @@ def test_labels_of_a_point_are_boosted() -> None:
     points = generator.choice([5, 2**60, 77], size=rows, p=[0.3, 0.3, 0.4])
     labels = np.where(np.arange(rows) < boost.labels_required(0.2), points == 2**60, -1)
     assert boost.fit(points[:, None], labels).hypothesis_ == Point(2**60)
+
+
+# ── what is refused before any row is drawn ───────────────────────────────────────────────────────────────────────
+
+
+def test_a_learner_that_composes_up_to_its_epsilon_and_delta_is_taken() -> None:
+    X = np.stack([np.arange(3000) % 8, np.arange(3000) % 7], axis=1)
+    y = np.where(np.arange(3000) < 1000, ((X >= 2) & (X < 6)).all(axis=1), -1)
+    sides = RectangleLearner(bits=3, dimensions=2, epsilon=1)
+    boost = LabelBoost(sides, Rectangles(2, bits=3), epsilon=0.5, delta=1e-6).fit(X, y)
+    assert boost.guarantee_ <= Guarantee(epsilon=0.5, delta=1e-6)
+    assert boost.guarantee_.delta > 0
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        ActiveLearner(ThresholdLearner(bits=8, epsilon=1), epsilon=1),
+        SemiPrivateLearner(Thresholds(bits=8), epsilon=1),
+    ],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_learners_that_take_more_than_rows_are_refused(learner: ConceptLearner) -> None:
+    with pytest.raises(ValueError, match=f"from labelled rows alone: {type(learner).__name__}"):
+        LabelBoost(learner, Thresholds(bits=8), epsilon=1).fit("no data", None)  # type: ignore[arg-type]
+
+
+def test_too_many_labellings_are_refused_by_public_numbers() -> None:
+    """These rows are all equal, so that there are two labellings of them; nobody is to learn that."""
+    X, y = np.zeros((400, 2), dtype=int), np.where(np.arange(400) < 100, 1, -1)
+    boxes = Rectangles(2, bits=10)
+    with pytest.raises(ValueError, match=r"rows of a round in more than 2\^24 ways"):
+        LabelBoost(RectangleLearner(bits=10, dimensions=2, epsilon=1), boxes, epsilon=4).fit(X, y)
+    with pytest.raises(ValueError, match=r"the 400 rows of a round in more than 2\^24 ways"):
+        label_boost(X[:100], y[:100], X[100:], boxes, epsilon=1)
+    few = Rectangles(2, bits=3)  # of 1297 concepts
+    LabelBoost(RectangleLearner(bits=3, dimensions=2, epsilon=1), few, epsilon=4).fit(X, y)
+
+
+def test_an_error_is_promised_for_hypotheses_of_the_class_only() -> None:
+    boost = LabelBoost(ThresholdLearner(bits=8, epsilon=1), Points(bits=8), epsilon=1)
+    with pytest.raises(ValueError, match="learner must have the hypotheses of concept_class"):
+        boost.n_required(0.2)
+    with pytest.raises(ValueError, match="learner must have the hypotheses of concept_class"):
+        boost.set_params(error=0.2).fit([[1]] * 40, [0, 1, -1, -1] * 10)
+
+
+def test_messages_name_what_the_caller_gave() -> None:
+    with pytest.raises(ValueError, match=r"X must be one-dimensional or have a single column, got the shape \(40, 2\)"):
+        LabelBoost(**GOOD).fit([[1, 2]] * 40, [0, 1, -1, -1] * 10)
+    with pytest.raises(TypeError, match="concept_class must be a ConceptClass, got str"):
+        label_boost([1], [0], [1], "thresholds", epsilon=1)  # type: ignore[arg-type]

@@ -19,7 +19,18 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from reticent.audit import law, worst_case
 from reticent.audit.neighbours import divergences, random_row_replacements, row_replacements
-from reticent.concepts import ConceptClass, Finite, Halfspaces, Intervals, KPoints, Points, Stumps, Thresholds, sauer
+from reticent.concepts import (
+    ConceptClass,
+    Finite,
+    Halfspaces,
+    Intervals,
+    KPoints,
+    Points,
+    Rectangles,
+    Stumps,
+    Thresholds,
+    sauer,
+)
 from reticent.errors import InsufficientData
 from reticent.learners import sample_bounds
 from reticent.learners.label_private import LabelPrivateLearner, NetLearner, SemiPrivateLearner
@@ -468,10 +479,10 @@ def test_a_net_spans_sorted_rows() -> None:
     x = np.arange(10_000)[:, None]
     learner = LabelPrivateLearner(Intervals(), epsilon=5, net_rows=100).fit(x, (x[:, 0] > 8000) & (x[:, 0] < 9000))
     assert abs(int(learner.hypothesis_.low) - 8000) <= 200
-    with pytest.raises(ValueError, match="more than 2\\^25 ways: set net_rows"):
+    with pytest.raises(ValueError, match="more than 2\\^24 ways: set net_rows"):
         LabelPrivateLearner(Intervals(), epsilon=5).fit(x, x[:, 0] > 8000)
-    with pytest.raises(ValueError, match="more than 2\\^25 ways: give fewer public points"):
-        SemiPrivateLearner(Intervals(), epsilon=5).fit(x, x[:, 0] > 8000, public=x)
+    with pytest.raises(ValueError, match="more than 2\\^24 ways: give fewer public points"):
+        SemiPrivateLearner(Intervals(), epsilon=5).fit(x, x[:, 0] > 8000, public=x.copy())
 
 
 def test_seeded_cloned_and_pickled() -> None:
@@ -606,3 +617,25 @@ def test_extreme_parameters_of_the_promise() -> None:
     assert LabelPrivateLearner(Thresholds(), epsilon=10**400).n_required(0.1) < 120
     assert LabelPrivateLearner(Thresholds(), epsilon=1).n_required(0.99, 0.99) < 30
     assert LabelPrivateLearner(Thresholds(), epsilon=1).n_required(1e-9, 1e-30) > 1e10
+
+
+def test_too_many_rectangles_are_refused_before_the_memory_is_full() -> None:
+    X = np.random.default_rng(0).integers(0, 1024, (1500, 2))
+    with pytest.raises(ValueError, match=r"more than 2\^24 ways: set net_rows"):
+        LabelPrivateLearner(Rectangles(2, bits=10), epsilon=1).fit(X, X[:, 0] < 300)
+    ties = X // 256  # as many rows, and few labellings
+    LabelPrivateLearner(Rectangles(2, bits=10), epsilon=1).fit(ties, ties[:, 0] < 2)
+
+
+def test_the_rows_themselves_are_not_public() -> None:
+    x = np.arange(40)[:, None]
+    with pytest.raises(ValueError, match="public must not be X itself"):
+        SemiPrivateLearner(Thresholds(bits=8), epsilon=1).fit(x, x[:, 0] < 9, public=x)
+
+
+def test_messages_name_what_the_caller_gave() -> None:
+    x = np.arange(40)[:, None]
+    with pytest.raises(ValueError, match=r"^X must lie in"):
+        SemiPrivateLearner(Thresholds(bits=4), epsilon=1).fit(x, x[:, 0] < 9, public=[[1], [2]])
+    with pytest.raises(ValueError, match=r"^public must lie in"):
+        SemiPrivateLearner(Thresholds(bits=4), epsilon=1).fit([[1], [2]], [1, 0], public=x)

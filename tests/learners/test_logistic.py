@@ -23,6 +23,7 @@ from sklearn.datasets import load_svmlight_files, make_circles
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
 
+from reticent import noise
 from reticent.audit import exact, law
 from reticent.errors import PrivacyWarning
 from reticent.learners import PrivateLogisticRegression, logistic
@@ -626,3 +627,25 @@ def test_any_rows_are_learned_from_or_refused(X: Any, y: Any) -> None:
     except (ValueError, TypeError):
         return
     assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize(("columns", "classes", "intercept"), [(3, 2, True), (40, 2, False), (10, 5, True)])
+def test_rows_required_keep_the_noise_below_the_share_asked_for(columns: int, classes: int, intercept: bool) -> None:
+    model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1, fit_intercept=intercept)
+    rows = model.n_required(0.1, 0.2, columns=columns, classes=classes)
+    public: dict[str, Any] = {"epsilon": Fraction(1), "delta": Fraction(1, 10**6), "intercept": intercept}
+    plan = make_plan(rows=rows, columns=columns, classes=classes, **public)
+    source, size = noise.Seeded(unsafe_seed=1), (columns + intercept) * plan.outputs
+    runs = 30
+    steps = source.discrete_gaussian(plan.sigma, runs * plan.steps * size).reshape(runs, plan.steps, size)
+    longest = np.sqrt((steps.astype(float) ** 2).sum(axis=2)).max(axis=1) / (rows * plan.levels * plan.radius)
+    assert np.count_nonzero(longest > 0.1) <= 15  # 20 % are allowed, and hardly any seen: the bound holds for all steps
+    assert longest.max() > 0.05
+    assert model.n_required(0.05, 0.2, columns=columns, classes=classes) > 1.9 * rows
+
+
+def test_rows_required_refuse_what_is_no_share() -> None:
+    model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1)
+    for arguments in ({"error": 0}, {"error": 1.5}, {"failure": 0}, {"columns": 0}, {"classes": 1}):
+        with pytest.raises(ValueError, match=next(iter(arguments))):
+            model.n_required(**({"error": 0.1, "columns": 5} | arguments))

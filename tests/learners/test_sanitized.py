@@ -16,16 +16,17 @@ from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-from reticent.audit import worst_case
+from reticent.audit import law, worst_case
 from reticent.audit.neighbours import divergences, random_row_replacements, row_replacements
-from reticent.concepts import Floats, Point, Points, Rectangles, Threshold, Thresholds
+from reticent.concepts import Floats, Intervals, KPoints, Point, Points, Rectangles, Threshold, Thresholds
 from reticent.concepts.interface import ConceptClass
 from reticent.errors import InsufficientData
+from reticent.learners.copies import concept_parts
 from reticent.learners.sanitized import SanitizedLearner, Split, rows_for_halves
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import Guarantee
-from reticent.privacy.events import Composed, PureDP, Repeated, Seeded
+from reticent.privacy.events import BoundedRange, Composed, PureDP, Repeated, Seeded
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.sanitizers.base import Copy, Sanitizer
 from reticent.sanitizers.nets import NetSanitizer
@@ -203,8 +204,8 @@ class ExactSizes(SanitizedLearner):
 class PadsWithItsRows(SanitizedLearner):
     """A twin: a half is padded with copies of its own last row."""
 
-    def _sanitized(self, half: Array, size: int, padding: Array, unsafe_noise: Noise | None) -> Any:
-        return super()._sanitized(half, size, half[-1:] if len(half) else padding, unsafe_noise)
+    def _sanitized(self, half: Array, size: int, padding: Array, error: Any, unsafe_noise: Noise | None) -> Any:
+        return super()._sanitized(half, size, half[-1:] if len(half) else padding, error, unsafe_noise)
 
 
 class Unshuffled(SanitizedLearner):
@@ -217,9 +218,9 @@ class Unshuffled(SanitizedLearner):
 class Sorted(Unshuffled):
     """A twin: a canonical order in place of a random one."""
 
-    def _sanitized(self, half: Array, size: int, padding: Array, unsafe_noise: Noise | None) -> Any:
+    def _sanitized(self, half: Array, size: int, padding: Array, error: Any, unsafe_noise: Noise | None) -> Any:
         padded = np.append(half[:size], np.repeat(padding, max(0, size - len(half))))
-        return super()._sanitized(np.sort(padded), size, padding, unsafe_noise)
+        return super()._sanitized(np.sort(padded), size, padding, error, unsafe_noise)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +249,83 @@ class Careless(Above):
 def test_a_sanitizer_that_spends_more_than_it_was_given_is_refused() -> None:
     with pytest.raises(ValueError, match="sanitizer must keep to the epsilon"):
         make(sanitizer=Careless).fit([[0.0], [1.0]], [0, 1])
+
+
+# ── errors come before the count, and tell nothing of it ──────────────────────────────────────────────────────────
+
+
+def tried(noise: Noise, rows: Rows, learner: SanitizedLearner) -> Any:
+    """What a fit publishes; a refusal is published too."""
+    X, y = np.array([[value] for value, _ in rows]), np.array([label for _, label in rows])
+    try:
+        learner._fit(X, y, noise)
+    except (TypeError, ValueError) as refusal:
+        assert not {"sizes_", "copies_"} & learner.__dict__.keys()
+        return str(refusal)
+    return outputs(learner, learner.hypothesis_)
+
+
+TINY_NET = NetSanitizer(Thresholds(bits=1), epsilon=1, method="exact", size=1)
+
+
+@pytest.mark.parametrize(
+    ("learner", "rows", "words"),
+    [
+        (
+            SanitizedLearner(TINY_NET, Thresholds(bits=1), epsilon=1, padding=[5]),
+            ((0, 0), (1, 1), (1, 0)),
+            "padding must lie in [0, 2^1): a value lies outside",
+        ),
+        (
+            SanitizedLearner(TINY_NET, Thresholds(bits=1), epsilon=1, padding=[0.0]),
+            ((0, 0), (1, 1), (1, 0)),
+            "padding must be a row of the same kind as those of X, whole numbers, got floats",
+        ),
+        (
+            SanitizedLearner(TINY_NET, Thresholds(bits=2), epsilon=1),
+            ((0, 0), (1, 1), (3, 1)),
+            "sanitizer must have the domain of concept_class, Integers(bits=2), got Integers(bits=1)",
+        ),
+        (
+            SanitizedLearner(TINY_NET, Thresholds(), epsilon=1),
+            ((0, 0), (1, 1), (3, 1)),
+            "X must lie in [0, 2^1): a value lies outside",
+        ),
+    ],
+)
+def test_whether_a_fit_is_refused_does_not_depend_on_the_count(
+    learner: SanitizedLearner, rows: Rows, words: str
+) -> None:
+    """Were the padding read only where a half needs it, the fits that succeed would be those with the true count."""
+    assert set(law(lambda noise: tried(noise, rows, learner)).high) == {words}
+
+
+def test_a_fit_that_fails_leaves_nothing() -> None:
+    learner = make(sanitizer=Careless)
+    with pytest.raises(ValueError, match="sanitizer must keep to the epsilon"):
+        learner.fit([[0.0], [1.0]], [0, 1])
+    assert not {"sizes_", "copies_"} & learner.__dict__.keys()
+
+
+def test_a_sanitizer_that_would_need_an_error_is_refused_before_the_count() -> None:
+    settings: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
+    choosing = PointSanitizer(bits=7, method="choosing", error=0.2, **settings)
+    with pytest.raises(ValueError, match="sanitizer must have rounds"):
+        SanitizedLearner(choosing, Points(bits=7), **settings).fit("no data", None)  # type: ignore[arg-type]
+    rounds = PointSanitizer(bits=7, method="choosing", rounds=3, **settings)
+    SanitizedLearner(rounds, Points(bits=7), **settings).fit([[1]] * 20, [0, 1] * 10)
+
+
+class Composing(Above):
+    """A sanitizer that spends (ε, δ) in parts, which at δ = 0 would add up to more than ε."""
+
+    def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Release[Copy]:
+        return Release(super()._sanitize(rows, unsafe_noise).value, Repeated(BoundedRange(Fraction(3, 10)), 4))
+
+
+def test_the_guarantee_of_a_sanitizer_is_at_the_delta_that_it_used() -> None:
+    found = Composing(epsilon=1, delta=1e-2).fit([0.0, 1.0]).guarantee_
+    assert found <= Guarantee(epsilon=1, delta=1e-2)
 
 
 # ── what it publishes ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -379,6 +457,71 @@ def test_a_half_of_any_size_is_accurate_enough() -> None:
         rows = rows_for_halves(sanitizer.n_required, accuracy)
         for size in range(1, rows + 1, max(1, rows // 300)):
             assert size <= accuracy * rows or sanitizer.n_required(accuracy * rows / size) <= size
+
+
+def test_the_copies_are_made_for_what_was_counted() -> None:
+    """A sanitizer takes as many rows as it says if it is made for that error and that failure."""
+    x = np.arange(1 << 16)[:, None] % 256
+    sanitizer = ThresholdSanitizer(bits=8, epsilon=1, failure=0.9)
+    learner = SanitizedLearner(sanitizer, Thresholds(bits=8), epsilon=2, error=0.3)
+    learner.fit(x, x[:, 0] < 50)
+    for copy, size in zip(learner.copies_, learner.sizes_, strict=True):
+        assert isinstance(copy, ThresholdSanitizer)
+        assert copy.failure == Fraction(5, 800)
+        assert isinstance(copy.error, Fraction)
+        assert copy.n_required(copy.error) <= size
+        assert copy.error * size <= learner._accuracy(0.3).share * len(x)
+    few = SanitizedLearner(sanitizer, Thresholds(bits=8), epsilon=2, error=0.3).fit(x, x[:, 0] < 0)
+    assert few.copies_[1] is None or few.copies_[1].error is None  # nothing is asked of a half that small
+
+
+PARTS: list[tuple[ConceptClass[Any], ConceptClass[Any]]] = [
+    (Thresholds(bits=3), Thresholds(bits=3)),
+    (Thresholds(bits=3, both_orientations=True), Thresholds(bits=3)),
+    (Points(bits=3), Points(bits=3)),
+    (KPoints(2, bits=3), Points(bits=3)),
+    (Intervals(bits=3), Thresholds(bits=3)),
+]
+
+
+@pytest.mark.parametrize(("of", "queries"), PARTS, ids=str)
+def test_a_copy_right_for_the_queries_is_right_for_the_concepts(
+    of: ConceptClass[Any], queries: ConceptClass[Any]
+) -> None:
+    """For random errors of the shares: how far off a concept is, against how far off the worst query is."""
+    generator, points = np.random.default_rng(0), np.arange(8)
+    asked, concepts = (np.array([labels for labels, _ in kind.dichotomies(points)]) for kind in (queries, of))
+    off = generator.normal(size=(8, 300))
+    ratios = np.abs(concepts @ off).max(axis=0) / np.abs(asked @ off).max(axis=0)
+    assert 0.6 * concept_parts(of, queries) < ratios.max() <= concept_parts(of, queries) + 1e-9
+
+
+def test_concepts_of_several_queries_take_more_rows() -> None:
+    def rows(sanitizer: Sanitizer, concept_class: ConceptClass[Any]) -> int:
+        return SanitizedLearner(sanitizer, concept_class, epsilon=1, delta=1e-6).n_required(0.2)
+
+    points = PointSanitizer(bits=20, epsilon=1, delta=1e-6)
+    assert rows(points, KPoints(8, bits=20)) > 4 * rows(points, KPoints(1, bits=20))
+    thresholds = ThresholdSanitizer(bits=8, epsilon=1)
+    assert rows(thresholds, Intervals(bits=8)) > 1.5 * rows(thresholds, Thresholds(bits=8))
+
+
+@pytest.mark.parametrize(
+    ("sanitizer", "concept_class", "words"),
+    [
+        (PointSanitizer(bits=8, epsilon=1, delta=1e-6), Thresholds(bits=8), "nothing can be promised"),
+        (NetSanitizer(Thresholds(bits=8), points=[0, 255], epsilon=1), Thresholds(bits=8), "all values of the domain"),
+        (NetSanitizer(Thresholds(), points=[0, 255], epsilon=1), Thresholds(), "X must hold only points"),
+    ],
+)
+def test_pairs_that_cannot_keep_a_promise_are_refused_it(
+    sanitizer: Sanitizer, concept_class: ConceptClass[Any], words: str
+) -> None:
+    x = np.arange(20_000)[:, None] % 256
+    learner = SanitizedLearner(sanitizer, concept_class, epsilon=1, delta=1e-6)
+    learner.fit(x, x[:, 0] < 90)
+    with pytest.raises(ValueError, match=words):
+        learner.set_params(error=0.4).fit(x, x[:, 0] < 90)
 
 
 # ── scikit-learn ──────────────────────────────────────────────────────────────────────────────────────────────────

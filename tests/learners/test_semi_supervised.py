@@ -34,7 +34,8 @@ from reticent.concepts import (
 from reticent.concepts.disagreements import Disagreement, Disagreements
 from reticent.errors import InsufficientData
 from reticent.learners.base import UNLABELLED
-from reticent.learners.semi_supervised import SemiSupervisedLearner, disagreement_parts
+from reticent.learners.copies import disagreement_parts
+from reticent.learners.semi_supervised import SemiSupervisedLearner
 from reticent.mechanisms import Release
 from reticent.mechanisms.exponential import exponential
 from reticent.noise import Noise
@@ -111,7 +112,7 @@ def test_the_bound_on_their_vc_dimension(of: ConceptClass[Any]) -> None:
 def test_bad_disagreements() -> None:
     with pytest.raises(TypeError, match="concept_class"):
         Disagreements(Thresholds)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="concept must be a Disagreement"):
+    with pytest.raises(TypeError, match="concept must be of type Disagreement"):
         Disagreements(Thresholds()).predict(5, [1, 2])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="too many labellings"):
         Disagreements(Intervals()).dichotomies(np.arange(80))
@@ -521,6 +522,49 @@ def test_scikit_learn_accepts_the_estimator(seed: int | None) -> None:
     random = {} if seed is not None else {"check_fit_idempotent": "two fits draw differently"}
     learner = HalfLabelled(CUTS, epsilon=100, sanitizer=Grid(epsilon=1), unsafe_seed=seed)
     check_estimator(learner, on_skip=None, expected_failed_checks=EXPECTED | random)
+
+
+# ── the sanitizer: made for the promise, and for the class ────────────────────────────────────────────────────────
+
+
+def test_the_sanitizer_is_made_for_what_was_counted() -> None:
+    own = ThresholdSanitizer(bits=4, epsilon=1, failure=0.9)
+    learner = SemiSupervisedLearner(Thresholds(bits=4), epsilon=1, sanitizer=own, error=0.4)
+    labelled, rest = learner.labels_required(0.4), learner.unlabelled_required(0.4)
+    x = np.arange(labelled + rest)[:, None] % 16
+    y = np.where(np.arange(len(x)) < labelled, x[:, 0] < 8, UNLABELLED)
+    used = learner.fit(x, y).sanitizer_
+    assert (used.error, used.failure) == (Fraction(4, 10) / 32, Fraction(5, 400))
+    assert used.n_required(used.error) <= rest
+    assert (own.error, own.failure) == (None, 0.9)
+    assert learner.set_params(error=None).fit(x, y).sanitizer_.error is None
+
+
+@pytest.mark.parametrize("bits", [4, 16])
+def test_a_sanitizer_for_another_domain_is_refused_before_it_runs(bits: int) -> None:
+    learner = SemiSupervisedLearner(
+        Thresholds(bits=8), epsilon=1, sanitizer=ThresholdSanitizer(bits=bits, epsilon=1)
+    )
+    with pytest.raises(ValueError, match="sanitizer must have the domain of concept_class"):
+        learner.fit("no data", None)  # type: ignore[arg-type]
+    wide = SemiSupervisedLearner(Thresholds(), epsilon=1, sanitizer=OnePoint(epsilon=1))
+    with pytest.raises(ValueError, match=r"X must lie in \[0, 2\^2\)"):
+        wide.fit([[1], [2], [777]], [0, -1, 1])  # the sanitizer would not see the last
+
+
+def test_points_need_a_delta() -> None:
+    with pytest.raises(ValueError, match="delta must be > 0 for Points, since PointSanitizer needs it, got 0"):
+        SemiSupervisedLearner(Points(bits=8), epsilon=1).fit("no data", None)  # type: ignore[arg-type]
+
+
+def test_nothing_is_promised_from_some_of_the_points() -> None:
+    x = np.arange(20_000)[:, None] % 256
+    y = np.where(np.arange(20_000) < 9000, x[:, 0] < 90, UNLABELLED)
+    for cuts, words in ((Thresholds(bits=8), "all values of the domain"), (Thresholds(), "X must hold only points")):
+        sanitizer = NetSanitizer(cuts, points=[0, 255], epsilon=1)
+        learner = SemiSupervisedLearner(cuts, epsilon=1, sanitizer=sanitizer).fit(x, y)
+        with pytest.raises(ValueError, match=words):
+            learner.set_params(error=0.9).fit(x, y)
 
 
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────

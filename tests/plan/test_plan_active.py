@@ -4,10 +4,13 @@ import math
 from fractions import Fraction
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from reticent.concepts import Points
+from reticent.errors import InsufficientData
 from reticent.learners.active import ActiveLearner
+from reticent.learners.sanitized import SanitizedLearner
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.plan.active import active
 from reticent.plan.plan import Plan
@@ -22,7 +25,7 @@ def thresholds(transcript: Literal["hidden", "private"] = "hidden", **asked: Any
 
 def points(**asked: Any) -> Plan:
     sanitizer = PointSanitizer(bits=40, epsilon=1, delta=1e-6)
-    return sanitized(sanitizer, Points(bits=40), **{"epsilon": 0.5, "delta": 1e-6, **asked})
+    return sanitized(sanitizer, Points(bits=40), **{"epsilon": 0.5, "delta": 1e-6, "realizable": True, **asked})
 
 
 @pytest.mark.slow
@@ -64,6 +67,17 @@ def test_sanitized() -> None:
     assert plan.paper_rows > 10**6 * plan.rows  # type: ignore[operator]
     assert points(error=0.1, epsilon=1).paper_rows is None  # it is stated for 6ε' ≤ 6/8 only
     assert points(error=0.1, realizable=False).paper_rows is None
+
+
+def test_a_plan_of_a_sanitized_learner_is_what_its_fit_asks_for() -> None:
+    settings: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-6}
+    sanitizer = PointSanitizer(bits=40, **settings)
+    plan = sanitized(sanitizer, Points(bits=40), error=0.2, **settings)
+    learner = SanitizedLearner(sanitizer, Points(bits=40), error=0.2, **settings)
+    x = np.zeros((plan.rows, 1), dtype=int)
+    learner.fit(x, x[:, 0])
+    with pytest.raises(InsufficientData):
+        learner.fit(x[1:], x[1:, 0])
 
 
 @pytest.mark.parametrize("plan", [thresholds, points])

@@ -11,7 +11,6 @@ import pytest
 from reticent.concepts import Intervals, Thresholds
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.label_boost import LabelBoost
-from reticent.learners.points import PointLearner
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.plan.label_boost import label_boost, printed_labels
 from reticent.plan.plan import Plan
@@ -79,6 +78,6 @@ def test_bad_parameters_are_refused_by_name(bad: dict[str, Any]) -> None:
 def test_what_cannot_be_planned_is_refused() -> None:
     with pytest.raises(ValueError, match="either error"):
         plan()
-    points = PointLearner(bits=4, epsilon=1, delta=1e-6)
-    with pytest.raises(ValueError, match="sample_errors"):
-        label_boost(points, Thresholds(4), error=0.1, epsilon=1, delta=1e-6)
+    net = ExponentialLearner(Thresholds(4), epsilon=1, net=[3, 5])  # no candidate need fit
+    with pytest.raises(ValueError, match="no number of rows"):
+        label_boost(net, Thresholds(4), error=0.1, epsilon=1, delta=1e-6)

@@ -429,11 +429,17 @@ def test_too_large_for_the_exact_method_is_said_in_numbers() -> None:
         NetSanitizer(Intervals(bits=12), epsilon=1).fit("no data")
 
 
+def test_a_delta_that_buys_nothing_is_not_used() -> None:
+    sanitizer = NetSanitizer(Thresholds(bits=3), epsilon=1, delta=1e-305, method="weights").fit([1, 2])
+    assert sanitizer.guarantee_.epsilon == 1
+    assert sanitizer.guarantee_.delta == 0
+
+
 @pytest.mark.parametrize(
     "X", [[777, 1], [-777, 1], [7.77, 1], [math.nan, 1], ["777", "1"], [[1, 777]], [], [None, 777], 777]
 )
 def test_bad_data_are_refused_and_not_repeated(X: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match="X") as refusal:
+    with pytest.raises((TypeError, ValueError), match=r"^X must") as refusal:
         NetSanitizer(Thresholds(bits=3), epsilon=1).fit(X)
     assert "777" not in str(refusal.value)
     assert "7.77" not in str(refusal.value)

@@ -120,9 +120,7 @@ def neighbours() -> list[tuple[Rows, Rows]]:
     return [*two, *three, ((0, 0, 0, 1, 1, 1), (1, 0, 0, 1, 1, 1))]
 
 
-def worst(
-    sanitizer: PointSanitizer, pairs: list[tuple[Rows, Rows]], tail_bits: int = TAIL_BITS
-) -> tuple[float, float]:
+def worst(sanitizer: PointSanitizer, pairs: list[tuple[Rows, Rows]], tail_bits: int = TAIL_BITS) -> tuple[float, float]:
     found = worst_case(sanitizer_law(sanitizer), pairs, epsilon=sanitizer.epsilon, tail_bits=tail_bits)
     return found.lower, found.upper
 
@@ -328,6 +326,11 @@ def test_samples_of_nothing_of_everything_and_of_the_endless() -> None:
     endless = PointSanitizer(domain=Integers(), **privacy).fit([1] * 100 + list(range(100)))
     with pytest.raises(ValueError, match="infinite domain has no uniform draw"):
         endless.sample(3)
+    full.weights_ = np.zeros(2)  # as SanPoints may have it, if noise cancels all counts
+    assert set(full.sample(200, random_state=0).tolist()) == {0, 1}
+    for bad in ("1", -1, np.random.default_rng(0)):
+        with pytest.raises((TypeError, ValueError), match="random_state must be"):
+            full.sample(3, random_state=bad)  # type: ignore[arg-type]
 
 
 @given(counts=st.lists(st.integers(1, 50), min_size=1, max_size=8), total=st.integers(1, 100))

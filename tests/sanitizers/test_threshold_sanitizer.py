@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime
 import math
 import pickle
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -194,6 +195,18 @@ def test_exact_law_of_the_whole_sanitizer_with_gaussian_noise() -> None:
     assert deltas(lambda rows, noise: fixed.copy(rows, Weaker(noise)), pairs, [4], 30)[0][0] > 0.02
 
 
+@pytest.mark.slow
+def test_exact_law_of_two_levels_with_gaussian_noise() -> None:
+    """Each level is charged as two unit moves; the twin is charged for one level."""
+    two, one = (CountNoise(levels, Fraction(2, 5), gaussian=True) for levels in (2, 1))
+    tree, share = Tree(3, 9, 1, two, TENTH), Fraction(1, 4)
+    claimed, single = (epsilon_of(counting.event, delta=share) for counting in (two, one))
+    pairs: list[tuple[Rows, Rows]] = [((0, 0, 0, 0, 0, 2, 2, 2, 2), (0, 0, 0, 0, 2, 2, 2, 2, 2))]
+    ((_, high), (low, _)) = deltas(lambda rows, noise: transcript(tree, rows, noise), pairs, [claimed, single], 10)
+    assert high <= share + Fraction(1, 10**5)  # tails that were not walked
+    assert low > 3 * share
+
+
 # ── medians of medians ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -252,6 +265,52 @@ def test_a_level_of_pivots_costs_as_much_as_one() -> None:
     assert 2 - SLACK < max(ranges[4:]) < 2 + SLACK  # … one that stays
     for twin in (level_of_centred_pivots, level_between_rows):
         assert max(high - low for low, high in losses(twin, pairs + stay, 60)) > 3.9
+
+
+RANGES = ((0, 3), (4, 4), (6, 9))  # 5 lies in none of them
+
+
+@given(
+    rows=st.lists(st.integers(0, 9), min_size=1, max_size=7),
+    new=st.integers(0, 9),
+    floors=st.tuples(*[st.integers(0, 2)] * 3),
+)
+def test_the_sum_of_the_scores_of_a_level_moves_by_at_most_one(rows: list[int], new: int, floors: Rows) -> None:
+    """Ties and atoms included: so the loss of a level has the range of a single draw."""
+
+    def scores(data: list[int]) -> list[Array]:
+        inside = [[x for x in data if low <= x <= high] for low, high in RANGES]
+        pieces = [
+            median_score(np.array(sorted(part), dtype=np.uint64), *ends, floor)
+            for part, ends, floor in zip(inside, RANGES, floors, strict=True)
+        ]
+        return [
+            np.array([piece(a) for a in range(low, high + 1)])
+            for piece, (low, high) in zip(pieces, RANGES, strict=True)
+        ]
+
+    moved = [after - before for before, after in zip(scores(rows), scores([*rows[:-1], new]), strict=True)]
+    assert sum(move.max() for move in moved) <= 1
+    assert sum(move.min() for move in moved) >= -1
+
+
+@given(seed=st.integers(0, 10**6), rows=st.integers(1, 200), levels=st.integers(1, 4), depth=st.sampled_from([1, 2]))
+def test_what_is_cut_next_is_known_from_what_was_released(seed: int, rows: int, levels: int, depth: int) -> None:
+    data = np.sort(np.random.default_rng(seed).integers(0, 1000, rows) // 7 * 7).astype(np.uint64)
+    search = Search(Fraction(1), Fraction(1, 100) if depth == 2 else Fraction(0), depth)
+    plan = Pivots(1000, rows, search, CountNoise(levels, Fraction(5), gaussian=False), TENTH)
+    found = plan.release(data, SeededNoise(unsafe_seed=seed))
+    assert len(found) <= levels
+    cut, ends = [0], [(0, 999)]
+    for level in found:
+        assert sorted(set(level.parents.tolist())) == cut
+        for number in cut:  # the parts of a range tile it
+            lows, highs = level.lows[level.parents == number], level.highs[level.parents == number]
+            assert (lows[0], highs[-1]) == ends[number]
+            assert np.array_equal(lows[1:], highs[:-1] + np.uint64(1))
+        ends = list(zip(level.lows.tolist(), level.highs.tolist(), strict=True))
+        cut = np.flatnonzero((level.lows < level.highs) & (level.counts > plan.least)).tolist()
+    assert not cut or len(found) == levels
 
 
 @given(data=st.lists(st.integers(3, 12), max_size=9), floor=st.integers(-1, 6))
@@ -433,7 +492,7 @@ def test_the_promise_is_kept(parameters: dict[str, Any], error: float, trials: i
         rows = data.astype(np.uint64)
         for seed in range(trials):
             bad += worst_error(sanitizer.set_params(unsafe_seed=seed).fit(rows), rows) > error
-            assert sanitizer.error_ <= error * 1.01
+            assert sanitizer.error_ <= error
     assert bad <= int(binom.isf(1e-6, trials * len(kinds), 0.1))
 
 
@@ -473,8 +532,8 @@ def test_the_method_depends_on_public_numbers_only() -> None:
         found: str = ThresholdSanitizer(bits=bits, epsilon=1, delta=delta).fit([0] * 1000).method_
         return found
 
-    assert [method(bits, 1e-6) for bits in (8, 64, 256, 2000)] == ["tree", "tree", "tree", "quantiles"]
-    assert [method(bits, 0) for bits in (8, 64, 1000)] == ["tree", "tree", "quantiles"]
+    assert [method(bits, 1e-6) for bits in (8, 64, 256, 5000)] == ["tree", "tree", "tree", "quantiles"]
+    assert [method(bits, 0) for bits in (8, 32, 1000)] == ["tree", "tree", "quantiles"]
 
 
 # ── what it answers ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -502,6 +561,22 @@ def test_frequencies_quantiles_and_samples() -> None:
     assert np.all(np.diff(sanitizer.points_) > 0)
     assert np.all(sanitizer.weights_ > 0)
     assert sanitizer.weights_.sum() == pytest.approx(1)
+
+
+def test_edges_of_what_it_answers() -> None:
+    sanitizer = ThresholdSanitizer(bits=7, epsilon=1, unsafe_seed=0).fit(np.arange(100))
+    assert sanitizer.quantile([]).shape == sanitizer.cdf([]).shape == (0,)
+    assert sanitizer.cdf(math.inf) == sanitizer.cdf(127) == 1.0  # exactly
+    assert sanitizer.sample(0).shape == (0,)
+    for bad in ("1", -1, 1.5, np.random.default_rng(0)):
+        with pytest.raises((TypeError, ValueError), match="random_state must be"):
+            sanitizer.sample(3, random_state=bad)  # type: ignore[arg-type]
+    days = np.datetime64("2020-01-01") + np.arange(5000) % 300
+    dates = ThresholdSanitizer(domain=Datetimes("D"), epsilon=1, delta=1e-6, unsafe_seed=0).fit(days)
+    moments = [datetime.date(2020, 6, 1), datetime.datetime(2020, 6, 1), np.datetime64("2020-06-01")]
+    assert len(set(dates.cdf(moments).tolist())) == 1
+    with pytest.raises(TypeError, match="x must be"):
+        dates.cdf(datetime.datetime(2020, 6, 1, tzinfo=datetime.UTC))
 
 
 def test_the_order_of_the_rows_plays_no_part() -> None:
@@ -546,6 +621,14 @@ def test_guarantees_and_events() -> None:
     seeded = ThresholdSanitizer(bits=8, epsilon=1, unsafe_seed=0).fit([1, 2])
     assert seeded.guarantee_.seeded
     assert isinstance(seeded.event_, Seeded)
+
+
+def test_a_delta_that_buys_nothing_is_not_used() -> None:
+    for epsilon, delta in ((1, 2.225073858507203e-309), (1, Fraction(1, 10**400)), (1, 1e-299), (1e-5, 1e-20)):
+        fitted = ThresholdSanitizer(bits=4, epsilon=epsilon, delta=delta).fit([3, 9, 1])
+        assert fitted.guarantee_.epsilon <= epsilon
+    with pytest.raises(ValueError, match="delta"):
+        ThresholdSanitizer(bits=4, epsilon=1, delta=1e-305, method="paper", error=0.1).n_required(0.1)
 
 
 def test_one_row_and_one_value() -> None:

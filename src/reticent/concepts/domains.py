@@ -327,7 +327,7 @@ def _whole(array: Array, name: str) -> Array:
         raise ValueError(f"{name} must be finite: it holds NaN or infinite values")
     if not bool(np.all(array == np.rint(array))):
         raise ValueError(f"{name} must hold whole numbers: it holds fractions")
-    if array.dtype.itemsize <= 8 and bool(np.all(np.abs(array) < 2.0**63)):
+    if array.dtype.itemsize <= 8 and bool(np.all(np.abs(array.astype(np.float64)) < 2.0**63)):
         return array.astype(np.int64)
     return np.fromiter(map(int, array.flat), dtype=object, count=array.size).reshape(array.shape)
 

@@ -279,4 +279,4 @@ def weigh(table: Array, weights: Array) -> Array:
 def check_concept(concept: Any, kind: type) -> None:
     """Refuse a concept of another kind of class."""
     if not isinstance(concept, kind):
-        raise TypeError(f"concept must be a {kind.__name__}, got {type(concept).__name__}")
+        raise TypeError(f"concept must be of type {kind.__name__}, got {type(concept).__name__}")

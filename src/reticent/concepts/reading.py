@@ -43,7 +43,7 @@ def as_array(values: ArrayLike, name: str) -> Array:
 def _settled(array: Array, name: str) -> Array:
     """An array of objects as what its objects are."""
     kinds = set(map(type, array.flat))
-    if all(issubclass(kind, Integral) for kind in kinds):
+    if all(issubclass(kind, (Integral, np.bool_)) for kind in kinds):
         return compact(np.fromiter(map(int, array.flat), dtype=object, count=array.size)).reshape(array.shape)
     if kinds <= {datetime.datetime, datetime.date}:
         if any(getattr(moment, "tzinfo", None) is not None for moment in array.flat):

@@ -18,6 +18,7 @@ from reticent.concepts.reading import Array, Labels, as_labels, zeros_and_ones
 from reticent.concepts.values import Concept, Value, plain_value
 from reticent.exact import integer
 
+MOST_BOXES = 1 << 24  # that are listed
 _TABLE = 1 << 25  # cells of the table of sums, beyond which boxes are compared with the rows one by one
 
 
@@ -44,8 +45,9 @@ class Rectangles(Ordered[Rectangle]):
 
     The first dichotomy is the empty one; the others are sets of points that their bounding box holds and no others
     with them, in the order of these boxes: by their lower, then their upper end in the first dimension, and so on.
-    They may number n^(2·dimensions)/4^dimensions. `erm` does not list them: if the labels are those of a rectangle it
-    takes a glance, and else it searches the boxes in all dimensions but the last, which takes one cumulative sum.
+    They may number n^(2·dimensions)/4^dimensions; more than 2^24 are not listed. `erm` does not list them: if the
+    labels are those of a rectangle it takes a glance, and else it searches the boxes in all dimensions but the last,
+    which takes one cumulative sum.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Definition 3.20.
@@ -138,13 +140,15 @@ class _Boxes(OrderedDichotomies[Rectangle]):
 
     @cached_property
     def _list(self) -> Array:
-        """All boxes that are the bounding box of the points they hold."""
-        found = [
-            np.column_stack([np.tile(outer, (len(inner), 1)), inner])
-            for outer, held in _outer_boxes(self._distinct, self.concept_class.dimensions - 1)
-            if len(inner := _tight_sides(held, outer))
-        ]
-        return np.concatenate(found) if found else np.zeros((0, 2 * self.concept_class.dimensions), dtype=np.int64)
+        """All boxes that are the bounding box of the points they hold; refused as soon as they are too many."""
+        found, boxes = [np.zeros((0, 2 * self.concept_class.dimensions), dtype=np.int64)], 0
+        for outer, held in _outer_boxes(self._distinct, self.concept_class.dimensions - 1):
+            inner = _tight_sides(held, outer)
+            found.append(np.column_stack([np.tile(outer, (len(inner), 1)), inner]))
+            boxes += len(inner)
+            if boxes > MOST_BOXES:
+                raise ValueError("X has too many labellings, more than 2^24; take fewer points")
+        return np.concatenate(found)
 
     @property
     def count(self) -> int:

@@ -2,7 +2,7 @@
 
 from reticent.learners.active import ActiveLearner
 from reticent.learners.exponential import ExponentialLearner
-from reticent.learners.label_boost import LabelBoost, label_boost
+from reticent.learners.label_boost import LabelBoost
 from reticent.learners.label_private import LabelPrivateLearner, SemiPrivateLearner
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.learners.points import PointLearner
@@ -23,5 +23,4 @@ __all__ = [
     "SemiPrivateLearner",
     "SemiSupervisedLearner",
     "ThresholdLearner",
-    "label_boost",
 ]

@@ -17,6 +17,7 @@ from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import Array, Labels, as_labels
 from reticent.exact import exp_fractions, integer, log_bounds
 from reticent.learners.base import UNLABELLED, ConceptLearner, PartlyLabelled, as_table
+from reticent.learners.label_private import SemiPrivateLearner
 from reticent.mechanisms.release import Release, noise_or_system
 from reticent.noise import Noise
 from reticent.privacy.events import Event, Subsampled
@@ -29,6 +30,7 @@ Oracle = Callable[[Any], ArrayLike]
 
 _BITS = 192  # of the logarithm that ε* is
 _KEPT = 64  # significant bits of ε*: noise with short parameters is quicker to draw
+_AMPLE = Fraction(64)  # an ε at which nothing is refused for being too little
 _STEEP = Fraction(1 << 12)  # e^−steep is far below every precision used here
 
 
@@ -199,10 +201,14 @@ class ActiveLearner(ConceptLearner):
         inner = self._inner(max(epsilon, Fraction(1)) if self.transcript == "hidden" else epsilon, self._delta())
         return _needs(inner, error, self.failure if failure is None else failure)[1]
 
-    def _check_promise(self, draw: Draw) -> None:
+    def _check_promise(self, draw: Draw, *, every_row: bool) -> None:
+        """Refuse what the learner inside cannot promise from so many rows; `every_row` of a larger pool has a label."""
         if self.error is None or self._keeps(draw, self.error, self.failure):
             return
-        required = self.n_required(self.error, n_labels=draw.labels)
+        if every_row:
+            required = fewest_rows(lambda pool: self._keeps(self._draw(pool, pool, None), self.error, self.failure))
+        else:
+            required = self.n_required(self.error, n_labels=draw.labels)
         check_rows(draw.pool, required=required, error=self.error, failure=self.failure)
         raise ValueError(f"n_rows={draw.rows} rows are too few or too many for error={self.error}: leave n_rows out")
 
@@ -230,14 +236,17 @@ class ActiveLearner(ConceptLearner):
         validate_data(self, X, reset=True, skip_check_array=True)
         target = None if oracle is not None else self._labels(y, len(table))  # type: ignore[arg-type]
         draw = self._draw(len(table), len(table) if n_labels is None else n_labels, n_rows)
-        self._check_promise(draw)
+        inner = self._inner(draw.epsilon, draw.delta)
+        inner._check_parameters()
+        self._check_promise(draw, every_row=n_labels is None)
+        validate_data(inner, X, reset=True, skip_check_array=True)
+        inner._refuse_bad_rows(inner._points(table))
 
         order = noise_or_system(unsafe_noise).subset(draw.pool, draw.rows)  # in the order of draw: roles go by place
         asked = order[: draw.labels]
         labels = np.full(draw.rows, UNLABELLED)
         labels[: draw.labels] = target[asked] if oracle is None else _answer(oracle, X, table, asked)  # type: ignore[index]
-        inner = self._inner(draw.epsilon, draw.delta)._fit(table[order], labels, unsafe_noise)
-        self._keep_inner(inner, draw, asked)
+        self._keep_inner(inner._fit(table[order], labels, unsafe_noise), draw, asked)
         return self
 
     def _keep_inner(self, inner: ConceptLearner, draw: Draw, asked: Array) -> None:
@@ -296,6 +305,8 @@ class ActiveLearner(ConceptLearner):
             raise TypeError(f"learner must be a private learner of concepts, got {type(self.learner).__name__}")
         super()._check_parameters()
         epsilon, delta = check_epsilon(self.epsilon), self._delta()
+        if isinstance(self.learner, SemiPrivateLearner):
+            raise ValueError("learner must learn from rows and labels alone: SemiPrivateLearner takes public points")
         if self.transcript not in ("hidden", "private"):
             raise ValueError(f'transcript must be "hidden" or "private", got {self.transcript!r}')
         if self.transcript == "hidden" and self.protects != "rows":
@@ -303,7 +314,12 @@ class ActiveLearner(ConceptLearner):
                 f'transcript must be "private" for a learner that protects only {self.protects}, such as '
                 f"{type(self.learner).__name__}: what it shows of the rows themselves would show which were drawn"
             )
+        if self.transcript == "hidden":  # ε* and δ* depend on the draw, after which they are checked
+            epsilon, delta = max(epsilon, _AMPLE), max(delta, Fraction(1, 2)) if delta else delta
         self._inner(epsilon, delta)._check_parameters()
+
+    def _refuse_bad_rows(self, rows: Array) -> None:
+        self.learner._refuse_bad_rows(rows)
 
     def _delta(self) -> Fraction:
         return check_delta(self.delta)

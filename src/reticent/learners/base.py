@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -13,16 +14,27 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from reticent import noise
+from reticent.concepts.finite import Finite
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import Array, Labels, as_array, as_labels
+from reticent.concepts.reading import Array, Labels, as_array, as_labels, as_rows
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
-from reticent.privacy import epsilon, guarantee
+from reticent.privacy import fits, guarantee
 from reticent.privacy.events import Event
 from reticent.privacy.guarantee import Protects
 from reticent.promises import check_rows, check_share, fewest_rows
 
-__all__ = ["UNLABELLED", "ConceptLearner", "PartlyLabelled", "as_table", "as_target", "check_share", "fewest_rows"]
+__all__ = [
+    "UNLABELLED",
+    "ConceptLearner",
+    "PartlyLabelled",
+    "as_table",
+    "as_target",
+    "check_share",
+    "fewest_rows",
+    "read_as",
+    "refuse_bad_points",
+]
 
 UNLABELLED = -1  # the label of a row that has none
 
@@ -31,6 +43,7 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier whose hypothesis is a concept, drawn privately. Labels are 0 and 1, both known beforehand."""
 
     protects: Protects = "rows"
+    epsilon: object
     delta: object = 0
     error: object
     failure: object
@@ -76,7 +89,7 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _keep(self, found: Release[Any]) -> Self:
         """Become fitted: what was found, and what it cost."""
         hypothesis, event = found
-        pure = math.isfinite(epsilon(event, delta=0))  # then no δ was used, whichever was allowed
+        pure = fits(event, epsilon=self.epsilon, delta=0)  # then no δ was used, whichever was allowed
         self.guarantee_ = guarantee(event, delta=0 if pure else self.delta, protects=self.protects)
         self.event_: Event = event
         self.hypothesis_: Any = hypothesis
@@ -95,6 +108,10 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The rows as a concept class of one column or of several takes them."""
         return rows[:, 0] if rows.shape[1] == 1 == self._hypotheses().columns else rows
 
+    def _refuse_bad_rows(self, rows: Array) -> None:
+        """Read *all* rows as learning would read some of them: which ones are drawn must not show in an error."""
+        refuse_bad_points(self._hypotheses(), rows)
+
     # ── what a learner says ───────────────────────────────────────────────────────────────────────────────────────
 
     def _check_parameters(self) -> None:
@@ -112,7 +129,10 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class PartlyLabelled(ConceptLearner):
-    """A learner that also takes rows without a label, marked by y = −1. Which rows have one is public."""
+    """A learner that also takes rows without a label, marked by y = −1. Which rows have one is public.
+
+    Labels are 0 and 1. Of labels −1 and 1 the −1 would be taken for no label: turn them into 0 and 1 first.
+    """
 
     def _labels(self, y: ArrayLike, rows: int) -> Labels:
         """0, 1, or −1 for a row without a label."""
@@ -130,6 +150,28 @@ class PartlyLabelled(ConceptLearner):
 
 
 # ── reading what the caller gave ──────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def read_as(name: str) -> Iterator[None]:
+    """Say which argument holds the points that a concept class refused."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        reason = str(error)
+        for inner in ("X ", "at "):  # what the methods of a class call their points
+            if reason.startswith(inner):
+                raise type(error)(f"{name} {reason[len(inner) :]}") from error
+        raise type(error)(f"{name} must hold points that the concept class can label: {reason}") from error
+
+
+def refuse_bad_points(concept_class: ConceptClass[Any], points: ArrayLike, name: str = "X") -> None:
+    """Let the class read all points, and refuse those that it cannot label."""
+    rows = as_array(points, name)
+    if not isinstance(concept_class, Finite):  # its functions may take any number of columns
+        rows = as_rows(rows, concept_class.columns, name)
+    with read_as(name):
+        concept_class.predict(concept_class.dichotomies(rows[:1]).concept(0), rows)
 
 
 def as_table(X: ArrayLike, name: str = "X") -> Array:

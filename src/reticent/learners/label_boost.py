@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from reticent.concepts.interface import ConceptClass, joined
+from reticent.concepts.interface import ConceptClass, joined, sauer
 from reticent.concepts.reading import Array, Labels, as_array, as_labels
 from reticent.errors import InsufficientData
 from reticent.exact import exp_fractions, integer, log_bounds
-from reticent.learners.base import UNLABELLED, ConceptLearner, PartlyLabelled
+from reticent.learners.active import ActiveLearner
+from reticent.learners.base import UNLABELLED, ConceptLearner, PartlyLabelled, refuse_bad_points
+from reticent.learners.label_private import SemiPrivateLearner
 from reticent.learners.sample_bounds import log_growth
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
-from reticent.privacy import epsilon as price
 from reticent.privacy import fits
 from reticent.privacy.events import ApproximateDP, Event, Parallel, PureDP, Subsampled
 from reticent.privacy.parameters import check_delta, check_epsilon
@@ -31,6 +32,8 @@ _BITS = 64  # of the bounds on costs, which are rounded up
 _LOG4 = log_bounds(Fraction(4), _BITS)[1]
 _MOST_ROUNDS = 4  # that rounds="auto" tries; sizes grow as a tower of exponentials
 _LN2 = math.log(2)
+
+MOST_LABELLINGS = 1 << 24  # of the rows of a round, as a bound by public numbers
 
 
 # ── one round ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -65,7 +68,8 @@ def label_boost(
 
     Guarantee. Let A be (ε', δ')-differentially private for a replaced row, and publish A(label_boost(S, T)). For a
     replaced row of S, value and label, this is ε-differentially private in the variant "max", whatever A is, and
-    (ε' + 2·ln(1 + e^(ε/2)), δ') in the variant "printed". For a replaced row of T it is (ε' + ln 4, δ') in both.
+    (ε' + 2·ln(1 + e^(ε/2)), δ') in the variant "printed". For a replaced row of T it is (ε' + ln 4, δ') in both. Too
+    many labellings are refused by a bound on their number, from the numbers of rows and the class, which are public.
 
     Why. *S in "max".* The candidates depend on T alone. Each score is a maximum of numbers of correct rows, so it moves
     by at most 1: the draw is the exponential mechanism, and all that follows sees S no more. *T.* Let K be the points
@@ -86,10 +90,13 @@ def label_boost(
     """
     rate = check_epsilon(epsilon) / 2
     _check_variant(variant)
+    if not isinstance(concept_class, ConceptClass):
+        raise TypeError(f"concept_class must be a ConceptClass, got {type(concept_class).__name__}")
     source = noise_or_system(unsafe_noise)
     rows = as_array(labelled, "labelled")
     target = as_labels(labels, len(rows))
     fresh = as_array(unlabelled, "unlabelled")
+    _check_labellings(concept_class, len(rows) + len(fresh))
     if variant == "max":
         dichotomies = concept_class.dichotomies(fresh)
         errors = dichotomies.least_errors(target, at=rows)
@@ -117,7 +124,8 @@ class LabelBoost(PartlyLabelled):
     Of the rows without a label a random part is drawn and dealt out to one or more rounds. Each round labels its part
     by a concept of the class that does well on the rows labelled so far (`label_boost`). The learner is then run on
     the rows of the last round. How many labels are needed depends on the VC dimension of the class, the error and ε;
-    after two rounds hardly on how many rows the learner needs. y = −1 marks the rows without a label.
+    after two rounds hardly on how many rows the learner needs. Labels are 0 and 1; y = −1 marks the rows *without a
+    label*, so labels −1 and 1 must be turned into 0 and 1 first.
 
     `learner` is a template. Its own `epsilon` and `delta` are not looked at: it is cloned, and given what the guarantee
     of the whole leaves for it. With the variant "max" these are ε_A = 0.9 at ε ≤ 2.28 and δ_A ≈ 8.8·δ/(e^ε − 1); for
@@ -223,8 +231,9 @@ class LabelBoost(PartlyLabelled):
         known, target, pool = rows[has_label], labels[has_label], rows[~has_label]
         schedule = self._schedule(len(known), len(pool))
         check_delta(self.delta, rows=len(rows))
-        for each in (self.concept_class, self._hypotheses()):
-            _refuse_bad_points(each, rows)  # all of them: which ones are drawn must not show in an error
+        self._refuse_bad_rows(rows)
+        for scored, labelled in zip(schedule.scored, schedule.fresh, strict=True):
+            _check_labellings(self.concept_class, scored + labelled)
         source = noise_or_system(unsafe_noise)
         drawn = pool[source.subset(len(pool), sum(schedule.fresh))]
         parts = np.split(drawn, np.cumsum(schedule.fresh)[:-1])
@@ -247,8 +256,8 @@ class LabelBoost(PartlyLabelled):
     def _event(self, spent: Event, labelled: int, pool: int) -> Event:
         """What the whole has cost, from what the learner has spent and the numbers of rows."""
         inner, delta = self._inner(), self._inner_delta()
-        pure = math.isfinite(price(spent, delta=0))
-        if not fits(spent, epsilon=inner, delta=0 if pure else delta):
+        pure = fits(spent, epsilon=inner, delta=0)
+        if not (pure or fits(spent, epsilon=inner, delta=delta)):
             raise ValueError(
                 f"learner must keep to the epsilon={float(inner)} and delta={float(delta)} it is given, "
                 f"{type(self.learner).__name__} spends more"
@@ -337,6 +346,11 @@ class LabelBoost(PartlyLabelled):
     def _planned(self, error: object, failure: object = None) -> Schedule:
         """The schedule that promises an error; more rounds as long as they need fewer labels."""
         self._check_parameters()
+        if self._hypotheses() != self.concept_class:
+            raise ValueError(
+                f"learner must have the hypotheses of concept_class, {self.concept_class}, for an error to be "
+                f"promised, got {self._hypotheses()}; or set error=None"
+            )
         alpha = float(check_share(error, "error"))
         check_share(self.failure if failure is None else failure, "failure")
         best = self._plan(self._rounds(), alpha, failure)
@@ -450,6 +464,10 @@ class LabelBoost(PartlyLabelled):
             raise ValueError(
                 f"learner must protect whole rows and take a label for each: {type(self.learner).__name__} does not"
             )
+        if isinstance(self.learner, ActiveLearner | SemiPrivateLearner):
+            raise ValueError(
+                f"learner must learn from labelled rows alone: {type(self.learner).__name__} takes more than these"
+            )
         self._base(1)._check_parameters()
         if self._hypotheses().columns != self.concept_class.columns:
             raise ValueError(
@@ -459,6 +477,10 @@ class LabelBoost(PartlyLabelled):
 
     def _check_rows(self, rows: int) -> None:
         """Whether they are enough depends on how many have a label: `_schedule` sees to it."""
+
+    def _refuse_bad_rows(self, rows: Array) -> None:
+        refuse_bad_points(self.concept_class, rows)
+        self._base(1)._refuse_bad_rows(rows)
 
     def _rounds(self) -> int:
         if self.rounds == "auto":
@@ -520,7 +542,7 @@ def _log_hypergeometric(most: int, points: int, marked: int, drawn: int) -> floa
     if share >= 1:
         return 0.0
     ways = _log_choose(marked, most) + _log_choose(points - marked, drawn - most) - _log_choose(points, drawn)
-    return ways - math.log1p(-share)
+    return min(0.0, ways - math.log1p(-share))
 
 
 def _log_choose(n: int, k: int) -> float:
@@ -532,6 +554,10 @@ def _check_variant(variant: object) -> None:
         raise ValueError(f'variant must be "max" or "printed", got {variant!r}')
 
 
-def _refuse_bad_points(concept_class: ConceptClass[Any], points: Array) -> None:
-    """Let the class read all points, and refuse those that it cannot label."""
-    concept_class.predict(concept_class.dichotomies(points[:1]).concept(0), points)
+def _check_labellings(concept_class: ConceptClass[Any], rows: int) -> None:
+    """Refuse rows that the class may label in too many ways; how many these really are would tell of private rows."""
+    if min(sauer(concept_class.vc_dimension, rows), concept_class.size or math.inf) > MOST_LABELLINGS:
+        raise ValueError(
+            f"concept_class may label the {rows} rows of a round in more than 2^24 ways, which are too many to score: "
+            "give fewer rows without a label, or take a class of fewer concepts"
+        )

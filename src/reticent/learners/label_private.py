@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, Self
 
@@ -12,19 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent import noise
-from reticent.concepts.interface import ConceptClass
+from reticent.concepts.interface import ConceptClass, Dichotomies
 from reticent.concepts.reading import Array, Labels
 from reticent.errors import InsufficientData
 from reticent.exact import integer
 from reticent.learners import sample_bounds
-from reticent.learners.base import ConceptLearner, as_table
+from reticent.learners.base import ConceptLearner, as_table, read_as
 from reticent.mechanisms.exponential import exponential
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_epsilon
 from reticent.promises import check_share, fewest_rows
 
-MOST_CANDIDATES = 1 << 25  # labellings that are scored at once
+MOST_CANDIDATES = 1 << 24  # labellings that are scored at once
 
 
 class NetLearner(ConceptLearner):
@@ -37,11 +35,11 @@ class NetLearner(ConceptLearner):
         self, net: Array, rows: Array, labels: Labels, unsafe_noise: Noise | None, *, name: str, remedy: str
     ) -> Release[Any]:
         """Draw by the errors on the rows; where there are too many candidates, `remedy` says what would do."""
-        with _read_as(name):
+        with read_as(name):
             candidates = self.concept_class.dichotomies(net)
-        if candidates.count > MOST_CANDIDATES:
-            raise ValueError(f"the concept class labels the points of {name} in more than 2^25 ways: {remedy}")
-        with _read_as("X"):
+        if _too_many(candidates):
+            raise ValueError(f"the concept class labels the points of {name} in more than 2^24 ways: {remedy}")
+        with read_as("X"):
             errors = candidates.errors(labels, at=rows)
         index, event = exponential(-errors, epsilon=self.epsilon, unsafe_noise=unsafe_noise)
         return Release(candidates.concept(index), event)
@@ -71,13 +69,11 @@ class NetLearner(ConceptLearner):
         return self.concept_class
 
 
-@contextmanager
-def _read_as(name: str) -> Iterator[None]:
-    """Say which argument holds the points that a concept class refused."""
+def _too_many(candidates: Dichotomies[Any]) -> bool:
     try:
-        yield
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{name} must hold points that the concept class can label: {error}") from error
+        return candidates.count > MOST_CANDIDATES
+    except ValueError:  # a class that lists them gives up
+        return True
 
 
 class LabelPrivateLearner(NetLearner):
@@ -260,7 +256,7 @@ class SemiPrivateLearner(NetLearner):
     def fit(self, X: ArrayLike, y: ArrayLike, *, public: ArrayLike | None = None) -> Self:
         """Learn from the private rows of `X` and their labels `y`, 0 or 1, beside points that are `public`.
 
-        `public` has the columns of `X` and must be given.
+        `public` has the columns of `X`, must be given, and must not be `X`.
         """
         seed = self.unsafe_seed
         return self._fit(X, y, None if seed is None else noise.Seeded(unsafe_seed=seed), public=public)
@@ -303,6 +299,8 @@ class SemiPrivateLearner(NetLearner):
                 "public must be given: points without labels that need no protection; "
                 "where there are none, ExponentialLearner draws from a whole class"
             )
+        if public is X:
+            raise ValueError("public must not be X itself: the rows of X are secret, and public points are not")
         self._public = self._points(as_table(public, "public"))
         return super()._fit(X, y, unsafe_noise)
 

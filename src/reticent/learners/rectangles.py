@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.stats import binom
@@ -22,9 +22,9 @@ from reticent.mechanisms.pieces import Pieces
 from reticent.mechanisms.quasi_concave import SMALL, choose_depth, quasi_concave_maximum, required_promise
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
-from reticent.privacy import Guarantee, calibrate, fits, is_seeded
+from reticent.privacy import calibrate, fits
 from reticent.privacy.events import ApproximateDP, BoundedRange, Composed, Event, PureDP, Repeated
-from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share, fewest_rows
 from reticent.sanitizers.thresholds import ThresholdSanitizer
 
@@ -240,16 +240,6 @@ class RectangleLearner(ConceptLearner):
     def _share(self, columns: int) -> Fraction:
         """The ε of every sanitizer and of every histogram."""
         return _partition_share(columns, check_epsilon(self.epsilon), check_delta(self.delta))
-
-    def _keep(self, found: Release[Any]) -> Self:
-        super()._keep(found)
-        if not fits(self.event_, epsilon=self.epsilon, delta=0):  # the event was made to fit (ε, δ), and needs the δ
-            self.guarantee_ = Guarantee(
-                epsilon=float_above(check_epsilon(self.epsilon)),
-                delta=float_above(check_delta(self.delta)),
-                seeded=is_seeded(self.event_),
-            )
-        return self
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
@@ -15,7 +15,8 @@ from sklearn.base import clone
 from reticent.concepts.interface import ConceptClass, joined
 from reticent.concepts.reading import Array, Labels, as_rows
 from reticent.exact import integer
-from reticent.learners.base import ConceptLearner
+from reticent.learners.base import ConceptLearner, refuse_bad_points
+from reticent.learners.copies import check_promise, check_sanitizer, concept_parts
 from reticent.learners.sample_bounds import log_bad, log_bad_excess
 from reticent.mechanisms.counts import laplace_tail
 from reticent.mechanisms.release import Release, noise_or_system, release
@@ -23,8 +24,9 @@ from reticent.noise import Noise
 from reticent.privacy import fits
 from reticent.privacy.events import ApproximateDP, Composed, Event, PureDP, Repeated
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_share, fewest_rows
+from reticent.promises import check_rows, check_share, fewest_rows
 from reticent.sanitizers.base import Sanitizer
+from reticent.sanitizers.points import PointSanitizer
 
 _STEP = Fraction(5, 4)  # sizes of a half that are told apart where rows are counted
 _MASS = 52  # bits of the weights of all points together: sums stay exact in floating point too
@@ -36,6 +38,13 @@ class Split(NamedTuple):
     counting: Fraction
     copying: Fraction
     delta: Fraction
+
+
+class Accuracy(NamedTuple):
+    """How many rows a promise takes, and the share of all rows up to which either copy is to count each query."""
+
+    rows: int
+    share: Fraction
 
 
 class SanitizedLearner(ConceptLearner):
@@ -58,15 +67,18 @@ class SanitizedLearner(ConceptLearner):
     sanitizer sees a uniformly random order of the multiset, so that on neighbours the orders can be coupled to differ
     in one place. Either copy is then (ε_A, δ_A)-private, and three releases compose: ε_c + 2ε_A and 2δ_A. If the label
     stays, m̂0 has the same law and one half is the same. Sorting would not do in place of the shuffle: one entry less
-    shifts all that follow.
+    shifts all that follow. The padding and *all* rows are read before the count is drawn, so that no error tells
+    whether a half was padded or cut.
 
     Promise. With n ≥ `n_required(error)` independent rows from any distribution, labelled in any way, the error of the
     concept is at most `error` above that of the best in the class, with probability 1 − failure. Let k be how far m̂0 is
     off. One half lost k rows and the other gained k, which moves the number of errors of a concept by at most k: both
     kinds of change have opposite signs. If either copy gets every frequency right up to u rows, then the errors on
     the copies are right up to k + 2u, and the best concept there errs on at most 2(k + 2u) rows more than the best of
-    the class. That a concept worse than `error` does so well on the rows is unlikely (see `sample_bounds`), and more
-    so where some concept makes no error at all (`realizable=True`).
+    the class. Once its size m is published, a half is sanitized for an `error` of at most u/m a query; a concept that
+    takes several queries of the sanitizer to count is off by as many times this (`concept_parts`), and u is so much
+    smaller. That a concept worse than `error` does so well on the rows is unlikely (see `sample_bounds`), and more so
+    where some concept makes no error at all (`realizable=True`).
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Figure 12 (Algorithm B), Lemma 5.3, Lemma 5.4, Theorem 5.5 and Remark 5.6; Lemma 5.1, the sanitizer for more rows
@@ -78,8 +90,8 @@ class SanitizedLearner(ConceptLearner):
 
     Parameters
     ----------
-    sanitizer : a `Sanitizer` for the class. It is cloned; the clones' epsilon, delta, failure, error and unsafe_seed
-        are set from those here.
+    sanitizer : a `Sanitizer` for the class, with the same domain. It is cloned; the clones' epsilon, delta, failure,
+        error and unsafe_seed are set from those here, so it must not need an error of its own.
     concept_class : the `concepts.ConceptClass` that the hypothesis is taken from.
     epsilon, delta : the privacy of all that is published.
     count_share : the share of ε that the noisy count gets.
@@ -143,10 +155,16 @@ class SanitizedLearner(ConceptLearner):
         distribution. How far the copies may be off is tried out. With `realizable=True`, some concept is taken to make
         no error. Planning, in floating point.
         """
+        return self._accuracy(error, failure, realizable).rows
+
+    def _accuracy(self, error: object, failure: object = None, realizable: bool = False) -> Accuracy:
+        """The accuracy of the copies with which the fewest rows do."""
         self._check_parameters()
         alpha = check_share(error, "error")
         beta = check_share(self.failure if failure is None else failure, "failure")
         step, copy = self._step(), self._copy()
+        check_promise(copy)
+        parts = concept_parts(self.concept_class, copy._queries())
         off = laplace_tail(rate=self._split().counting, probability=beta / 8) + step // 2
 
         @cache  # most of the accuracies are powers of the step
@@ -154,18 +172,19 @@ class SanitizedLearner(ConceptLearner):
             return copy.n_required(accuracy, beta / 8)
 
         def rows_if(accuracy: Fraction) -> int:
-            """The rows needed if either copy is right up to this share of all rows."""
+            """The rows needed if either copy counts each query right up to this share of all rows."""
             copies = rows_for_halves(needed, accuracy)
 
             def suffices(rows: int) -> bool:
-                worse = 2 * off / rows + 4 * float(accuracy)  # the share of errors that the copies may add
+                worse = 2 * off / rows + 4 * parts * float(accuracy)  # the share of errors that the copies may add
                 if rows < copies or worse >= alpha:
                     return False
                 return self._log_bad(rows, float(alpha), worse, realizable) <= math.log(beta / 2)
 
             return fewest_rows(suffices)
 
-        return -(-min(rows_if(alpha * part / 32) for part in range(1, 8)) // step) * step
+        rows, share = min((rows_if(share), share) for share in (alpha * part / (32 * parts) for part in range(1, 8)))
+        return Accuracy(-(-rows // step) * step, share)
 
     def _log_bad(self, rows: int, error: float, worse: float, realizable: bool) -> float:
         """The logarithm of the chance that some bad concept errs on no more rows than the copies may add to the best.
@@ -184,39 +203,65 @@ class SanitizedLearner(ConceptLearner):
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
         split, step, source = self._split(), self._step(), noise_or_system(unsafe_noise)
         rows = as_rows(rows, self.concept_class.columns)
+        accuracy = self._promised(rows)
         if len(rows) % step:
             raise ValueError(f"step must divide the number of rows, {len(rows)}, got {step}")
-        padding = self._padding(rows)
+        together = joined(rows, self._padding(rows))  # of one type, whether or not a half comes to be padded
+        rows, padding = together[:-1], together[-1:]
+        self._refuse_bad_rows(rows)
+        for each in (self.concept_class, self._copy()._queries()):
+            refuse_bad_points(each, padding, "padding")
         zeros = int(np.count_nonzero(labels == 0))
         # The noisy count, rounded and kept within [0, rows], only ever is compared with multiples of the step.
         cuts = range(step - step // 2 - zeros, len(rows) + 1 - step // 2 - zeros, step)
         first = step * source.laplace_cell(1 / split.counting, cuts)
-        self.sizes_ = (first, len(rows) - first)
-        self.copies_ = tuple(
-            self._sanitized(rows[labels == label], size, padding, unsafe_noise)
-            for label, size in enumerate(self.sizes_)
+        sizes = (first, len(rows) - first)
+        halves = [(rows[labels == label], size) for label, size in enumerate(sizes)]
+        copies = tuple(
+            self._sanitized(half, size, padding, half_accuracy(accuracy, size, len(rows)), unsafe_noise)
+            for half, size in halves
         )
-        return release(self._best(padding), self._event(), unsafe_noise)
+        best = self._best(copies, sizes, padding)
+        self.sizes_, self.copies_ = sizes, copies
+        return release(best, self._event(), unsafe_noise)
 
-    def _sanitized(self, half: Array, size: int, padding: Array, unsafe_noise: Noise | None) -> Sanitizer | None:
+    def _promised(self, rows: Array) -> Fraction | None:
+        """The accuracy of the copies that the promise takes, if there is one; refused where it cannot be kept."""
+        if self.error is None:
+            return None
+        required, share = self._accuracy(self.error)
+        check_rows(len(rows), required=required, error=self.error, failure=self.failure)
+        check_promise(self._copy(), rows)
+        return share
+
+    def _check_rows(self, rows: int) -> None:
+        """Whether they are enough is checked with what accuracy the copies need: see `_promised`."""
+
+    def _refuse_bad_rows(self, rows: Array) -> None:
+        for each in (self.concept_class, self._copy()._queries()):
+            refuse_bad_points(each, rows)
+
+    def _sanitized(
+        self, half: Array, size: int, padding: Array, error: Fraction | None, unsafe_noise: Noise | None
+    ) -> Sanitizer | None:
         if size == 0:
             return None
         kept = joined(half[:size], np.repeat(padding, max(0, size - len(half)), axis=0))
-        copy = self._copy()._fit(kept[noise_or_system(unsafe_noise).permutation(size)], unsafe_noise)
+        copy = self._copy(error)._fit(kept[noise_or_system(unsafe_noise).permutation(size)], unsafe_noise)
         split = self._split()
         if not fits(copy.event_, epsilon=split.copying, delta=split.delta):
             raise ValueError(f"sanitizer must keep to the epsilon and delta that are set: {type(copy).__name__} fails")
         return copy
 
-    def _best(self, padding: Array) -> Any:
+    def _best(self, copies: tuple[Sanitizer | None, ...], sizes: tuple[int, int], padding: Array) -> Any:
         """The concept with the fewest errors on the two copies, in which a point weighs as many rows as it stands for.
 
         A point of the copy of the rows labelled 0 is an error of the concepts that label it 1; one of the other copy
         is an error less, but for a constant.
         """
         points, weights = padding[:0], np.zeros(0, dtype=np.int64)
-        unit = 1 << max(0, _MASS - sum(self.sizes_).bit_length())  # of a row, in whole numbers
-        for copy, size, sign in zip(self.copies_, self.sizes_, (1, -1), strict=True):
+        unit = 1 << max(0, _MASS - sum(sizes).bit_length())  # of a row, in whole numbers
+        for copy, size, sign in zip(copies, sizes, (1, -1), strict=True):
             if copy is not None and len(copy.points_):
                 points = joined(points, copy.points_) if len(points) else copy.points_
                 weights = np.append(weights, sign * np.rint(copy.weights_ * (size * unit)).astype(np.int64))
@@ -228,8 +273,11 @@ class SanitizedLearner(ConceptLearner):
         if self.padding is None:
             return np.zeros_like(rows[:1])
         row = as_rows(np.atleast_1d(self.padding)[None], self.concept_class.columns, "padding")
-        if {row.dtype.kind, rows.dtype.kind} - set("biufO") and row.dtype.kind != rows.dtype.kind:
-            raise TypeError("padding must be a row of the same kind as those of X: numbers, or datetimes")
+        kinds = [_kind(row), _kind(rows)]
+        if kinds == ["whole numbers", "floats"]:
+            return row.astype(rows.dtype)
+        if kinds[0] != kinds[1]:
+            raise TypeError(f"padding must be a row of the same kind as those of X, {kinds[1]}, got {kinds[0]}")
         return row
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -245,14 +293,14 @@ class SanitizedLearner(ConceptLearner):
         copy = ApproximateDP(split.copying, split.delta) if split.delta else PureDP(split.copying)
         return Composed((PureDP(split.counting), Repeated(copy, 2)))
 
-    def _copy(self) -> Sanitizer:
+    def _copy(self, error: Fraction | None = None) -> Sanitizer:
         """A sanitizer of a half, with its privacy set."""
         split = self._split()
         copy: Sanitizer = clone(self.sanitizer)
         settings = {
             "epsilon": split.copying,
             "delta": split.delta,
-            "error": None,
+            "error": error,
             "failure": check_share(self.failure, "failure") / 8,
             "unsafe_seed": self.unsafe_seed,
         }
@@ -272,11 +320,9 @@ class SanitizedLearner(ConceptLearner):
             raise TypeError(f"sanitizer must be a Sanitizer, got {type(self.sanitizer).__name__}")
         copy = self._copy()
         copy._check_parameters()
-        if copy._queries().columns != self.concept_class.columns:
-            raise ValueError(
-                f"sanitizer must take rows of as many columns as concept_class, {self.concept_class.columns}, "
-                f"got {copy._queries().columns}"
-            )
+        if isinstance(copy, PointSanitizer) and copy.method == "choosing" and copy.rounds is None:
+            raise ValueError('sanitizer must have rounds for method="choosing": its own error is not looked at')
+        check_sanitizer(copy, self.concept_class)
 
     def _hypotheses(self) -> ConceptClass[Any]:
         return self.concept_class
@@ -289,8 +335,28 @@ def rows_for_halves(needed: Callable[[Fraction], int], accuracy: Fraction) -> in
     of between s and 5s/4 rows is right up to u if s rows are enough for the accuracy u/(5s/4). So the sizes
     s = (5/4)^j·u are looked at, up to all rows.
     """
-    most, size = 0, Fraction(1)  # in units of u
+    return math.ceil(max(math.ceil(needed(own) / size) for size, own in _half_sizes(accuracy)) / accuracy)
+
+
+def half_accuracy(accuracy: Fraction | None, size: int, rows: int) -> Fraction | None:
+    """The accuracy for which a half of this size is sanitized, as `rows_for_halves` counts; None if nothing is asked.
+
+    >>> half_accuracy(Fraction(1, 50), 1, 1000), half_accuracy(Fraction(1, 50), 1000, 1000)
+    (None, Fraction(1, 50))
+    """
+    if accuracy is None:
+        return None
+    asked = [own for least, own in _half_sizes(accuracy) if least * accuracy * rows <= size]
+    return asked[-1] if asked else None
+
+
+def _half_sizes(accuracy: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
+    """The sizes s that are told apart, in units of u, and the accuracy u/(5s/4) asked of halves from s rows on."""
+    size = Fraction(1)
     while size * accuracy < 1:
-        most = max(most, math.ceil(needed(max(accuracy, 1 / (size * _STEP))) / size))
+        yield size, max(accuracy, 1 / (size * _STEP))
         size *= _STEP
-    return math.ceil(most / accuracy)
+
+
+def _kind(rows: Array) -> str:
+    return {"f": "floats", "M": "datetimes"}.get(rows.dtype.kind, "whole numbers")

@@ -8,7 +8,6 @@ from typing import Any
 
 from sklearn.base import clone
 
-from reticent.concepts.disagreements import Disagreements
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.intervals import Intervals
 from reticent.concepts.points import KPoints, Points
@@ -16,7 +15,8 @@ from reticent.concepts.reading import Array, Labels
 from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
 from reticent.learners import sample_bounds
-from reticent.learners.base import UNLABELLED, PartlyLabelled
+from reticent.learners.base import UNLABELLED, PartlyLabelled, refuse_bad_points
+from reticent.learners.copies import check_promise, check_sanitizer, disagreement_parts
 from reticent.learners.label_private import NetLearner
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
@@ -37,7 +37,8 @@ NEAR, MISSED = 1 / 4, 1 / 16
 class SemiSupervisedLearner(PartlyLabelled, NetLearner):
     """A concept of a class from few labelled rows and many unlabelled ones, all of them private: GenericLearner.
 
-    Rows with the label −1 have none. They go into a sanitizer and nowhere else. It makes a private copy of them,
+    Labels are 0 and 1; rows with the label −1 *have none*, so labels −1 and 1 must be turned into 0 and 1 first. Rows
+    without a label go into a sanitizer and nowhere else. It makes a private copy of them,
     and the ways in which the class labels the points of the copy are the candidates, one concept for each. Of these
     the exponential mechanism draws one by its errors on the labelled rows, which go nowhere else. How many labels that
     takes depends on the VC dimension, not on the number of values a row may have; the unlabelled rows pay for that.
@@ -74,8 +75,10 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
     concept_class : a `concepts.ConceptClass`.
     epsilon, delta : the privacy of the rows, labelled or not. The draw uses ε, the sanitizer (ε, δ).
     sanitizer : None for the one made for thresholds, points (δ > 0), intervals or rectangles; else any `Sanitizer`,
-        with parameters of its own up to ε and δ. For other classes,
-        `NetSanitizer(Disagreements(concept_class), points=…)`.
+        of the same domain, with parameters of its own up to ε and δ. It is cloned; where an error is asked for, the
+        clone's error and failure are set from those here. For other classes,
+        `NetSanitizer(Disagreements(concept_class), points=…)`; nothing is promised unless these are all points there
+        are: those of the declared domain, or where none is declared, those of the rows.
     error : None, or the error that `fit` must be able to promise; else it raises `InsufficientData`.
     failure : the probability with which the promise may fail.
     unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
@@ -151,8 +154,13 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
             )
         )
         sanitizer = self._sanitizer()
-        times = disagreement_parts(self.concept_class, sanitizer._queries())
-        return max(generalises, sanitizer.n_required(exact * Fraction(MISSED) / times, math.exp(log_quarter)))
+        check_promise(sanitizer)
+        beta = check_share(self.failure if failure is None else failure, "failure")
+        return max(generalises, sanitizer.n_required(self._off(exact), beta / 4))
+
+    def _off(self, error: Fraction) -> Fraction:
+        """By how much the copy may put the share of a query of the sanitizer off."""
+        return error * Fraction(MISSED) / disagreement_parts(self.concept_class, self._sanitizer()._queries())
 
     # ── the copy, and the draw ────────────────────────────────────────────────────────────────────────────────────
 
@@ -163,7 +171,9 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         if self.error is not None:
             self._require(int(labelled.sum()), self.labels_required(self.error), "labelled rows")
             self._require(int((~labelled).sum()), self.unlabelled_required(self.error), "rows without a label")
-        sanitizer = self._sanitizer()._fit(rows[~labelled], unsafe_noise)
+            check_promise(self._sanitizer(), rows[~labelled])
+        self._refuse_bad_rows(rows)
+        sanitizer = self._promising()._fit(rows[~labelled], unsafe_noise)
         found = self._draw(
             self._net(sanitizer, 0 if unsafe_noise is not None else None),
             rows[labelled],
@@ -190,7 +200,19 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
     def _check_rows(self, rows: int) -> None:
         """How many rows of either kind there are is checked once their labels are read."""
 
+    def _refuse_bad_rows(self, rows: Array) -> None:
+        for each in (self.concept_class, self._sanitizer()._queries()):
+            refuse_bad_points(each, rows)
+
     # ── the sanitizer ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _promising(self) -> Sanitizer:
+        """The sanitizer, made for the error that the promise leaves to it if there is one."""
+        sanitizer = self._sanitizer()
+        if self.error is not None:
+            goal = {"error": self._off(check_share(self.error, "error")), "failure": check_share(self.failure, "") / 4}
+            sanitizer.set_params(**goal)
+        return sanitizer
 
     def _sanitizer(self) -> Sanitizer:
         """A sanitizer that is not fitted yet."""
@@ -206,6 +228,11 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         if isinstance(classes, Thresholds | Intervals):
             return ThresholdSanitizer(bits=classes.bits, domain=classes.domain, **rest)
         if isinstance(classes, Points | KPoints):
+            if check_delta(self.delta) == 0:
+                raise ValueError(
+                    f"delta must be > 0 for {type(classes).__name__}, since PointSanitizer needs it, got {self.delta}; "
+                    "or give a sanitizer that does not, such as NetSanitizer"
+                )
             return PointSanitizer(bits=classes.bits, domain=classes.domain, **rest)
         if isinstance(classes, Rectangles):
             return NetSanitizer(classes, **rest)
@@ -229,35 +256,4 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
                 )
         sanitizer = self._sanitizer()
         sanitizer._check_parameters()
-        if (columns := sanitizer._queries().columns) != self.concept_class.columns:
-            raise ValueError(
-                f"sanitizer must be for points of {self.concept_class.columns} columns, as the concept class is, "
-                f"got one for {columns}"
-            )
-
-
-def disagreement_parts(concept_class: ConceptClass[Any], queries: ConceptClass[Any]) -> int:
-    """How many of the queries it takes, added and subtracted, to count where two concepts of the class differ.
-
-    A copy that is right up to a for each of the queries is right up to so many times a for all of C⊕C. Two thresholds
-    differ on an interval, the difference of two prefixes; of both orientations, perhaps on all the rest. Two sets of k
-    points differ on at most 2k points. Two intervals that meet differ on their union less their intersection, both of
-    them intervals; if they do not meet, on both of them; and an interval is the difference of two prefixes. For
-    rectangles f and h, count f + h − 2(f ∧ h).
-    """
-    match concept_class, queries:
-        case _, Disagreements(concept_class=of) if of == concept_class:
-            return 1
-        case Thresholds(both_orientations=True), Thresholds():
-            return 3
-        case (Thresholds(), Thresholds()) | (Intervals(), Intervals()) | (Points(), Points()):
-            return 2
-        case KPoints(k=k), Points():
-            return 2 * k
-        case (Intervals(), Thresholds()) | (Rectangles(), Rectangles()):
-            return 4
-        case _:
-            raise ValueError(
-                "nothing can be promised with this sanitizer: its copy must be right for all sets on which two "
-                f"concepts of {type(concept_class).__name__} differ, as that of NetSanitizer(Disagreements(…)) is"
-            )
+        check_sanitizer(sanitizer, self.concept_class)

@@ -45,7 +45,7 @@ def exponential(
     >>> from reticent.concepts import Intervals
     >>> plan = exponential(Intervals(bits=16), realizable=True, error=0.1, epsilon=1)
     >>> plan.rows, plan.paper_rows
-    (1123, 71412)
+    (610, 71412)
     """
     learner = ExponentialLearner(concept_class, epsilon=epsilon, net=net, failure=failure)
     learner._check_parameters()

@@ -26,13 +26,14 @@ def sanitized(
     failure: object = 0.05,
     epsilon: object,
     delta: object = 0,
-    realizable: bool = True,
+    realizable: bool = False,
 ) -> Plan:
     """The rows with which `SanitizedLearner` promises an error, or the error that rows can promise.
 
     The paper makes, from an (α, β, ε', m)-sanitizer, a learner with error 15α + 12β, failure 10β and privacy 6ε' from
     ⌈6/α²⌉·⌈(18/β)·ln(2/(αβ))·(1 + 1/(mε'))⌉·m rows, for α, ε' ≤ 1/8. Here β is the lesser of failure/10 and error/24,
-    and m is what our sanitizer takes at ε' = ε/6. Its learner is for rows that some concept labels without error.
+    and m is what our sanitizer takes at ε' = ε/6. Its learner is for rows that some concept labels without error, so
+    there is a number only for `realizable=True`; `fit` with an error asks for the rows of `realizable=False`.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Lemma 5.4 and Theorem 5.5.
@@ -48,7 +49,7 @@ def sanitized(
     >>> from reticent.concepts import Points
     >>> from reticent.sanitizers.points import PointSanitizer
     >>> points = PointSanitizer(bits=40, epsilon=1, delta=1e-6)
-    >>> plan = sanitized(points, Points(bits=40), error=0.1, epsilon=0.5, delta=1e-6)
+    >>> plan = sanitized(points, Points(bits=40), error=0.1, epsilon=0.5, delta=1e-6, realizable=True)
     >>> plan.rows < 20_000, plan.paper_rows > 10**12
     (True, True)
     """

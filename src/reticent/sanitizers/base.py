@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -16,11 +17,27 @@ from reticent.concepts.reading import Array, as_rows
 from reticent.exact import integer
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
-from reticent.privacy import epsilon, guarantee
-from reticent.privacy.events import Event
+from reticent.privacy import calibrate, fits, guarantee
+from reticent.privacy.events import ZCDP, Event
+from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_rows, check_share
 
 Copy = tuple[Array, NDArray[np.float64]]  # points, and the share of rows that each stands for
+
+
+def usable_delta(epsilon: object, delta: object) -> Fraction:
+    """δ, or 0 where it is so small that no Gaussian noise can be calibrated to it: what keeps ε alone keeps (ε, δ)."""
+    return _usable_delta(check_epsilon(epsilon), check_delta(delta))
+
+
+@lru_cache(maxsize=256)
+def _usable_delta(epsilon: Fraction, delta: Fraction) -> Fraction:
+    try:
+        if delta:
+            calibrate.noise(lambda inverse: ZCDP(1 / inverse), epsilon=epsilon, delta=delta, digits=1)
+    except ValueError:  # no noise up to 10^30 can be certified
+        return Fraction(0)
+    return delta
 
 
 def public_generator(random_state: int | None) -> np.random.Generator:
@@ -41,6 +58,7 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
     rows_ : how many rows were sanitized, which is public.
     """
 
+    epsilon: object
     delta: object = 0
     error: object
     failure: object
@@ -72,7 +90,7 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
         if self.error is not None:
             check_rows(len(rows), required=self.n_required(self.error), error=self.error, failure=self.failure)
         (points, weights), event = self._sanitize(rows, unsafe_noise)
-        pure = math.isfinite(epsilon(event, delta=0))  # then no δ was used, whichever was allowed
+        pure = fits(event, epsilon=self.epsilon, delta=0)  # then no δ was used, whichever was allowed
         self.guarantee_ = guarantee(event, delta=0 if pure else self.delta)
         self.event_: Event = event
         self.points_, self.weights_ = points, weights

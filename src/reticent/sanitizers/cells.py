@@ -143,6 +143,22 @@ def two_sided(levels: list[Level], rows: int) -> list[Floats]:
     return found
 
 
+def estimates(levels: list[Level], rows: int) -> tuple[Array, Array, Floats, Floats]:
+    """The cells in ascending order, least and greatest value of each, and how many rows lie below it: by least squares
+    and two-sided.
+    """
+    counts, anchors = adjusted(levels, rows), two_sided(levels, rows)
+    cells = [np.ones(len(level.lows), dtype=bool) for level in levels]
+    for cell, level in zip(cells, levels[1:], strict=False):
+        cell[level.parents] = False
+    lows, highs, count, anchor = (
+        np.concatenate([column[cell] for column, cell in zip(columns, cells, strict=True)])
+        for columns in ([level.lows for level in levels], [level.highs for level in levels], counts, anchors)
+    )
+    order = np.argsort(lows)
+    return lows[order], highs[order], np.cumsum(count[order]) - count[order], anchor[order]
+
+
 def copy_of_cells(levels: list[Level], rows: int, *, band: float | None = None) -> tuple[Array, Floats]:
     """The points and weights of a copy: one half of what lies in a cell is put at either end of it.
 
@@ -151,19 +167,9 @@ def copy_of_cells(levels: list[Level], rows: int, *, band: float | None = None) 
     the mean of the running maximum and of the running minimum from above; neither moves an estimate further from the
     truth than the worst one was.
     """
-    estimates, anchors = adjusted(levels, rows), two_sided(levels, rows)
-    cells = [np.ones(len(level.lows), dtype=bool) for level in levels]
-    for cell, level in zip(cells, levels[1:], strict=False):
-        cell[level.parents] = False
-    lows, highs, counts, anchor = (
-        np.concatenate([column[cell] for column, cell in zip(columns, cells, strict=True)])
-        for columns in ([level.lows for level in levels], [level.highs for level in levels], estimates, anchors)
-    )
-    order = np.argsort(lows)
-    lows, highs = lows[order], highs[order]
-    below = np.cumsum(counts[order]) - counts[order]
+    lows, highs, below, anchors = estimates(levels, rows)
     if band is not None:
-        below = np.clip(below, anchor[order] - band, anchor[order] + band)
+        below = np.clip(below, anchors - band, anchors + band)
     below[0] = 0
     below = np.append(np.clip(below, 0, rows), rows)
     rising = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2

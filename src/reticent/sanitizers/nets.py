@@ -24,7 +24,7 @@ from reticent.privacy import calibrate
 from reticent.privacy.events import ZCDP, BoundedRange, Composed, DiscreteGaussian, Event, PureDP, Repeated
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share, fewest_rows
-from reticent.sanitizers.base import Copy, Sanitizer
+from reticent.sanitizers.base import Copy, Sanitizer, usable_delta
 
 MOST_POINTS = 1 << 20  # candidate points
 MOST_QUERIES = 1 << 22  # labellings of them
@@ -170,7 +170,7 @@ class NetSanitizer(Sanitizer):
 
     def _ways(self, net: _Net, failure: float) -> list[_Databases | _Rounds]:
         """The sizes of databases and the numbers of rounds that come into question."""
-        epsilon, delta = check_epsilon(self.epsilon), check_delta(self.delta)
+        epsilon, delta = check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
         ways: list[_Databases | _Rounds] = []
         if self.method != "weights":
             ways += [_Databases(net, size, epsilon, failure) for size in self._sizes(net)]

@@ -20,7 +20,7 @@ from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share, fewest_rows
-from reticent.sanitizers.base import Copy, Sanitizer
+from reticent.sanitizers.base import Copy, Sanitizer, usable_delta
 from reticent.sanitizers.cells import copy_of_cells
 from reticent.sanitizers.pivots import Pivots, best_pivots
 from reticent.sanitizers.san_thresholds import SanThresholds, san_thresholds
@@ -37,9 +37,8 @@ class ThresholdSanitizer(Sanitizer):
     There are three methods. `"tree"` counts the rows by the digits of their values, digit by digit, and goes on only
     where there are many (`Tree`). `"quantiles"` cuts the line at private medians of medians, and counts the rows in
     between (`Pivots`); its depth does not depend on the width of the values. `"paper"` is SanThresholds
-    (`SanThresholds`), for comparison; it needs `error` and δ > 0. `"auto"` takes the tree, or the medians
-    for values of many hundred bits (from a hundred on where δ = 0 and rows are few), whichever is expected to be off
-    by less.
+    (`SanThresholds`), for comparison; it needs `error` and δ > 0. `"auto"` takes whichever of the first two is
+    expected to be off by less: the tree, or the medians where a tree would be deep for the number of rows.
 
     Guarantee. ε-differential privacy for a replaced row where δ = 0, else (ε, δ), for all that is published: the points
     and their weights. Public are the number of rows and every parameter, the domain among them; the method, its levels
@@ -173,10 +172,10 @@ class ThresholdSanitizer(Sanitizer):
         schemes = self._schemes(rows, error, failure)
         kept = [scheme for scheme in schemes if error is None or scheme.bound <= float(error) * rows]
         best = min(kept or schemes, key=lambda scheme: scheme.expected)
-        return best.calibrated(check_epsilon(self.epsilon), check_delta(self.delta))
+        return best.calibrated(check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta))
 
     def _schemes(self, rows: int, error: Fraction | None, failure: Fraction) -> list[Scheme]:
-        size, epsilon, delta = self._size(), check_epsilon(self.epsilon), check_delta(self.delta)
+        size, epsilon, delta = self._size(), check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
         if self.method == "paper":
             alpha = check_share(error, "error")
             return [san_thresholds(size, rows, alpha=alpha, epsilon=epsilon, delta=delta, failure=failure)]
@@ -196,7 +195,8 @@ class ThresholdSanitizer(Sanitizer):
         if self.method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {self.method!r}")
         if self.method == "paper":
-            check_delta(self.delta, positive=True)
+            if check_delta(self.delta, positive=True) != usable_delta(self.epsilon, self.delta):
+                raise ValueError(f'delta={self.delta} is too small for method="paper" with epsilon={self.epsilon}')
             if self.error is None and fitting:
                 raise ValueError('method="paper" needs error: it looks for some 25/error intervals')
         self._size()

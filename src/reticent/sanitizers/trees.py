@@ -87,7 +87,7 @@ class Tree:
     @property
     def expected(self) -> float:
         """By how many rows a prefix was measured to be off, about."""
-        return self.bound / 16
+        return self.bound / max(8.0, 1.5 * math.sqrt((self.size - 1).bit_length()))
 
     def calibrated(self, epsilon: Fraction, delta: Fraction) -> Tree:
         """The same tree with the least noise that keeps (ε, δ)."""

@@ -1,0 +1,115 @@
+"""Which sanitizers fit a concept class, and how well their copies count its concepts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from reticent.concepts.disagreements import Disagreements
+from reticent.concepts.domains import declared
+from reticent.concepts.interface import ConceptClass, joined
+from reticent.concepts.intervals import Intervals
+from reticent.concepts.order import Ordered
+from reticent.concepts.points import KPoints, Points
+from reticent.concepts.reading import Array, as_rows
+from reticent.concepts.rectangles import Rectangles
+from reticent.concepts.thresholds import Thresholds
+from reticent.sanitizers.base import Sanitizer
+from reticent.sanitizers.nets import NetSanitizer
+
+
+def check_sanitizer(sanitizer: Sanitizer, concept_class: ConceptClass[Any]) -> None:
+    """Refuse a sanitizer whose copies the class could not label: of other columns, or of another declared domain."""
+    queries = sanitizer._queries()
+    if queries.columns != concept_class.columns:
+        raise ValueError(
+            f"sanitizer must take rows of as many columns as concept_class, {concept_class.columns}, "
+            f"got {queries.columns}"
+        )
+    own, theirs = _domain(concept_class), _domain(queries)
+    if own is not None and theirs is not None and own != theirs:
+        raise ValueError(f"sanitizer must have the domain of concept_class, {own}, got {theirs}")
+
+
+def check_promise(sanitizer: Sanitizer, rows: Array | None = None) -> None:
+    """Refuse to promise anything from a copy that has only some of the points on which rows may lie.
+
+    Where the domain is declared, these are all of its values. Where it is not, they are those of the rows.
+    """
+    if not isinstance(sanitizer, NetSanitizer) or sanitizer.points is None:
+        return
+    queries, points = sanitizer._queries(), sanitizer._dichotomies().points
+    domain = _domain(queries)
+    if domain is not None and domain.size is not None:
+        if len(points) < domain.size**queries.columns:
+            raise ValueError(
+                "sanitizer must have all values of the domain for its points if an error is to be promised: "
+                "leave points out, or set error=None"
+            )
+    elif rows is not None:
+        read = as_rows(rows, queries.columns)
+        together = joined(points, read)
+        if len(np.unique(together, axis=0 if together.ndim > 1 else None)) > len(points):
+            raise ValueError("X must hold only points of the sanitizer for an error to be promised; or set error=None")
+
+
+def concept_parts(concept_class: ConceptClass[Any], queries: ConceptClass[Any]) -> int:
+    """How many of the queries it takes, added and subtracted, to count where a concept of the class is 1.
+
+    A copy that is right up to a for each of the queries is right up to so many times a for every concept. An interval
+    is the difference of two prefixes; so is what a threshold leaves over, of which one prefix is all rows. A set of k
+    points is the sum of them.
+    """
+    match concept_class, queries:
+        case _ if concept_class == queries:
+            return 1
+        case Thresholds(both_orientations=True), Thresholds():
+            return 2
+        case (Thresholds(), Thresholds()) | (Points(), Points()) | (Intervals(), Intervals()):
+            return 1
+        case Rectangles(), Rectangles():
+            return 1
+        case Intervals(), Thresholds():
+            return 2
+        case KPoints(k=k), Points():
+            return k
+        case _:
+            raise ValueError(
+                "nothing can be promised with this sanitizer: its copy must be right for every concept of "
+                f"{type(concept_class).__name__}, and it is made for {type(queries).__name__}"
+            )
+
+
+def disagreement_parts(concept_class: ConceptClass[Any], queries: ConceptClass[Any]) -> int:
+    """How many of the queries it takes, added and subtracted, to count where two concepts of the class differ.
+
+    A copy that is right up to a for each of the queries is right up to so many times a for all of C⊕C. Two thresholds
+    differ on an interval, the difference of two prefixes; of both orientations, perhaps on all the rest. Two sets of k
+    points differ on at most 2k points. Two intervals that meet differ on their union less their intersection, both of
+    them intervals; if they do not meet, on both of them; and an interval is the difference of two prefixes. For
+    rectangles f and h, count f + h − 2(f ∧ h).
+    """
+    match concept_class, queries:
+        case _, Disagreements(concept_class=of) if of == concept_class:
+            return 1
+        case Thresholds(both_orientations=True), Thresholds():
+            return 3
+        case (Thresholds(), Thresholds()) | (Intervals(), Intervals()) | (Points(), Points()):
+            return 2
+        case KPoints(k=k), Points():
+            return 2 * k
+        case (Intervals(), Thresholds()) | (Rectangles(), Rectangles()):
+            return 4
+        case _:
+            raise ValueError(
+                "nothing can be promised with this sanitizer: its copy must be right for all sets on which two "
+                f"concepts of {type(concept_class).__name__} differ, as that of NetSanitizer(Disagreements(…)) is"
+            )
+
+
+def _domain(concept_class: ConceptClass[Any]) -> Any:
+    """The declared domain of a class, or of that whose differences it has; None where there is none."""
+    if isinstance(concept_class, Disagreements):
+        return _domain(concept_class.concept_class)
+    return declared(concept_class.bits, concept_class.domain) if isinstance(concept_class, Ordered) else None
