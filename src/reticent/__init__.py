@@ -9,7 +9,7 @@ from reticent.errors import BudgetExhausted, InsufficientData, PrivacyWarning
 from reticent.privacy import Guarantee, Ledger
 
 if TYPE_CHECKING:
-    from reticent import concepts, plan
+    from reticent import concepts, labellers, plan
     from reticent.learners import (
         ActiveLearner,
         ExponentialLearner,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ThresholdLearner,
     )
     from reticent.sanitizers import NetSanitizer, PointSanitizer, ThresholdSanitizer
+    from reticent.teachers import PATEClassifier, Teachers
 
 __version__ = version("reticent")
 
@@ -37,6 +38,7 @@ __all__ = [
     "LabelPrivateLearner",
     "Ledger",
     "NetSanitizer",
+    "PATEClassifier",
     "PointLearner",
     "PointSanitizer",
     "PrivacyWarning",
@@ -45,10 +47,12 @@ __all__ = [
     "SanitizedLearner",
     "SemiPrivateLearner",
     "SemiSupervisedLearner",
+    "Teachers",
     "ThresholdLearner",
     "ThresholdSanitizer",
     "audit",
     "concepts",
+    "labellers",
     "mechanisms",
     "noise",
     "plan",
@@ -60,6 +64,8 @@ def __getattr__(name: str) -> Any:
     # What stands on scikit-learn takes a second to import: only who uses it should wait for it.
     if name not in __all__:
         raise AttributeError(f"module 'reticent' has no attribute {name!r}")
-    if name in ("concepts", "plan"):
+    if name in ("concepts", "labellers", "plan"):
         return import_module(f"reticent.{name}")
-    return getattr(import_module("reticent.sanitizers" if name.endswith("Sanitizer") else "reticent.learners"), name)
+    homes = {"Sanitizer": "sanitizers", "Teachers": "teachers", "PATEClassifier": "teachers"}
+    home = next((module for ending, module in homes.items() if name.endswith(ending)), "learners")
+    return getattr(import_module(f"reticent.{home}"), name)

@@ -240,8 +240,9 @@ def test_steps_are_shortened_where_a_full_one_leads_uphill() -> None:
 
 @pytest.mark.parametrize("kind", [int, float])
 def test_thresholds_stand_in_the_middle_of_the_gap(kind: type) -> None:
-    x, y = np.array([[2], [10]], dtype=kind), np.array([1, 0])
-    questions = np.array([[-9], [2], [5], [7], [10]], dtype=kind)
+    x: NDArray[Any] = np.array([[2], [10]]).astype(kind)
+    y = np.array([1, 0])
+    questions: NDArray[Any] = np.array([[-9], [2], [5], [7], [10]]).astype(kind)
     thresholds = Thresholds() if kind is int else Thresholds(domain=Floats())
     votes = Teachers(thresholds, shards=1, classes=[0, 1]).fit(x, y).votes(questions)
     assert votes[:, 1].tolist() == [1, 1, 1, 0, 0]

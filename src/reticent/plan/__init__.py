@@ -4,6 +4,7 @@ from reticent.plan.active import active
 from reticent.plan.exponential import exponential
 from reticent.plan.label_boost import label_boost
 from reticent.plan.label_private import label_private, semi_private
+from reticent.plan.pate import pate, pate_bounds
 from reticent.plan.plan import Plan
 from reticent.plan.points import point
 from reticent.plan.rectangles import rectangle
@@ -20,6 +21,8 @@ __all__ = [
     "label_boost",
     "label_private",
     "net_sanitizer",
+    "pate",
+    "pate_bounds",
     "point",
     "point_sanitizer",
     "rectangle",

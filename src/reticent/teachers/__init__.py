@@ -1,6 +1,8 @@
 """Teachers: classifiers that learn from disjoint rows and vote. What they say is private only through a labeller."""
 
 from reticent.teachers.linear import LogisticTeacher
+from reticent.teachers.pate import PATEClassifier
+from reticent.teachers.students import NoiseAware, VotingStudents
 from reticent.teachers.teachers import Teachers
 
-__all__ = ["LogisticTeacher", "Teachers"]
+__all__ = ["LogisticTeacher", "NoiseAware", "PATEClassifier", "Teachers", "VotingStudents"]
