@@ -34,7 +34,7 @@ from reticent.noise import Noise
 from reticent.privacy import is_seeded
 from reticent.teachers import Teachers, pate
 from reticent.teachers import queries as queries_module
-from reticent.teachers.pate import PATEClassifier, Recipe, auto_labeller, auto_teachers
+from reticent.teachers.pate import PATEClassifier, Recipe, auto_teachers
 from reticent.teachers.space import PublicSpace
 from reticent.teachers.students import Constant, NoiseAware, VotingStudents
 
@@ -378,9 +378,12 @@ def test_teachers_grow_with_the_noise_and_keep_their_rows() -> None:
 
 
 def test_the_labeller_is_chosen_by_public_numbers() -> None:
-    assert auto_labeller(400, queries=300, classes=2, **EXACT) == "greedy"
-    assert auto_labeller(1000, queries=300, classes=5, **EXACT) == "gnmax"
-    assert auto_labeller(1000, queries=10_000, classes=5, **EXACT) == "gumbel"
+    def chosen(rows: int, public: int, classes: int) -> str:
+        model = PATEClassifier(epsilon=1, delta=1e-6, n_teachers=100)
+        return model._recipe(rows, rows, public, classes, grouped=False).labeller
+
+    assert chosen(8000, 1000, 2) == "greedy"
+    assert chosen(8000, 1000, 5) in ("gnmax", "gumbel")
 
 
 # ── utility ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.svm import LinearSVC
@@ -22,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from reticent import labellers, noise
 from reticent.concepts.interface import ConceptClass
 from reticent.exact import integer
+from reticent.labellers.answers import best
 from reticent.noise import Noise
 from reticent.privacy import calibrate, events, guarantee
 from reticent.privacy.events import Event, Repeated, Seeded
@@ -276,7 +276,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if teachers > units:
             what = "groups, none of which is split" if grouped else "rows"
             raise ValueError(f"n_teachers={teachers} is more than there are {what}: at most {units} can be had")
-        name = self.labeller if self.labeller != "auto" else auto_labeller(teachers, **known)
+        name = self.labeller if self.labeller != "auto" else best(teachers, stateless=True, **known).labeller
         return Recipe(teachers, asked, name)
 
     def _labeller(self, recipe: Recipe, classes: int, unsafe_noise: Noise | None) -> labellers.Labeller:
@@ -403,27 +403,6 @@ def auto_teachers(
     wide = 1.0 if classes == 2 else math.sqrt(2)  # a changed vote moves two counts
     needed = 6 * wide * math.sqrt(queries) * _noise_of_one(epsilon, delta)
     return max(1, min(rows // ROWS_A_TEACHER, units, math.ceil(needed)))
-
-
-def auto_labeller(teachers: int, *, queries: int, classes: int, epsilon: Fraction, delta: Fraction) -> str:
-    """For two classes greedy; for several Gumbel or Gaussian noise, whichever gives more right labels, all else equal.
-
-    What all else is must be assumed, not measured: half of the teachers vote for the right class, the others evenly for
-    the rest. The two-coin labeller pays where teachers mostly agree; only votes could tell, so it has to be named.
-
-    >>> auto_labeller(400, queries=290, classes=2, epsilon=Fraction(1), delta=Fraction(1, 10**6))
-    'greedy'
-    """
-    if classes == 2:
-        return "greedy"
-    votes = np.full((1, classes), teachers // 2 // (classes - 1))
-    votes[0, 0] = teachers - votes[0, 1:].sum()
-    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "answers": queries}
-    gumbel: Any = labellers.make("gumbel", teachers=teachers, classes=classes, **budget)
-    gaussian: Any = labellers.make("gnmax", teachers=teachers, classes=classes, **budget)
-    lead = float(votes[0, 0] - votes[0, 1])
-    wrong = (classes - 1) * float(norm.sf(lead / (math.sqrt(2) * float(gaussian.sigma))))  # at most
-    return "gumbel" if gumbel.accuracy(votes, [0]) >= 1 - wrong else "gnmax"
 
 
 def spent(labeller: labellers.Labeller) -> Spent | None:
