@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from common import RANDOM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -486,8 +487,7 @@ EXPECTED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, None])
 def test_scikit_learn_accepts_the_estimator(seed: int | None) -> None:
-    twice = ("check_fit_idempotent", "check_supervised_y_2d")
-    random = {} if seed is not None else dict.fromkeys(twice, "two fits draw differently")
+    random = {} if seed is not None else RANDOM
     learner = RectangleLearner(domain=Floats(), epsilon=100, unsafe_seed=seed)
     check_estimator(learner, on_skip=None, expected_failed_checks=EXPECTED | random)
 
