@@ -200,8 +200,10 @@ def as_target(y: Any) -> Array:
         raise ValueError("y must hold only the labels 0 and 1: it holds NaN or inf")
     if array.ndim == 2 and array.shape[1] == 1:
         array = column_or_1d(array, warn=True)
-    check_classification_targets(array)
-    if type_of_target(array).startswith("multi"):
+    with np.errstate(invalid="ignore"):  # they cast to int64, whatever the labels are
+        check_classification_targets(array)
+        several = type_of_target(array).startswith("multi")
+    if several:
         raise ValueError(
             "Only binary classification is supported. The type of the target is multiclass: y must hold only the "
             "labels 0 and 1"

@@ -556,7 +556,8 @@ def _named_classes(classes: Any) -> NDArray[Any]:
 def _labels(y: NDArray[Any], named: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The classes, and for each row the position of its label among them."""
     if named is None:
-        check_classification_targets(y)
+        with np.errstate(invalid="ignore"):  # it casts to int64, whatever the labels are
+            check_classification_targets(y)
     try:
         classes = np.unique(y) if named is None else named
         labels = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
