@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -21,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts.thresholds import Thresholds
-from reticent.teachers import Teachers, dealing, linear, models
+from reticent.teachers import PATEClassifier, Teachers, dealing, linear, models
 from reticent.teachers.dealing import deal
 
 Array = NDArray[Any]
@@ -160,6 +163,10 @@ def test_no_group_is_in_two_shards_and_shards_have_like_numbers_of_groups(shards
         with pytest.raises(ValueError, match="more than there are groups"):
             deal(len(groups), shards, groups)
         return
+    if max(Counter(names).values()) > 2 * math.ceil(len(names) / shards):
+        with pytest.raises(ValueError, match="groups must have at most"):
+            deal(len(groups), shards, groups)
+        return
     shard = deal(len(groups), shards, groups)
     homes = {name: set(shard[groups == name].tolist()) for name in set(names)}
     assert all(len(home) == 1 for home in homes.values())
@@ -175,6 +182,57 @@ def test_rows_are_dealt_evenly_by_place(shards: int, more: int) -> None:
     sizes = np.bincount(deal(shards + more, shards), minlength=shards)
     assert sizes.min() >= 1
     assert sizes.max() - sizes.min() <= 1
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.data())
+def test_a_group_larger_than_two_average_shards_is_refused_with_advice_that_helps(
+    sizes: list[int], draw: st.DataObject
+) -> None:
+    shards = draw.draw(st.integers(1, len(sizes)))
+
+    def fits(sizes: list[int], shards: int) -> bool:
+        return max(sizes) <= 2 * math.ceil(sum(sizes) / shards)
+
+    def numbers(text: str) -> list[int]:
+        return [int(found) for found in re.findall(r"at (?:most )?(\d+)(?: rows each|, or| teachers)", text)]
+
+    def capped(cap: int) -> list[int]:
+        return [min(size, cap) for size in sizes]
+
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    if fits(sizes, shards):
+        deal(len(groups), shards, groups)
+        return
+    with pytest.raises(ValueError, match=rf"the largest has {max(sizes)}: ") as refusal:
+        deal(len(groups), shards, groups)
+    limit, cap, fewer = numbers(str(refusal.value))
+    assert limit < max(sizes)
+    assert fits(capped(cap), shards)
+    assert not any(fits(capped(more), shards) for more in range(cap + 1, max(sizes)))
+    assert fits(sizes, fewer)
+    assert not fits(sizes, fewer + 1)
+
+
+class Counted(GaussianNB):  # type: ignore[misc]
+    """Counts how often any of its kind was fitted."""
+
+    fits = 0
+
+    def fit(self, X: Array, y: Array) -> Any:
+        type(self).fits += 1
+        return super().fit(X, y)
+
+
+def test_a_group_that_is_too_large_for_pate_is_refused_before_anything_is_learned() -> None:
+    X, y = data(6)
+    person = np.where(np.arange(ROWS) < 50, "a secret name", np.arange(ROWS).astype(str))
+    model = PATEClassifier(Counted(), Counted(), epsilon=1, delta=1e-4, classes=(0, 1), n_teachers=10)
+    with pytest.raises(ValueError, match=r"groups must have at most 48 rows each.*the largest has 50: cap") as refusal:
+        model.fit(X, y, public=QUERIES, groups=person)
+    assert "secret" not in str(refusal.value)
+    assert Counted.fits == 0
+    model.set_params(n_teachers=9).fit(X, y, public=QUERIES, groups=person)
+    assert Counted.fits >= 9
 
 
 # ── twins: the same test rejects each of them ─────────────────────────────────────────────────────────────────────

@@ -218,6 +218,12 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = [
     ({"shards": 2.5}, {}, TypeError, "shards must be a whole number"),
     ({"shards": 61}, {}, ValueError, "shards=61 is more than there are rows: with 60 rows at most 60"),
     ({}, {"groups": np.arange(60) % 5}, ValueError, "shards=6 is more than there are groups"),
+    (
+        {},
+        {"groups": np.where(np.arange(60) < 21, SECRET, np.arange(60))},
+        ValueError,
+        r"groups must have at most 20 rows each.*the largest has 21: cap the rows of a group at 20, or take at most 5",
+    ),
     ({}, {"groups": [1, 2, 3]}, ValueError, "groups must have one value a row"),
     ({}, {"groups": np.where(np.arange(60) < 3, np.nan, np.arange(60))}, ValueError, "groups must name the group"),
     ({}, {"groups": np.array([None, "a"] * 30, dtype=object)}, TypeError, "groups must be all numbers or all strings"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ class Labeller(Uncopied, ABC):
     """
 
     stateless: bool = True
+    resumable: bool = True
 
     def __init__(
         self, *, teachers: int, classes: int, event: Event, answers: int | None, unsafe_noise: Noise | None
@@ -69,6 +71,19 @@ class Labeller(Uncopied, ABC):
             labels = self._label(counts) if len(counts) else np.empty(0, dtype=np.int64)
             self.asked += len(labels)
             return labels
+
+    def state(self) -> dict[str, int | bool]:
+        """What another labeller made alike needs to go on from here. As secret as the votes, for some labellers."""
+        if not self.resumable:
+            raise NotImplementedError(f"{type(self).__name__} cannot be stopped and resumed")
+        return {"asked": self.asked}
+
+    def resume(self, state: Mapping[str, int | bool]) -> None:
+        """Go on where a labeller made alike was when it told its `state`; it must give no answers after that."""
+        asked = integer(state["asked"], "asked", least=0, most=self.answers)
+        if self.asked:
+            raise ValueError("resume must come before the first answer")
+        self.asked = asked
 
     def _check_open(self) -> None:
         if self.closed:

@@ -158,6 +158,7 @@ class Confident(Labeller):
     """
 
     stateless = False
+    resumable = False
 
     def __init__(
         self,
@@ -232,6 +233,7 @@ class SparseVector(Labeller):
     """
 
     stateless = False
+    resumable = False
 
     def __init__(
         self,

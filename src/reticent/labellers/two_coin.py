@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
@@ -121,6 +122,16 @@ class TwoCoin(Labeller):
     def closed(self) -> bool:
         """Whether no more questions are answered."""
         return self._closed
+
+    def state(self) -> dict[str, int | bool]:
+        """The count of hits and the noise of the closing: both secret."""
+        return {**super().state(), "used": self._used, "closed": self._closed, "threshold": self._threshold}
+
+    def resume(self, state: Mapping[str, int | bool]) -> None:
+        """Go on with the same hits and the same noise of the closing, which is drawn once."""
+        super().resume(state)
+        self._used = integer(state["used"], "used", least=0, most=self.hits)
+        self._closed, self._threshold = bool(state["closed"]), int(state["threshold"])
 
     def _label(self, counts: Votes) -> Labels:
         labels, hits = self._toss(counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,10 @@ Integers = NDArray[np.int64]
 Table = Any  # an array or a CSR matrix of two dimensions, or a data frame
 
 BLOCK = 1 << 18  # numbers worked on at a time: a few MB, which stay in the cache
+LOAD = 1 << 26  # bytes of rows read at a time from what may be larger than memory
+RESIDENT = 1 << 27  # bytes of a file that may become resident before they are let go
+AROUND = 1 << 21  # bytes that may become resident around one that is read: systems map files by large pages
+LARGEST = 2  # average shards: a group with more rows than these is refused
 
 
 def deal(rows: int, shards: int, groups: Array | None = None) -> Integers:
@@ -23,7 +27,8 @@ def deal(rows: int, shards: int, groups: Array | None = None) -> Integers:
 
     The shard of a row is a function of the number of rows, or of the column of groups, which is public. So whatever
     the rows hold, a replaced row stays in its shard and moves no other, and no group is in two shards. Shards differ by
-    at most one in the number of their rows, or of their groups; a group with many rows makes its shard a large one.
+    at most one in the number of their rows, or of their groups. A group with more rows than two average shards have is
+    more than a shard can hold: it would leave too few rows for the others, so it is refused.
 
     >>> deal(7, 3).tolist()
     [0, 1, 2, 0, 1, 2, 0]
@@ -31,8 +36,7 @@ def deal(rows: int, shards: int, groups: Array | None = None) -> Integers:
     [0, 1, 0, 0, 0, 1]
     """
     if groups is None:
-        if rows < shards:
-            raise ValueError(f"shards={shards} is more than there are rows: with {rows} rows at most {rows} can be had")
+        check_shards(rows, shards)
         return np.arange(rows) % shards
     if groups.shape != (rows,):
         raise ValueError(f"groups must have one group a row: {rows} rows, but the shape of groups is {groups.shape}")
@@ -47,10 +51,45 @@ def deal(rows: int, shards: int, groups: Array | None = None) -> Integers:
             f"shards={shards} is more than there are groups: no group is split, so with {len(first)} groups at most "
             f"{len(first)} can be had"
         )
+    check_sizes(np.bincount(group.ravel()), shards)
     place = np.empty(len(first), dtype=np.int64)
     place[np.argsort(first)] = np.arange(len(first))
     dealt: Integers = place[group.ravel()] % shards
     return dealt
+
+
+def check_shards(rows: int, shards: int) -> None:
+    """Refuse more shards than rows."""
+    if rows < shards:
+        raise ValueError(f"shards={shards} is more than there are rows: with {rows} rows at most {rows} can be had")
+
+
+def check_sizes(sizes: Integers, shards: int) -> None:
+    """Refuse a group with more rows than a shard can hold: twice those of an average shard, rounded up.
+
+    The sizes of groups are public, so the error may tell of them, and of a cap that would do; names it does not tell.
+
+    >>> check_sizes(np.array([20, *[1] * 80]), shards=10)
+    >>> check_sizes(np.array([21, *[1] * 79]), shards=10)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: groups must have at most 20 rows each...: cap the rows of a group at 20, or take at most 9 teachers
+    """
+
+    def holds(rows: int) -> int:
+        return LARGEST * -(-rows // shards)
+
+    rows, largest = int(sizes.sum()), int(sizes.max())
+    if largest <= holds(rows):
+        return
+    cap = holds(rows)
+    while (less := holds(int(np.minimum(sizes, cap).sum()))) < cap:  # what is cut off makes the average smaller
+        cap = less
+    half = -(-largest // LARGEST)  # rows of an average shard that would do: ⌈rows/k⌉ ≥ half if k·(half − 1) < rows
+    raise ValueError(
+        f"groups must have at most {holds(rows)} rows each, those of two average shards, as no group is split and "
+        f"{rows} rows are dealt to {shards} teachers; the largest has {largest}: cap the rows of a group at {cap}, or "
+        f"take at most {(rows - 1) // (half - 1)} teachers"
+    )
 
 
 def take(X: Table, rows: Integers) -> Table:
@@ -60,28 +99,48 @@ def take(X: Table, rows: Integers) -> Table:
 
 @dataclass(frozen=True)
 class Shards:
-    """All rows with their labels, and the shard of each: what is private, as it was dealt."""
+    """All rows with their labels, and the shard of each: what is private, as it was dealt.
+
+    Rows may be views of a file that is larger than memory. Then `loads` and `parts` hold few of them at a time, and
+    `release` is called as they are read, so that the pages they came from need not stay resident.
+    """
 
     X: Table
-    codes: Integers  # labels as places among the classes
-    shard: Integers
+    codes: Array  # labels as places among the classes
+    shard: Integers | None  # None, for an array: row i is in shard i modulo `count`, and nothing is kept for each row
     count: int
     classes: Array
+    release: Callable[[], None] | None = None
+
+    @cached_property
+    def sizes(self) -> Integers:
+        """How many rows each shard has."""
+        if self.shard is not None:
+            return np.bincount(self.shard, minlength=self.count)
+        whole, more = divmod(len(self.codes), self.count)
+        return whole + (np.arange(self.count) < more)
 
     @cached_property
     def order(self) -> Integers:
         """The rows of the first shard, then of the second, and so on; in a shard as they came."""
-        return np.argsort(self.shard, kind="stable")
+        return np.argsort(self._dealt(0, len(self.codes)), kind="stable")
 
     @cached_property
     def starts(self) -> Integers:
         """Where each shard starts in `order`, and where the last one ends."""
-        return np.append(0, np.cumsum(np.bincount(self.shard, minlength=self.count)))
+        return np.append(0, np.cumsum(self.sizes))
 
     @cached_property
     def seen(self) -> Integers:
         """How many rows of each class each shard has."""
-        cells = np.bincount(self.shard * len(self.classes) + self.codes, minlength=self.count * len(self.classes))
+        cells = np.zeros(self.count * len(self.classes), dtype=np.int64)
+        some = max(len(cells), LOAD // 64)
+        for start in range(0, len(self.codes), some):
+            codes = self.codes[start : start + some]
+            cells += np.bincount(
+                self._dealt(start, start + len(codes)) * len(self.classes) + codes, minlength=len(cells)
+            )
+            self._let_go()
         return cells.reshape(self.count, len(self.classes))
 
     @cached_property
@@ -91,6 +150,8 @@ class Shards:
 
     def rows(self, shard: int) -> Integers:
         """Which rows are in a shard."""
+        if self.shard is None:
+            return np.arange(shard, len(self.codes), self.count)
         return self.order[self.starts[shard] : self.starts[shard + 1]]
 
     def blocks(self, numbers: int) -> Iterator[Integers]:
@@ -99,13 +160,102 @@ class Shards:
         Which ones follows from sizes alone: how a shard is padded, and so how its sums are rounded, must not depend on
         what other shards hold.
         """
-        sizes = np.diff(self.starts)
-        shards = np.argsort(sizes, kind="stable")
+        shards = np.argsort(self.sizes, kind="stable")
         while len(shards):
-            largest = int(sizes[shards[min(len(shards), 256) - 1]])
+            largest = int(self.sizes[shards[min(len(shards), 256) - 1]])
             some = min(256, max(1, BLOCK // (largest * numbers)))
             yield shards[:some]
             shards = shards[some:]
+
+    # ── of rows that may be too many for memory, some at a time ───────────────────────────────────────────────────
+
+    def loads(self, numbers: int) -> Iterator[tuple[Integers, Shards, list[Integers]]]:
+        """All shards, as many at a time as are held in memory at once: their numbers, they alone, and their blocks.
+
+        Blocks are those of `blocks`, whatever is held at once, so that results are the same to the last bit.
+        """
+        if self.shard is not None and self.release is None:
+            yield np.arange(self.count), self, list(self.blocks(numbers))
+            return
+        held: list[Integers] = []
+        most, rows = max(1, LOAD // self._bytes), 0
+        for block in self.blocks(numbers):
+            more = int(self.sizes[block].sum())
+            if held and rows + more > most:
+                yield self._load(held)
+                held, rows = [], 0
+            held.append(block)
+            rows += more
+        if held:
+            yield self._load(held)
+
+    def parts(self, some: Integers) -> list[tuple[Table, Array]]:
+        """The rows and codes of each of some shards."""
+        gathered = self.shard is None or self.release is not None
+        held, places = (self.gather(some), np.arange(len(some))) if gathered else (self, some)
+        return [(take(held.X, rows), held.codes[rows]) for rows in (held.rows(int(one)) for one in places)]
+
+    def gather(self, some: Integers) -> Shards:
+        """Some shards alone, numbered anew in the order given, their rows in memory; each shard's as they came."""
+        X, codes, shard = (self._scattered if self.shard is not None else self._slabs)(some)
+        return Shards(X, codes.astype(np.int64), shard, len(some), self.classes)
+
+    def _load(self, blocks: list[Integers]) -> tuple[Integers, Shards, list[Integers]]:
+        names, ends = np.concatenate(blocks), np.cumsum([len(block) for block in blocks])
+        local = [np.arange(end - len(block), end) for block, end in zip(blocks, ends, strict=True)]
+        return names, self.gather(names), local
+
+    def _slabs(self, some: Integers) -> tuple[Table, Array, Integers]:
+        """Dealt by place, consecutive shards have consecutive rows, so a file is read in long runs, each row once."""
+        count, (whole, more) = self.count, divmod(len(self.codes), self.count)
+        places = np.flatnonzero(some < more)  # those with a row after the last whole deal
+        shard = np.append(np.tile(np.arange(len(some)), whole), places)
+        codes = np.empty(len(shard), dtype=self.codes.dtype)
+        X = np.empty((len(shard), self.X.shape[1]), dtype=self.X.dtype)
+        for source, target in ((self.X, X), (self.codes, codes)):
+            deals = source[: whole * count].reshape(whole, count, *source.shape[1:])
+            wanted = target[: whole * len(some)].reshape(whole, len(some), *source.shape[1:])
+            for run in np.split(np.arange(len(some)), np.flatnonzero(np.diff(some) != 1) + 1):
+                first, last = int(some[run[0]]), int(some[run[-1]]) + 1
+                step = max(1, RESIDENT // min(count * self._bytes, (last - first) * self._bytes + AROUND))
+                for start in range(0, whole, step):
+                    wanted[start : start + step, run[0] : run[-1] + 1] = deals[start : start + step, first:last]
+                    self._let_go()
+            target[whole * len(some) :] = source[whole * count + some[places]]
+            self._let_go()
+        return X, codes, shard
+
+    def _scattered(self, some: Integers) -> tuple[Table, Array, Integers]:
+        rows = np.concatenate([self.rows(int(one)) for one in some])
+        shard = np.repeat(np.arange(len(some)), self.sizes[some])
+        if self.release is None or not isinstance(self.X, np.ndarray):
+            return take(self.X, rows), self.codes[rows], shard
+        X, codes = np.empty((len(rows), self.X.shape[1]), dtype=self.X.dtype), np.empty(len(rows), self.codes.dtype)
+        ascending = np.argsort(rows)  # as they lie in the file
+        resident = np.cumsum(np.minimum(np.diff(rows[ascending], prepend=0) * self._bytes, self._bytes + AROUND))
+        for places in np.split(ascending, np.flatnonzero(np.diff(resident // RESIDENT)) + 1):
+            X[places], codes[places] = self.X[rows[places]], self.codes[rows[places]]
+            self._let_go()
+        return X, codes, shard
+
+    @property
+    def portions(self) -> int:
+        """Into how many parts the rows must be split for each to be held in memory; 1 for rows that are there."""
+        return 1 if self.release is None else -(-len(self.codes) * self._bytes // LOAD)
+
+    @property
+    def _bytes(self) -> int:
+        """What a row takes while it is worked on: itself, and some whole numbers of 64 bits about it."""
+        values = self.X.itemsize * self.X.shape[1] if isinstance(self.X, np.ndarray) else 0
+        return values + 64
+
+    def _dealt(self, start: int, stop: int) -> Integers:
+        """The shards of some rows."""
+        return np.arange(start, stop) % self.count if self.shard is None else self.shard[start:stop]
+
+    def _let_go(self) -> None:
+        if self.release is not None:
+            self.release()
 
 
 def dense(X: Table, dtype: type = np.float64) -> Array:

@@ -114,7 +114,7 @@ def newton(estimator: Any, shards: Shards) -> dict[str, Any] | None:
         and not asked["dual"]
         and asked["max_iter"] >= 100
         and 0 < asked["C"] < np.inf
-        and min(int(np.diff(shards.starts).max()), shards.X.shape[1]) <= WIDEST
+        and min(int(shards.sizes.max()), shards.X.shape[1]) <= WIDEST
     )
     how = {"ridge": 1 / asked["C"], "steps": MOST_STEPS, "intercept": bool(asked["fit_intercept"]), "scaled": scaled}
     return how if plain else None
@@ -140,38 +140,39 @@ def _train(shards: Shards, *, ridge: float, intercept: bool, steps: int, scaled:
     columns, several = shards.X.shape[1], len(shards.classes) > 2
     targets = range(len(shards.classes)) if several else [1]
     flat = sparse.issparse(shards.X)
-    size = int(np.diff(shards.starts).max())
+    size = int(shards.sizes.max())
     dual = columns > size  # then the unknowns are weights of rows, not of columns
     bias = np.zeros((len(targets), shards.count))
     weights: Any = np.zeros((len(targets), shards.count, 0 if flat and dual else columns))
     of_rows = np.zeros((len(targets), len(shards.codes))) if flat and dual else None
-    for block in shards.blocks(size if flat and dual else columns + 1):
-        sizes = np.diff(shards.starts)[block]
-        present = np.arange(sizes.max()) < sizes[:, None]
-        # Places without a row repeat the shard's first one, and weigh nothing.
-        rows = shards.order[shards.starts[block][:, None] + np.where(present, np.arange(sizes.max()), 0)]
-        if of_rows is not None:
-            values, features = None, _grams(shards.X, rows)
-        else:
-            values = dense(take(shards.X, rows.ravel())).reshape(*rows.shape, columns)
-            if scaled:
-                means, deviations = _moments(values, present)
-                values = (values - means[:, None, :]) / deviations[:, None, :]
-            features = values @ np.swapaxes(values, 1, 2) if dual else values
-        for place, target in enumerate(targets):
-            positive = shards.codes[rows] == target
-            found = _minimise(
-                features, positive, present, ridge=ridge, intercept=intercept, steps=steps, dual=dual
-            )
-            coefficients, bias[place, block] = found[:, :-1], found[:, -1]
+    for names, held, blocks in shards.loads(size if flat and dual else columns + 1):
+        for block in blocks:
+            sizes = held.sizes[block]
+            present = np.arange(sizes.max()) < sizes[:, None]
+            # Places without a row repeat the shard's first one, and weigh nothing.
+            rows = held.order[held.starts[block][:, None] + np.where(present, np.arange(sizes.max()), 0)]
             if of_rows is not None:
-                of_rows[place, rows[present]] = coefficients[present]
-            elif values is not None:
-                found_weights = (coefficients[:, None, :] @ values)[:, 0] if dual else coefficients
+                values, features = None, _grams(held.X, rows)
+            else:
+                values = dense(take(held.X, rows.ravel())).reshape(*rows.shape, columns)
                 if scaled:
-                    found_weights = found_weights / deviations
-                    bias[place, block] -= (found_weights * means).sum(axis=1)
-                weights[place, block] = found_weights
+                    means, deviations = _moments(values, present)
+                    values = (values - means[:, None, :]) / deviations[:, None, :]
+                features = values @ np.swapaxes(values, 1, 2) if dual else values
+            for place, target in enumerate(targets):
+                positive = held.codes[rows] == target
+                found = _minimise(
+                    features, positive, present, ridge=ridge, intercept=intercept, steps=steps, dual=dual
+                )
+                coefficients, bias[place, names[block]] = found[:, :-1], found[:, -1]
+                if of_rows is not None:
+                    of_rows[place, rows[present]] = coefficients[present]
+                elif values is not None:
+                    found_weights = (coefficients[:, None, :] @ values)[:, 0] if dual else coefficients
+                    if scaled:
+                        found_weights = found_weights / deviations
+                        bias[place, names[block]] -= (found_weights * means).sum(axis=1)
+                    weights[place, names[block]] = found_weights
     if of_rows is not None:
         starts, order = shards.starts, shards.order
         combine = [sparse.csr_matrix((one[order], order, starts), shape=(shards.count, len(order))) for one in of_rows]

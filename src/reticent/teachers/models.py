@@ -48,12 +48,11 @@ def fit_models(estimator: Any, shards: Shards, *, random_state: int, n_jobs: int
     tasks = np.flatnonzero(shards.constant < 0)
     models: list[Any] = [None] * shards.count
     failures: list[str] = []
-    chunks = np.array_split(tasks, max(1, min(len(tasks), CHUNKS * effective_n_jobs(n_jobs))))
+    chunks = np.array_split(tasks, max(1, min(len(tasks), max(CHUNKS * effective_n_jobs(n_jobs), shards.portions))))
 
     def jobs() -> Iterator[Any]:
         for chunk in chunks:
-            rows = [shards.rows(int(one)) for one in chunk]
-            parts = [(take(shards.X, some), shards.classes[shards.codes[some]]) for some in rows]
+            parts = [(rows, shards.classes[codes]) for rows, codes in shards.parts(chunk)]
             yield delayed(_fit_some)(estimator, parts, [(random_state, int(one)) for one in chunk])
 
     with quiet():

@@ -15,8 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import labellers, noise
 from reticent.concepts.interface import ConceptClass
@@ -34,6 +33,7 @@ from reticent.teachers.reading import (
     as_classes,
     as_codes,
     as_column,
+    as_labels,
     as_numbers,
     as_table,
     check_missing,
@@ -218,7 +218,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_delta(self.delta, positive=True, rows=rows)
         self._check_columns(X, table, public, shown)
         table, shown = self._read(table, "X"), self._read(shown, "public")
-        labels = self._labels(y, rows)
+        labels = as_labels(y, rows, self.classes)
         classes = as_classes(self.classes, labels)
         codes = as_codes(labels, classes)
         units = rows
@@ -351,20 +351,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         allowed = not concepts and all(takes_nan(one) for one in (self.teacher, self.student))
         check_missing(table, allow_nan=allowed, name=name)
         return table
-
-    def _labels(self, y: Any, rows: int) -> Array:
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None: y must have one value a row")
-        labels = as_column(y, rows, "y")
-        if np.asarray(y).ndim == 2:
-            labels = column_or_1d(y, warn=True)
-        if isinstance(self.classes, str) and self.classes == "public":  # then errors may tell of the labels
-            if labels.dtype.kind == "f" and not bool(np.isfinite(labels).all()):
-                raise ValueError("y must hold labels only: it contains NaN or infinity")
-            check_classification_targets(labels)
-            if len(np.unique(labels)) == 1:
-                raise ValueError("y must hold at least 2 different labels to learn the classes from, got 1 class")
-        return labels
 
     def _check_columns(self, X: Any, table: Table, public: Any, shown: Table) -> None:
         if table.shape[1] != shown.shape[1]:

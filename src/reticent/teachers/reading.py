@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
     MaxAbsScaler,
@@ -17,6 +19,8 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 from sklearn.utils import get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 
 from reticent.teachers.dealing import Array, Integers, Table
 from reticent.teachers.models import codes_of
@@ -57,8 +61,9 @@ def as_numbers(X: Table, name: str = "X") -> Table:
         return X
     table = np.asarray(X)
     try:
-        if table.dtype.kind == "O":
-            return table.astype(np.float64)
+        if table.dtype.kind == "O":  # such as nullable columns, where what is missing is no number
+            known = [np.nan if _is_missing(value) else value for value in table.flat]
+            return np.array(known, dtype=object).reshape(table.shape).astype(np.float64)
     except (TypeError, ValueError):
         pass
     if table.dtype.kind not in "biuf":
@@ -92,17 +97,31 @@ def _is_missing(value: object) -> bool:
         return True
 
 
+class Missing(IntEnum):
+    """What a step of a pipeline does to missing numbers."""
+
+    REFUSED = 0
+    LEFT = 1  # as they are, to the next step
+    TAKEN = 2
+
+
 def takes_nan(estimator: Any) -> bool:
     """Whether a classifier says that it takes missing numbers, or a pipeline does before it comes to scaled ones."""
-    steps = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
-    for step in steps:
-        if step in (None, "passthrough"):
-            continue
-        if not hasattr(step, "__sklearn_tags__") or not get_tags(step).input_tags.allow_nan:
-            return isinstance(step, Pipeline) and takes_nan(step)
-        if not isinstance(step, SCALERS):  # these leave what is missing as it is; others deal with it
-            return True
-    return True
+    return missing_in(estimator) is not Missing.REFUSED
+
+
+def missing_in(step: Any) -> Missing:
+    """What becomes of missing numbers: in a pipeline by the first step that minds, by columns if no part refuses."""
+    if step is None or isinstance(step, str):
+        return Missing.TAKEN if step == "drop" else Missing.LEFT
+    if isinstance(step, Pipeline):
+        found = (missing_in(part) for _, part in step.steps)
+        return next((one for one in found if one is not Missing.LEFT), Missing.LEFT)
+    if isinstance(step, ColumnTransformer):
+        return min(missing_in(part) for part in (*(part for _, part, _ in step.transformers), step.remainder))
+    if not hasattr(step, "__sklearn_tags__") or not get_tags(step).input_tags.allow_nan:
+        return Missing.REFUSED
+    return Missing.LEFT if isinstance(step, SCALERS) else Missing.TAKEN
 
 
 def as_column(values: Any, rows: int, name: str) -> Array:
@@ -115,6 +134,22 @@ def as_column(values: Any, rows: int, name: str) -> Array:
     if column.shape != (rows,):
         raise ValueError(f"{name} must have one value a row: {rows} rows, but the shape of {name} is {column.shape}")
     return column
+
+
+def as_labels(y: Any, rows: int, classes: Any) -> Array:
+    """Labels, one a row; of public classes an error may also say that they are none."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None: y must have one value a row")
+    labels = as_column(y, rows, "y")
+    if np.asarray(y).ndim == 2:
+        labels = column_or_1d(y, warn=True)
+    if isinstance(classes, str) and classes == "public":
+        if labels.dtype.kind == "f" and not bool(np.isfinite(labels).all()):
+            raise ValueError("y must hold labels only: it contains NaN or infinity")
+        check_classification_targets(labels)
+        if len(np.unique(labels)) == 1:
+            raise ValueError("y must hold at least 2 different labels to learn the classes from, got 1 class")
+    return labels
 
 
 def as_classes(classes: Any, labels: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -17,7 +18,7 @@ from reticent.concepts.order import Ordered
 from reticent.concepts.reading import as_rows
 from reticent.concepts.thresholds import Thresholds
 from reticent.exact import integer
-from reticent.teachers.dealing import Integers, Shards, Table, deal, take
+from reticent.teachers.dealing import Array, Integers, Shards, Table, check_shards, deal, take
 from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher, newton, train, unscaled
 from reticent.teachers.models import ModelVoters, fit_models, flattened
 from reticent.teachers.reading import as_classes, as_codes, as_column, as_numbers, as_table, check_missing, takes_nan
@@ -104,7 +105,8 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Deal the rows of `X`, dense, sparse or a frame, with their labels `y`, and fit a teacher on each shard.
 
-        `groups` names for each row the person, or whatever else is to be protected as a whole, that it belongs to.
+        `groups` names for each row the person, or whatever else is to be protected as a whole, that it belongs to. A
+        group with more rows than two average shards is refused: cap the rows of a group, or take fewer shards.
         """
         count, seed = integer(self.shards, "shards", least=1), integer(self.random_state, "random_state", least=0)
         estimator = self._estimator()
@@ -122,14 +124,51 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         self.classes_, self.n_teachers_ = classes, count
         return self
 
+    def fit_rows(
+        self,
+        X: Array,
+        codes: Array,
+        *,
+        classes: Any,
+        groups: Array | None = None,
+        release: Callable[[], None] | None = None,
+    ) -> Self:
+        """As `fit`, from rows that were read before: finite numbers in an array, and labels as places among `classes`.
+
+        `X` and `codes` may be views of files larger than memory. They are then read some shards at a time, and
+        `release` is called after every part, to let go of the pages that it was read from. A row is dealt as by `fit`,
+        and the teachers are the same to the last bit.
+        """
+        count, seed = integer(self.shards, "shards", least=1), integer(self.random_state, "random_state", least=0)
+        estimator, labels = self._estimator(), as_classes(classes, np.zeros(0))
+        if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "biufM":
+            raise TypeError("X must be an array of numbers with two dimensions, rows and columns")
+        if not isinstance(codes, np.ndarray) or codes.shape != X.shape[:1] or codes.dtype.kind not in "iu":
+            raise TypeError("codes must be an array of whole numbers, one a row")
+        if isinstance(estimator, ConceptClass) and len(labels) > 2:
+            raise ValueError(f"classes must be 2 for teachers that are concepts, got {len(labels)}")
+        if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(labels):
+            raise ValueError(f"codes must be places among the {len(labels)} classes")
+        check_shards(len(X), count)
+        shard = None if groups is None else deal(len(X), count, groups)
+        self._voters = self._train(estimator, Shards(X, codes, shard, count, labels, release), seed)
+        self.classes_, self.n_teachers_, self.n_features_in_ = labels, count, X.shape[1]
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return self
+
     def votes(self, X: Any) -> Integers:
         """How many teachers vote for each class: a row for each row of `X`, a column a class, whole numbers."""
-        table = self._queries(X)
-        parts = [
-            self._voters.count(take(table, np.arange(start, min(start + QUERIES, table.shape[0]))))
-            for start in range(0, table.shape[0], QUERIES)
-        ]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.classes_)), dtype=np.int64)
+        return self.count_rows(self._queries(X))
+
+    def count_rows(self, X: Table) -> Integers:
+        """`votes` on rows that were read before, as for `fit_rows`."""
+        if X.shape[0] <= QUERIES:
+            return self._voters.count(X)
+        starts = range(0, X.shape[0], QUERIES)
+        return np.concatenate([
+            self._voters.count(take(X, np.arange(start, min(start + QUERIES, X.shape[0])))) for start in starts
+        ])  # fmt: skip
 
     def ask(self, X: Any, teachers: Any) -> Integers:
         """What the teachers named in each row of `teachers` say to each row of `X`: places among the classes.
@@ -141,7 +180,11 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"teachers must be whole numbers with a row for each of the {table.shape[0]} rows of X")
         if named.size and not 0 <= named.min() <= named.max() < self.n_teachers_:
             raise ValueError(f"teachers must be numbered from 0 to {self.n_teachers_ - 1}")
-        return self._voters.ask(table, named.astype(np.int64))
+        return self.ask_rows(table, named.astype(np.int64))
+
+    def ask_rows(self, X: Table, teachers: Integers) -> Integers:
+        """`ask` on rows that were read before, as for `fit_rows`."""
+        return self._voters.ask(X, teachers)
 
     # ── how they are trained ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -98,21 +98,36 @@ class ThresholdVoters:
 
 def fit_thresholds(concept_class: Thresholds, shards: Shards) -> ThresholdVoters | None:
     """For every shard the threshold with the fewest errors; None where ranks are wider than the machine's integers."""
-    ranks, domain = concept_class.ranks(points(shards.X, concept_class))
-    if ranks.dtype == object or int(ranks.min()) == _INT64.min or int(ranks.max()) == _INT64.max:
-        return None
-    order = np.lexsort((ranks, shards.shard))
-    ranks, starts, count = ranks[order], shards.starts, shards.count
-    gain = 2 * shards.codes[order] - 1  # of a row that is labelled 1
+    cut, below = np.empty(shards.count, dtype=np.int64), np.empty(shards.count, dtype=np.int64)
+    domain = None
+    for names, held, _ in shards.loads(1):
+        ranks, domain = concept_class.ranks(points(held.X, concept_class))
+        if ranks.dtype != np.int64 or int(ranks.min()) == _INT64.min or int(ranks.max()) == _INT64.max:
+            return None
+        cut[names], below[names] = _best_cuts(ranks, held, domain, concept_class.both_orientations)
+    assert domain is not None
+    known = shards.constant >= 0
+    below, above = (np.where(known, shards.constant, side) for side in (below, 1 - below))
+    column = np.zeros(shards.count, dtype=np.int64)
+    return ThresholdVoters(CutVoters(column, cut, below, above, classes=2), concept_class, domain)
+
+
+def _best_cuts(ranks: Integers, shards: Shards, domain: Domain, both: bool) -> tuple[Integers, Integers]:
+    """For each shard the last rank below its threshold, and the label there."""
+    shard, starts, count = shards.shard, shards.starts, shards.count
+    assert shard is not None
+    order = np.lexsort((ranks, shard))
+    ranks, shard = ranks[order], shard[order]
+    gain = 2 * shards.codes[order].astype(np.int64) - 1  # of a row that is labelled 1
     before = np.append(0, np.cumsum(gain))
     total = before[starts[1:]] - before[starts[:-1]]
     # A cut before each row and one after the last of its shard: what labelling the rows below it with 1 gains.
     rows = np.arange(len(ranks))
-    place = rows + shards.shard[order]  # every earlier shard has one more cut than rows
+    place = rows + shard  # every earlier shard has one more cut than rows
     ends = starts[1:] + np.arange(count)
     firsts = starts[:-1] + np.arange(count)
     value = np.empty(len(ranks) + count, dtype=np.int64)
-    value[place] = before[:-1] - before[starts[:-1]][shards.shard[order]]
+    value[place] = before[:-1] - before[starts[:-1]][shard]
     value[ends] = total
     cut = np.empty_like(value)
     parted = np.append(False, ranks[:-1] < ranks[1:])
@@ -121,20 +136,17 @@ def fit_thresholds(concept_class: Thresholds, shards: Shards) -> ThresholdVoters
     cuts[parted] = _between(lower[parted], ranks[parted], domain)
     cut[place], cut[ends] = cuts, ranks[starts[1:] - 1]
     tied = np.zeros(len(value), dtype=bool)  # a cut between equal points is none
-    tied[place[1:]] = (ranks[1:] == ranks[:-1]) & (shards.shard[order][1:] == shards.shard[order][:-1])
+    tied[place[1:]] = (ranks[1:] == ranks[:-1]) & (shard[1:] == shard[:-1])
     best, chosen = _first_best(np.where(tied, _INT64.min, value), firsts)
     below = np.ones(count, dtype=np.int64)
-    if concept_class.both_orientations:
+    if both:
         inner = ~tied
         inner[firsts] = inner[ends] = False  # there the other sign labels nothing new
         upwards = np.where(inner, np.repeat(total, np.diff(np.append(firsts, len(value)))) - value, _INT64.min)
         best_up, chosen_up = _first_best(upwards, firsts)
         up = best_up > best
         chosen, below = np.where(up, chosen_up, chosen), np.where(up, 0, 1)
-    known = shards.constant >= 0
-    below, above = (np.where(known, shards.constant, side) for side in (below, 1 - below))
-    column = np.zeros(count, dtype=np.int64)
-    return ThresholdVoters(CutVoters(column, cut[chosen], below, above, classes=2), concept_class, domain)
+    return cut[chosen], below
 
 
 def _first_best(values: Integers, starts: Integers) -> tuple[Integers, Integers]:

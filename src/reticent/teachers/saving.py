@@ -1,0 +1,209 @@
+"""Trained teachers as numbers and arrays, and back: the same votes to the last bit, and nothing that can run."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import joblib
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+
+from reticent.concepts.domains import Datetimes, Domain, Floats, Integers
+from reticent.concepts.thresholds import Thresholds
+from reticent.teachers.dealing import Array
+from reticent.teachers.linear import LinearVoters
+from reticent.teachers.models import ModelVoters
+from reticent.teachers.teachers import Teachers, Voters, report
+from reticent.teachers.thresholds import ThresholdVoters
+from reticent.teachers.trees import CutVoters, TreeVoters
+
+DOMAINS: dict[str, type[Domain]] = {kind.__name__: kind for kind in (Integers, Floats, Datetimes)}
+CUTS = ("column", "cut", "below", "above")
+NODES = ("roots", "feature", "threshold", "missing_left", "children", "vote")
+
+
+def to_arrays(teachers: Teachers) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Trained teachers as what JSON can hold, and arrays.
+
+    Linear teachers, thresholds and decision trees are plain numbers. Teachers of other kinds are saved by skops if it
+    is installed, which loads types that it knows without running anything; else by joblib, whose files can run code.
+
+    >>> rows = np.random.default_rng(0).normal(size=(1_000, 3))
+    >>> teachers = Teachers(shards=20, classes=("no", "yes")).fit(rows, np.where(rows[:, 0] > 0, "yes", "no"))
+    >>> header, arrays = to_arrays(teachers)
+    >>> header["kind"], sorted(arrays)
+    ('linear', ['bias', 'classes', 'weights'])
+    >>> bool((from_arrays(header, arrays, None).votes(rows) == teachers.votes(rows)).all())
+    True
+    """
+    check_is_fitted(teachers)
+    if teachers.classes_.dtype.kind not in "biufUSMm":
+        raise TypeError("classes must be numbers, strings or datetimes to be saved")
+    kind, more, arrays = _taken_apart(teachers._voters)
+    header = {
+        "kind": kind,
+        "estimator": _name(teachers._estimator()),
+        "shards": teachers.n_teachers_,
+        "random_state": int(teachers.random_state),
+        "columns": int(teachers.n_features_in_),
+        **more,
+    }
+    arrays["classes"] = teachers.classes_
+    if hasattr(teachers, "feature_names_in_"):
+        arrays["names"] = np.array(teachers.feature_names_in_, dtype=str)
+    return header, arrays
+
+
+def from_arrays(
+    header: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    estimator: Any,
+    *,
+    trust_models: bool = False,
+    n_jobs: int | None = None,
+) -> Teachers:
+    """The teachers that `to_arrays` was given; `estimator` is what they were made with.
+
+    Teachers that are not plain numbers are loaded only if `trust_models` says that whoever wrote them may run code
+    here; those of skops also without it, if they hold nothing but types that skops knows.
+    """
+    try:
+        classes, shards, columns, made_with = (
+            arrays["classes"], header["shards"], header["columns"], header["estimator"]
+        )
+        teachers = Teachers(
+            estimator, shards=shards, classes=classes.tolist(), random_state=header["random_state"], n_jobs=n_jobs
+        )
+        if made_with != (mine := _name(teachers._estimator())):
+            raise ValueError(f"estimator must be the {made_with} that the teachers were made with, got {mine}")
+        teachers._voters = _put_together(header, arrays, teachers, trust_models)
+    except KeyError:
+        raise ValueError(_DAMAGED) from None
+    teachers.classes_, teachers.n_teachers_, teachers.n_features_in_ = classes, shards, columns
+    if "names" in arrays:
+        teachers.feature_names_in_ = arrays["names"].astype(object)
+    return teachers
+
+
+def _name(estimator: Any) -> str:
+    return f"{type(estimator).__module__}.{type(estimator).__qualname__}"
+
+
+def _taken_apart(voters: Voters) -> tuple[str, dict[str, Any], dict[str, Array]]:
+    if isinstance(voters, LinearVoters):
+        if not sparse.issparse(voters.weights):
+            return "linear", {}, {"weights": voters.weights, "bias": voters.bias}
+        parts = {f"weights.{name}": getattr(voters.weights, name) for name in ("data", "indices", "indptr")}
+        return "linear", {}, {**parts, "bias": voters.bias}
+    if isinstance(voters, ThresholdVoters):
+        domain = {"domain": type(voters.domain).__name__, **asdict(voters.domain)}  # type: ignore[call-overload]
+        return "thresholds", {"domain": domain}, _cuts(voters.cuts)
+    if isinstance(voters, TreeVoters):
+        cuts = {} if voters.cuts is None else _cuts(voters.cuts)
+        return "trees", {"depth": int(voters.depth)}, {**{one: getattr(voters, one) for one in NODES}, **cuts}
+    assert isinstance(voters, ModelVoters)
+    kind, saved = "joblib", io.BytesIO()
+    if find_spec("skops") is not None:
+        kind, saved = "skops", io.BytesIO(import_module("skops.io").dumps(voters.models))
+    else:
+        joblib.dump(voters.models, saved)
+    return kind, {}, {"models": np.frombuffer(saved.getvalue(), dtype=np.uint8), "constant": voters.constant}
+
+
+def _cuts(cuts: CutVoters) -> dict[str, Array]:
+    return {name: getattr(cuts, name) for name in CUTS}
+
+
+def _put_together(header: Mapping[str, Any], arrays: Mapping[str, Array], of: Teachers, trusted: bool) -> Voters:
+    kind, count, columns, classes = header["kind"], header["shards"], header["columns"], len(arrays["classes"])
+    if kind == "linear":
+        bias = np.array(arrays["bias"])
+        weights: Any
+        if "weights" in arrays:
+            weights = np.array(arrays["weights"])
+        else:
+            parts = tuple(np.array(arrays[f"weights.{name}"]) for name in ("data", "indices", "indptr"))
+            weights = sparse.csr_matrix(parts, shape=(len(bias), columns))
+            weights.check_format()
+        _check(weights.shape == (len(bias), columns) and len(bias) == count * (1 if classes == 2 else classes))
+        return LinearVoters(weights, bias, teachers=count, classes=classes)
+    if kind in ("thresholds", "trees"):
+        cuts = None
+        if "cut" in arrays:
+            parts = tuple(np.array(arrays[name]) for name in CUTS)
+            _check(all(part.shape == (count,) for part in parts))
+            _check(_within(parts[0], columns) and _within(parts[2], classes) and _within(parts[3], classes))
+            cuts = CutVoters(*parts, classes=classes)
+        return _thresholds(header, cuts, of) if kind == "thresholds" else _trees(header, arrays, cuts)
+    _check(kind in ("skops", "joblib"))
+    constant = np.array(arrays["constant"])
+    models = _models(kind, arrays["models"].tobytes(), trusted)
+    _check(len(models) == len(constant) == count and _within(constant + 1, classes + 1))
+    telling = partial(report, teachers=count, what="answer")
+    return ModelVoters(models, constant, arrays["classes"], n_jobs=of.n_jobs, report=telling)
+
+
+def _thresholds(header: Mapping[str, Any], cuts: CutVoters | None, of: Teachers) -> ThresholdVoters:
+    how = dict(header["domain"])
+    kind = DOMAINS.get(how.pop("domain"))
+    if kind is None or cuts is None or not isinstance(of.estimator, Thresholds):
+        raise ValueError(_DAMAGED)
+    return ThresholdVoters(cuts, of.estimator, kind(**how))
+
+
+def _trees(header: Mapping[str, Any], arrays: Mapping[str, Array], cuts: CutVoters | None) -> TreeVoters:
+    voters = TreeVoters.__new__(TreeVoters)
+    vars(voters).update({name: np.array(arrays[name]) for name in NODES})
+    voters.classes, voters.depth, voters.cuts = len(arrays["classes"]), header["depth"], cuts
+    nodes = len(voters.vote)
+    _check(len(voters.roots) == header["shards"] and len(voters.children) == 2 * nodes)
+    _check(len(voters.feature) == len(voters.threshold) == len(voters.missing_left) == nodes)
+    _check(_within(voters.roots, nodes) and _within(voters.children, nodes))
+    _check(_within(voters.feature, header["columns"]) and _within(voters.vote, voters.classes))
+    _check((cuts is None) == (voters.depth > 1))
+    return voters
+
+
+def _models(kind: str, saved: bytes, trusted: bool) -> list[Any]:
+    if kind == "skops":
+        if find_spec("skops") is None:
+            raise ValueError("these teachers were saved by skops: install it to load them")
+        skops = import_module("skops.io")
+        unknown = skops.get_untrusted_types(data=saved)
+        if unknown and not trusted:
+            raise ValueError(
+                "these teachers hold types that skops does not know to be harmless: a file from others can run code. "
+                f"If you trust who wrote it, set trust_models=True. The types: {', '.join(map(str, unknown))}"
+            )
+        if unknown:
+            warnings.warn(_RUNS_CODE, UserWarning, stacklevel=5)
+        return list(skops.loads(saved, trusted=unknown))
+    if not trusted:
+        raise ValueError(
+            "these teachers were saved by joblib: a file from others can run code when it is loaded. If you trust who "
+            "wrote it, set trust_models=True; linear, threshold and tree teachers are saved as plain numbers"
+        )
+    warnings.warn(_RUNS_CODE, UserWarning, stacklevel=5)
+    return list(joblib.load(io.BytesIO(saved)))
+
+
+_RUNS_CODE = "loading teachers that are not plain numbers: a file from others can run code, as trust_models=True allows"
+_DAMAGED = "these are not the arrays of saved teachers, or they are damaged"
+
+
+def _check(sound: bool) -> None:
+    if not sound:
+        raise ValueError(_DAMAGED)
+
+
+def _within(places: Array, end: int) -> bool:
+    """Whether all are whole numbers from 0 to below `end`."""
+    return places.dtype.kind in "iu" and (not len(places) or bool(0 <= places.min() <= places.max() < end))
