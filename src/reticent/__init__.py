@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SemiSupervisedLearner,
         ThresholdLearner,
     )
+    from reticent.predictors import EverlastingPredictor, GenericBBL, PrivatePredictor, StablePredictor
     from reticent.sanitizers import NetSanitizer, PointSanitizer, ThresholdSanitizer
     from reticent.teachers import PATEClassifier, Teachers
 
@@ -31,7 +32,9 @@ __version__ = version("reticent")
 __all__ = [
     "ActiveLearner",
     "BudgetExhausted",
+    "EverlastingPredictor",
     "ExponentialLearner",
+    "GenericBBL",
     "Guarantee",
     "InsufficientData",
     "LabelBoost",
@@ -43,10 +46,12 @@ __all__ = [
     "PointSanitizer",
     "PrivacyWarning",
     "PrivateLogisticRegression",
+    "PrivatePredictor",
     "RectangleLearner",
     "SanitizedLearner",
     "SemiPrivateLearner",
     "SemiSupervisedLearner",
+    "StablePredictor",
     "Teachers",
     "ThresholdLearner",
     "ThresholdSanitizer",
@@ -66,6 +71,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'reticent' has no attribute {name!r}")
     if name in ("concepts", "labellers", "plan"):
         return import_module(f"reticent.{name}")
-    homes = {"Sanitizer": "sanitizers", "Teachers": "teachers", "PATEClassifier": "teachers"}
+    homes = {
+        "Sanitizer": "sanitizers",
+        "Teachers": "teachers",
+        "PATEClassifier": "teachers",
+        "Predictor": "predictors",
+        "GenericBBL": "predictors",
+    }
     home = next((module for ending, module in homes.items() if name.endswith(ending)), "learners")
     return getattr(import_module(f"reticent.{home}"), name)

@@ -649,3 +649,53 @@ def test_rows_required_refuse_what_is_no_share() -> None:
     for arguments in ({"error": 0}, {"error": 1.5}, {"failure": 0}, {"columns": 0}, {"classes": 1}):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             model.n_required(**({"error": 0.1, "columns": 5} | arguments))
+
+
+# ── warm starts ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_start_at_zero_is_no_start_to_the_last_bit() -> None:
+    X, y = blobs(300, 3)
+    zero = logistic.Linear(np.zeros((5, 3)), np.zeros(3))
+    first, second = (
+        PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4, unsafe_seed=7, start=start).fit(X, y)
+        for start in (None, zero)
+    )
+    assert np.array_equal(first.coef_, second.coef_)
+    assert first.event_ == second.event_
+
+
+@pytest.mark.parametrize("features", [None, 8])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_descent_starts_from_the_scores_of_the_model_given(features: int | None, intercept: bool) -> None:
+    X, y = blobs(300)
+    known: dict[str, Any] = {"row_norm": 4, "fourier_features": features, "fourier_seed": 1, "fit_intercept": intercept}
+    model = PrivateLogisticRegression(epsilon=1, delta=1e-6, **known).fit(X, y)
+    plan = model._plan
+    length = 4.0 if features is None else 1.0
+    weights = logistic.start_weights(model.hypothesis_, plan, features or 5, length)
+    scores = np.asarray(integer_rows(model._unit_rows(X), plan) @ weights)[:, 0] / plan.radius
+    assert np.allclose(scores, model.decision_function(X), atol=0.05)
+
+
+BAD_STARTS: list[Any] = [
+    3,
+    "ab",
+    (np.zeros((2, 1)),),
+    (np.zeros((3, 1)), np.zeros(1)),
+    (np.zeros((2, 1)), np.zeros(2)),
+    (np.full((2, 1), np.nan), np.zeros(1)),
+    (np.full((2, 1), 1e200), np.zeros(1)),
+]
+
+
+@pytest.mark.parametrize("start", BAD_STARTS)
+def test_bad_starts_are_refused(start: Any) -> None:
+    with pytest.raises(ValueError, match="start must"):
+        PrivateLogisticRegression(**GOOD, start=start).fit(X8, Y8)
+
+
+def test_a_start_without_an_intercept_is_needed_where_there_is_none() -> None:
+    start = logistic.Linear(np.zeros((2, 1)), np.ones(1))
+    with pytest.raises(ValueError, match="start must have an intercept of 0"):
+        PrivateLogisticRegression(**GOOD, fit_intercept=False, start=start).fit(X8, Y8)

@@ -41,6 +41,7 @@ INTERCEPT = 0.3  # the constant column, as a share of the row norm
 NOISE = 2.0  # the standard deviation that the noise gives to the score of a row, all steps together
 FEWEST, MOST = 20, 500  # steps
 MEMORY = 10  # momentum forgets after a tenth of the steps
+HEAVIEST = 1e9  # of the weights that a descent may start from
 WHOLE = 1 << 53  # floating point adds and multiplies whole numbers up to here without rounding
 
 
@@ -71,7 +72,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     sum, whose length is |a|·|X| ≤ AR. A replaced row thus moves the sum by at most 2AR, whatever it held before and
     after: the squared sensitivity is 4A²R². The integers of a row depend on this row and on the public weights only;
     the sums are sums of whole numbers below 2⁵³, exact in any order. The weights of the next step are computed from
-    noisy sums alone, and σ is calibrated for T such releases.
+    noisy sums and the public `start` alone, and σ is calibrated for T such releases.
 
     Source. Bassily, Smith, Thakurta, *Private Empirical Risk Minimization: Efficient Algorithms and Tight Error
     Bounds*, and Song, Chaudhuri, Sarwate, *Stochastic Gradient Descent with Differentially Private Updates*, with the
@@ -93,6 +94,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         exp(−gamma·|x − x'|²), after they are scaled down to `row_norm`. The map is random but public.
     gamma : the kernel's width; None is 2 / row_norm².
     fourier_seed : the seed of the map, which is published with the model as `fourier_seed_`; None draws one.
+    start : None, or the weights `Linear(coef, intercept)` from which the descent starts. They must be public: known
+        without the rows, or the `hypothesis_` of an earlier private model, never anything else that was read off data.
     unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
 
     Attributes
@@ -121,6 +124,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         fourier_features: int | None = None,
         gamma: object = None,
         fourier_seed: int | None = None,
+        start: Linear | None = None,
         unsafe_seed: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -132,6 +136,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.fourier_features = fourier_features
         self.gamma = gamma
         self.fourier_seed = fourier_seed
+        self.start = start
         self.unsafe_seed = unsafe_seed
 
     def __sklearn_tags__(self) -> Any:
@@ -155,6 +160,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise TypeError(f"fit_intercept must be True or False, got {type(self.fit_intercept).__name__}")
         named = None if self.classes is None else _named_classes(self.classes)
+        start = None if self.start is None else _checked_start(self.start)
 
         refuse_unreadable(X, "X")
         refuse_unreadable(y, "y")
@@ -171,15 +177,16 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             intercept=bool(self.fit_intercept),
             steps=steps,
         )
+        length = float(row_norm) if features is None else 1.0  # of the rows that the descent sees as unit rows
+        first = None if start is None else start_weights(start, plan, columns, length)
         self._draw_map(features, row_norm, X.shape[1], unsafe_noise or noise.system)
         rows = integer_rows(self._unit_rows(X), plan)
-        weights = descend(rows, _targets(labels, len(classes)), plan, unsafe_noise)
+        weights = descend(rows, _targets(labels, len(classes)), plan, unsafe_noise, first)
 
         self.classes_ = classes
         self.n_iter_ = plan.steps
         self.event_: Event = plan.event if unsafe_noise is None else Seeded(plan.event)
         self.guarantee_ = guarantee(self.event_, delta=delta)
-        length = self._row_norm if features is None else 1.0  # of the rows that the descent saw as unit rows
         self.hypothesis_ = Linear(
             coef=weights[:columns] * (plan.reach / (plan.radius * length)),
             intercept=weights[columns:].sum(axis=0) * (plan.constant / plan.radius),
@@ -416,10 +423,14 @@ def integer_residuals(residuals: Floats, plan: Plan) -> Floats:
     return np.asarray(on_lattice(residuals * (plan.levels / np.maximum(lengths, plan.cap))[:, None], plan.levels**2))
 
 
-def descend(rows: Matrix, targets: Floats, plan: Plan, unsafe_noise: Noise | None = None) -> Floats:
-    """The weights for unit rows, a column an output: the average of the last half of the steps."""
+def descend(
+    rows: Matrix, targets: Floats, plan: Plan, unsafe_noise: Noise | None = None, start: Floats | None = None
+) -> Floats:
+    """The weights for unit rows, a column an output: the average of the last half of the steps from `start`, or 0."""
     shape = (rows.shape[1], plan.outputs)
     weights, velocity, total = (np.zeros(shape, dtype=np.float64) for _ in range(3))
+    if start is not None:
+        weights = start
     unit = plan.rate * plan.cap / (plan.levels * plan.radius * plan.rows)
     half = (plan.steps + 1) // 2
     for step in range(plan.steps):
@@ -435,6 +446,23 @@ def descend(rows: Matrix, targets: Floats, plan: Plan, unsafe_noise: Noise | Non
         if step >= plan.steps - half:
             total += weights
     return np.asarray(total / half)
+
+
+def start_weights(start: Linear, plan: Plan, columns: int, length: float) -> Floats:
+    """The weights for unit rows by which rows of the given length have the scores of `start`."""
+    if start.coef.shape != (columns, plan.outputs) or start.intercept.shape != (plan.outputs,):
+        raise ValueError(
+            f"start must be Linear(coef, intercept) with a coef of shape ({columns}, {plan.outputs}) and an intercept "
+            f"of shape ({plan.outputs},), got {start.coef.shape} and {start.intercept.shape}"
+        )
+    weights = start.coef * (plan.radius * length / plan.reach)
+    if plan.constant:
+        weights = np.vstack([weights, start.intercept * (plan.radius / plan.constant)])
+    elif start.intercept.any():
+        raise ValueError("start must have an intercept of 0, as fit_intercept=False")
+    if not float(np.abs(weights).max()) < HEAVIEST:
+        raise ValueError("start must be finite, with scores of rows of full length below 1e9")
+    return np.asarray(weights)
 
 
 def pull(rows: Matrix, residuals: Floats) -> NDArray[np.int64]:
@@ -540,6 +568,14 @@ def refuse_unreadable(data: Any, name: str) -> None:
             raise TypeError(f"{name} must hold numbers: each argument must be a string or a real number") from None
         except Exception:
             raise ValueError(f"{name} must hold numbers; encode strings as columns of numbers") from None
+
+
+def _checked_start(start: Any) -> Linear:
+    try:
+        coef, intercept = (np.asarray(part, dtype=np.float64) for part in start)
+    except Exception:
+        raise ValueError("start must be Linear(coef, intercept), two arrays of numbers") from None
+    return Linear(coef, intercept)
 
 
 def _named_classes(classes: Any) -> NDArray[Any]:

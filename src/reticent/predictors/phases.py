@@ -1,0 +1,156 @@
+"""The numbers of a phase, all public: rows, answers, teachers; and when rows are too few for phases to follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from reticent.exact import integer, rational
+from reticent.privacy import accounting, calibrate
+from reticent.privacy.events import Gaussian
+
+MOST_NOISE = 0.25  # of all votes: where the answers of common teachers stay about a point below their majority's
+LEAST_NOISE = 0.05  # more teachers than give this would only be worse ones
+STREAM_SHARE = Fraction(3, 5)  # of the labels of a phase are for a trusted stream, if there is one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """One phase: it learns from `rows`, gives `answers` labels at most, and hands rows on to the next phase.
+
+    `window` is how many of its queries, the first ones, may become rows of the next phase, and `stream` how many of
+    its labels are for rows of a trusted stream. Only one of them is not 0, and neither is in a last phase.
+    """
+
+    number: int
+    rows: int
+    answers: int
+    window: int
+    stream: int = 0
+    teachers: int = 0  # 0 where one private model answers
+
+    @property
+    def queries(self) -> int:
+        """How many queries it answers."""
+        return self.answers - self.stream
+
+    @property
+    def handed_on(self) -> int:
+        """How many rows the next phase has at most."""
+        return self.window + self.stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """How phases follow on each other: a function of public numbers, never of a label, a vote or a query.
+
+    A phase with n rows gives growth·n answers. All but a share `held_back` of its queries are the rows of the next
+    phase, which learns while those held back are answered.
+    """
+
+    growth: Fraction
+    held_back: Fraction
+    horizon: int | None  # how many queries are answered in all; None for endlessly many
+    max_rows: int | None
+    trusted: bool
+
+    def phase(self, number: int, rows: int, answered: int) -> Phase:
+        """The phase that learns from so many rows, after so many queries were answered before it."""
+        answers = max(1, math.floor(self.growth * rows))
+        left = None if self.horizon is None else self.horizon - answered
+        if left is not None and left <= answers:
+            return Phase(number=number, rows=rows, answers=left, window=0)
+        handed_on = math.floor((1 - self.held_back) * answers * (STREAM_SHARE if self.trusted else 1))
+        handed_on = max(1, handed_on if self.max_rows is None else min(handed_on, self.max_rows))
+        if self.trusted:
+            return Phase(number=number, rows=rows, answers=answers, window=0, stream=handed_on)
+        return Phase(number=number, rows=rows, answers=answers, window=handed_on)
+
+    def phases(self, rows: int) -> Iterator[Phase]:
+        """All phases, if every query that may be handed on is."""
+        number, answered = 1, 0
+        while True:
+            phase = self.phase(number, rows, answered)
+            yield phase
+            answered += phase.queries
+            if not phase.handed_on:
+                return
+            number, rows = number + 1, phase.handed_on
+
+
+def check_schedule(
+    *, growth: object, held_back: object, answers: object, max_rows: object, training_stream: object
+) -> Schedule:
+    """A schedule from what a caller gave, or an error that names what cannot be."""
+    factor, share = rational(growth, "growth"), rational(held_back, "held_back")
+    if not factor >= 1:
+        raise ValueError(f"growth must be at least 1, got {growth}: a phase hands on no more rows than it has answers")
+    if not 0 <= share < 1:
+        raise ValueError(f"held_back must be in [0, 1), got {held_back}")
+    if training_stream not in ("queries", "trusted"):
+        raise ValueError(f"training_stream must be 'queries' or 'trusted', got {training_stream!r}")
+    if isinstance(answers, str) and answers != "endless":
+        raise ValueError(f"answers must be 'endless' or a whole number, got {answers!r}")
+    return Schedule(
+        growth=factor,
+        held_back=share,
+        horizon=None if answers == "endless" else integer(answers, "answers", least=1),
+        max_rows=None if max_rows is None else integer(max_rows, "max_rows", least=1),
+        trusted=training_stream == "trusted",
+    )
+
+
+# ── how much noise there is ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@lru_cache(maxsize=256)
+def noise_of_one(epsilon: Fraction, delta: Fraction) -> float:
+    """1/μ: the noise at which one count of votes is (ε, δ)-DP."""
+    return float(calibrate.noise(Gaussian, epsilon=epsilon, delta=delta))
+
+
+def relative_noise(teachers: int, answers: int, *, classes: int, epsilon: Fraction, delta: Fraction) -> float:
+    """The noise that Gaussian labels of so many answers would have, as a share of all votes.
+
+    Which labeller is taken does not matter much here: it is a measure that can be had from public numbers.
+    """
+    wide = 1.0 if classes == 2 else math.sqrt(2)  # a changed vote moves two counts
+    return wide * math.sqrt(answers) * noise_of_one(epsilon, delta) / teachers
+
+
+def teachers_for(
+    rows: int, units: int, answers: int, *, rows_per_teacher: int, classes: int, epsilon: Fraction, delta: Fraction
+) -> int:
+    """As many teachers as have enough rows, a unit each at least, but no more than make the noise a small one."""
+    enough = relative_noise(1, answers, classes=classes, epsilon=epsilon, delta=delta) / LEAST_NOISE
+    return max(1, min(rows // rows_per_teacher, units, math.ceil(enough)))
+
+
+def rows_required(
+    *,
+    answers: int | None,
+    growth: Fraction,
+    rows_per_teacher: int,
+    classes: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    most_noise: float,
+) -> int:
+    """The fewest rows whose teachers give so many answers, or growth·rows of them, with no more noise than this."""
+    one = relative_noise(1, 1, classes=classes, epsilon=epsilon, delta=delta) / most_noise
+    if answers is not None:
+        single = math.ceil(one * math.sqrt(answers)) * rows_per_teacher
+        if answers <= growth * single:
+            return single
+    teachers = math.ceil(float(growth) * rows_per_teacher * one**2)  # solves one·√(growth·rows) = teachers
+    return teachers * rows_per_teacher
+
+
+def epsilon_required(teachers: int, answers: int, *, classes: int, delta: Fraction, most_noise: float) -> float:
+    """The ε at which so many teachers give so many answers with no more noise than this."""
+    wide = 1.0 if classes == 2 else math.sqrt(2)
+    sigma = Fraction(most_noise * teachers / (wide * math.sqrt(answers)))
+    return accounting.epsilon(Gaussian(sigma), delta=delta)

@@ -1,0 +1,693 @@
+"""Private predictions, one question at a time: by votes, by a flipped stable prediction, or by a private net."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sized
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from reticent import noise as noise_module
+from reticent.concepts.interface import ConceptClass, sauer
+from reticent.concepts.reading import Array, Labels
+from reticent.errors import BudgetExhausted, InsufficientData
+from reticent.exact import exp_fractions, integer, log_bounds
+from reticent.learners.base import as_table as as_points_table
+from reticent.learners.base import refuse_bad_points
+from reticent.learners.sample_bounds import log_bad, log_bad_excess, log_growth
+from reticent.mechanisms.release import noise_or_system
+from reticent.noise import Noise
+from reticent.predictors.stable import (
+    Split,
+    check_candidates,
+    check_class,
+    draw_concept,
+    keeps,
+    net_excess,
+    split,
+    stability_of,
+)
+from reticent.privacy import calibrate, fits, guarantee
+from reticent.privacy.events import ApproximateDP, BoundedRange, Event, PureDP, Repeated, Seeded
+from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.promises import check_rows, check_share, fewest_rows
+from reticent.teachers import Teachers
+from reticent.teachers.dealing import Integers
+from reticent.teachers.reading import as_classes, as_codes, as_column
+from reticent.teachers.reading import as_table as as_any_table
+
+METHODS = ("votes", "flip", "net")
+_LARGEST = Fraction(64)  # the most ε that a flip makes use of: its probability would be below e^-64
+_WIDEST = Fraction(9, 10)  # the most stability that a flip is asked to cover
+_BITS = 96
+_FLIP_BITS = 40  # flips are multiples of 2^-40
+
+
+class Setup(Protocol):
+    """Everything that decides how a question is answered; a function of public numbers alone."""
+
+    @property
+    def event(self) -> Event:
+        """What one answer costs a replaced row."""
+
+    def keeps(self, concept_class: ConceptClass[Any], rows: int, *, error: float, failure: float) -> bool:
+        """Whether an error can be promised from so many rows. Planning, in floating point."""
+
+
+# ── by votes ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Votes:
+    """Class j with probability ∝ e^(ε·votes_j/2), of teachers with disjoint rows."""
+
+    teachers: int
+    epsilon: Fraction
+
+    @property
+    def event(self) -> Event:
+        """One vote moves one count down and another up: a loss of range ε."""
+        return BoundedRange(self.epsilon)
+
+    def keeps(self, concept_class: ConceptClass[Any], rows: int, *, error: float, failure: float) -> bool:
+        """Where some concept makes no error: 4·(error of a teacher) + 1/(1 + e^(εK/4)), see `PrivatePredictor`."""
+        each = (error - _logistic(-float(self.epsilon) * self.teachers / 4)) / 4
+        return each > 0 and _consistent(concept_class, rows // self.teachers, each, pairs=False) <= (
+            math.log(failure) - math.log(self.teachers)
+        )
+
+
+def votes_setup(rows: int, epsilon: Fraction, teachers: int | None) -> Votes:
+    """(4/ε)·ln n teachers, unless these would have fewer than ten rows each."""
+    if teachers is None:
+        wanted = 4 * math.log(max(rows, 2)) / float(epsilon)
+        teachers = max(1, min(math.ceil(wanted), rows // 10))
+    if teachers > rows:
+        raise InsufficientData(
+            f"teachers={teachers} take a row or a group each, got {rows}: give more of them, or ask for fewer teachers",
+            required=teachers,
+        )
+    return Votes(teachers, epsilon)
+
+
+def vote(counts: Array, rate: Fraction, noise: Noise) -> int:
+    """A class with probability exactly ∝ e^(rate·count)."""
+    return noise.choose(counts, rate=rate)
+
+
+# ── by a flip of a stable prediction ──────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Flip:
+    """The prediction of a stable draw, flipped with probability `flip`."""
+
+    split: Split
+    flip: Fraction
+    epsilon: Fraction
+
+    @property
+    def event(self) -> Event:
+        """ε = ln(1 + γ(1 − 2α)/α), which is no more than this."""
+        return PureDP(self.epsilon)
+
+    def keeps(self, concept_class: ConceptClass[Any], rows: int, *, error: float, failure: float) -> bool:
+        """The error of the stable draw, and the flip."""
+        left = error - float(self.flip)
+        return left > 0 and keeps(concept_class, rows, self.split, error=left, failure=failure)
+
+
+def flip_cost(stability: Fraction, flip: Fraction) -> Fraction:
+    """e^ε = 1 + γ(1 − 2α)/α: what a flip with probability α makes of γ-stability, and no less would be true.
+
+    >>> float(flip_cost(Fraction(1, 10), Fraction(1, 10)))
+    1.8
+    """
+    return 1 + stability * (1 - 2 * flip) / flip
+
+
+def flip_setup(concept_class: ConceptClass[Any], rows: int, epsilon: Fraction, flip: Fraction | None) -> Flip:
+    """γ = √(3·ln τ(n)·(e^ε − 1)/n), which makes the flip and the error of the draw about equal; or what `flip` allows.
+
+    Whichever γ is taken, n' and ε_e follow, and α is the least with 1 + γ(1 − 2α)/α ≤ e^ε.
+    """
+    epsilon = min(epsilon, _LARGEST)
+    least = exp_fractions(epsilon, _BITS)[0]
+    if flip is None:
+        wanted = math.sqrt(3 * max(log_growth(concept_class, rows), 1.0) * math.expm1(float(epsilon)) / rows)
+        stability = min(Fraction(math.ceil(wanted * 2**20), 2**20), _WIDEST)
+    else:
+        stability = flip * (least - 1) / (1 - 2 * flip)
+        if stability >= 1:
+            raise ValueError(
+                f"flip must be below 1/(1 + e^ε) for the ε of one answer, which is {float(epsilon):g}: nothing need be "
+                f"stable with as large a flip as {float(flip):g}"
+            )
+    how = split(rows, stability)
+    attained = stability_of(rows, how)
+    if flip is None:
+        flip = Fraction(math.ceil(attained / (least - 1 + 2 * attained) * 2**_FLIP_BITS), 2**_FLIP_BITS)
+    assert flip_cost(attained, flip) <= least  # γ is attained or not reached, and α was rounded up
+    return Flip(how, flip, epsilon)
+
+
+# ── by a private net ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Net:
+    """A concept of a net drawn at rate 1/k; teachers learn from the rows as it labels them, and vote with ε = 1/k."""
+
+    subset: int  # n'
+    apart: int  # k: on how many rows concepts that agree on the net may differ
+    teachers: int
+    flip: Fraction  # of the answer; 0 where δ is allowed
+    epsilon: Fraction
+    delta: Fraction
+
+    @property
+    def event(self) -> Event:
+        """What is proved of these numbers in `net_cost` is no more than this."""
+        return ApproximateDP(self.epsilon, self.delta) if self.delta else PureDP(self.epsilon)
+
+    @property
+    def split(self) -> Split:
+        """How the concept is drawn."""
+        return Split(self.subset, Fraction(1, self.apart))
+
+    def keeps(self, concept_class: ConceptClass[Any], rows: int, *, error: float, failure: float) -> bool:
+        """What net, draw, teachers, votes and flip lose in turn; the first three have a third of the failure each."""
+        size, share = rows // self.teachers, math.log(failure / 3) - math.log(self.teachers)
+        each = _least(lambda taught: _consistent(concept_class, size, taught, pairs=True) <= share)
+        left = error - float(self.flip) - net_excess(concept_class, rows, self.subset, failure / 3)
+        left -= 4 * each + _logistic(-self.teachers / self.apart / 4)
+        return left > 0 and log_bad_excess(concept_class, rows, left, rate=1 / self.apart) <= math.log(failure / 3)
+
+
+class NetCost(NamedTuple):
+    """(ε₀, δ₀) of an answer before it is flipped; ε₀ as bounds on e^ε₀ from above."""
+
+    exp_epsilon: Fraction
+    delta: Fraction
+
+
+def net_cost(concept_class: ConceptClass[Any], rows: int, subset: int, apart: int) -> NetCost:
+    """ε₀ = 3/k + ln(1 + q(4e³ − 1)) and δ₀ = q·β with β = ½τ(n−1)²(1 − k/(n−1))^(n'−1), from above.
+
+    With η = k/n this is no more than 3/(ηn) + ln(1 + q(4e^(3a) − 1)), a = (η(n−1) + 1)/(ηn), and β ≤ ½τ(n)²(1 − η)^N:
+    as η(n−1) < k, concepts that agree on the net differ on k − 1 of the other rows at most, so that a is 1.
+
+    >>> from reticent.concepts import Thresholds
+    >>> cost = net_cost(Thresholds(), 200_000, 20_115, 400)
+    >>> round(math.log(cost.exp_epsilon), 3), float(cost.delta) < 1e-6
+    (2.202, True)
+    """
+    share = Fraction(subset, rows)
+    inner = 1 + share * (4 * exp_fractions(Fraction(3), _BITS)[1] - 1)
+    missed = _net_failure(concept_class, rows, subset, apart)
+    return NetCost(exp_fractions(Fraction(3, apart), _BITS)[1] * inner, share * missed)
+
+
+def _net_failure(concept_class: ConceptClass[Any], rows: int, subset: int, apart: int) -> Fraction:
+    """β from above; 0 where k is all the other rows, which no draw misses."""
+    if apart >= rows - 1:
+        return Fraction(0 if subset > 1 else 1)
+    exponent = _log_pairs(concept_class, rows) + (subset - 1) * _log_missed(rows, apart)
+    return min(Fraction(1), exp_fractions(_rounded_up(exponent), _BITS)[1])
+
+
+def _log_pairs(concept_class: ConceptClass[Any], rows: int) -> Fraction:
+    """ln(½τ(n−1)²), from above."""
+    most = sauer(concept_class.vc_dimension, rows - 1)
+    return log_bounds(Fraction(min(most, concept_class.size or most) ** 2, 2), _BITS)[1]
+
+
+def _log_missed(rows: int, apart: int) -> Fraction:
+    """ln(1 − k/(n−1)), from above."""
+    return log_bounds(1 - Fraction(apart, rows - 1), _BITS)[1]
+
+
+def _rounded_up(value: Fraction) -> Fraction:
+    return Fraction(math.ceil(value * 2**_BITS), 2**_BITS)
+
+
+def flipped_cost(cost: NetCost, flip: Fraction) -> Fraction:
+    """e^ε of an (ε₀, δ₀)-private bit that is flipped with probability α: the most that the two numbers allow.
+
+    The extremes are P(1) = δ₀ against 0, and (e^ε₀ + δ₀)/(1 + e^ε₀) against (1 − δ₀)/(1 + e^ε₀).
+
+    >>> float(flipped_cost(NetCost(Fraction(1), Fraction(1, 10)), Fraction(1, 10)))  # 0.1-stable
+    1.8
+    """
+    factor, delta = cost
+    base, kept = flip * (1 + factor), 1 - 2 * flip
+    return max(1 + kept * delta / flip, (base + kept * (factor + delta)) / (base + kept * (1 - delta)))
+
+
+def net_setup(
+    concept_class: ConceptClass[Any],
+    rows: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    *,
+    flip: Fraction | None,
+    teachers: int | None,
+) -> Net:
+    """The least k, and for it the least n', with which an answer is (ε, δ)-private; 4k·ln(n/k) teachers.
+
+    If δ = 0 the answer is flipped, with probability 1/√n unless `flip` is given.
+    """
+    epsilon = min(epsilon, _LARGEST)
+    least = exp_fractions(epsilon, _BITS)[0]
+    if delta:
+        flip, spared = Fraction(0), delta
+    else:
+        flip = Fraction(1, max(4, math.isqrt(rows))) if flip is None else flip
+        spared = flip * min(epsilon, Fraction(1)) / 10
+
+    def found(count: int, apart: int) -> int | None:
+        subset = _net_subset(concept_class, count, apart, spared)
+        if subset > count:
+            return None
+        cost = net_cost(concept_class, count, subset, apart)
+        good = cost.delta <= spared and (flipped_cost(cost, flip) if flip else cost.exp_epsilon) <= least
+        return subset if good else None
+
+    if rows < 3 or found(rows, rows - 1) is None:
+        required = fewest_rows(lambda count: count >= 3 and found(count, count - 1) is not None)
+        raise InsufficientData(
+            f"epsilon={float(epsilon):g} for an answer takes {required} rows at least by method='net', got {rows}; "
+            "give more rows, a larger epsilon, or take another method",
+            required=required,
+        )
+    apart = _first(lambda k: found(rows, k) is not None, rows - 1)
+    subset = found(rows, apart)
+    assert subset is not None
+    if teachers is None:
+        teachers = max(1, min(math.ceil(4 * apart * max(math.log(rows / apart), 1.0)), rows // 2))
+    if teachers > rows:
+        raise InsufficientData(f"teachers={teachers} take a row each, got {rows}", required=teachers)
+    return Net(subset, apart, teachers, flip, epsilon, delta)
+
+
+def _net_subset(concept_class: ConceptClass[Any], rows: int, apart: int, delta: Fraction) -> int:
+    """The least n', nearly, with q·β ≤ δ."""
+    if apart >= rows - 1:
+        return 2
+    pairs, missed = _log_pairs(concept_class, rows), -_log_missed(rows, apart)
+    subset = rows
+    for _ in range(3):  # q is at most what it was before, each time
+        wanted = pairs + log_bounds(Fraction(min(subset, rows), rows) / delta, _BITS)[1]
+        subset = max(2, 1 + math.ceil(wanted / missed))
+    return subset
+
+
+def _first(good: Callable[[int], bool], most: int) -> int:
+    """The least number in [1, most] that is good, for a condition that goes on to hold once it does, as at `most`."""
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if good(middle) else (middle, high)
+    return high
+
+
+# ── what teachers learn; planning, in floating point ──────────────────────────────────────────────────────────────
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+def _consistent(concept_class: ConceptClass[Any], rows: int, error: float, *, pairs: bool) -> float:
+    """ln of a bound on the chance that a teacher which makes no error on its rows errs elsewhere by more than `error`.
+
+    It is a concept or a constant. With `pairs`, whichever concept labelled the rows: then (τ + 2)² pairs of labellings
+    of the rows and of m more are counted, as in `learners.sample_bounds`.
+    """
+    if rows < 1 or error >= 1:
+        return 0.0 if rows < 1 else -math.inf
+    if not pairs:
+        constant = math.log(2) + rows * math.log1p(-error)
+        return float(np.logaddexp(log_bad(concept_class, rows, error, rate=math.inf), constant))
+    least = math.inf
+    for power in range(max(0, rows.bit_length() - 3), rows.bit_length() + 11):
+        more = 1 << power
+        tail = math.floor(more * error) * math.log1p(rows / more)
+        least = min(least, 2 * float(np.logaddexp(log_growth(concept_class, rows + more), math.log(2))) - tail)
+    return least
+
+
+def _least(good: Callable[[float], bool]) -> float:
+    """The least share that is good, to nine digits; 1 where none is."""
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (low, middle) if good(middle) else (middle, high)
+    return high
+
+
+# ── what each of several answers may cost ─────────────────────────────────────────────────────────────────────────
+
+
+def answer_epsilon(event: Callable[[Fraction], Event], epsilon: Fraction, delta: Fraction, queries: int) -> Fraction:
+    """The largest ε we find for which `event(ε)`, repeated for each answer, is within (ε, δ).
+
+    >>> answer_epsilon(PureDP, Fraction(1), Fraction(0), 10)
+    Fraction(1, 10)
+    >>> float(answer_epsilon(BoundedRange, Fraction(1), Fraction(1, 10**6), 1000)) > 0.01
+    True
+    """
+    basic = epsilon / queries
+    if delta == 0 or (queries == 1 and event is not BoundedRange):
+        return basic
+    sigma = calibrate.noise(lambda scale: Repeated(event(1 / scale), queries), epsilon=epsilon, delta=delta)
+    return max(basic, 1 / sigma)
+
+
+def answer_pair(epsilon: Fraction, delta: Fraction, queries: int) -> tuple[Fraction, Fraction]:
+    """(ε, δ) of one answer by a net: shares of both, or of half of δ where that leaves more ε for each."""
+    if delta == 0 or queries == 1:
+        return epsilon / queries, delta
+    half = delta / (2 * queries)
+    most = answer_epsilon(lambda each: ApproximateDP(each, half), epsilon, delta, queries)
+    return (most, half) if most > epsilon / queries else (epsilon / queries, delta / queries)
+
+
+def _binary(classes: Any) -> bool:
+    """Whether two classes are declared."""
+    return not isinstance(classes, str) and isinstance(classes, Sized) and len(classes) == 2
+
+
+# ── the predictor ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Answers a declared number of questions privately, without ever releasing a model; then it refuses.
+
+    Every row given to `predict` is a question, and each is answered with noise of its own, by one of three methods.
+
+    - "votes": the rows are dealt to K teachers, and class j is answered with probability ∝ e^(ε·votes_j/2): for two
+      classes, 1 with probability 1/(1 + e^(−ε(v₁ − v₀)/2)). For any scikit-learn classifier, any classes, and concept
+      classes. It needs few rows where teachers agree.
+    - "flip": a concept is drawn as by `StablePredictor`, anew for each question, and its answer is flipped with
+      probability α. For a concept class and labels of any kind.
+    - "net": a concept is drawn from a net of n' random rows at rate 1/k; *all* rows are labelled by it; K teachers
+      learn from them, and vote as above with ε = 1/k. If δ = 0, the answer is flipped too. For a concept class and
+      many rows.
+
+    Guarantee. (ε, δ)-differential privacy for a replaced row (a replaced group, with `groups`), value and label, for
+    the answers to all `queries` questions together, which may be chosen in the light of earlier answers. What a single
+    answer costs is in `setup_.event`: ε for "votes", with a loss of bounded range; for "flip"
+    ε = ln(1 + γ(1 − 2α)/α); for "net" (ε₀, δ₀) as in `net_cost`. Questions are not protected. Every `fit` is a release
+    of its own: two fits to the same rows cost twice.
+
+    Why. Votes: a replaced row moves one teacher's vote, hence one count down and another up by 1. The log-probabilities
+    move by ε/2 up, down, or not at all, and all by the same normaliser: a loss of range ε, so |loss| ≤ ε.
+
+    Flip: P(1) = α + (1 − 2α)p lies between α and 1 − α, and p moves by at most γ. The largest ratio is at p = 0.
+
+    Net: let row 1 be replaced, giving S' from S. A pair of concepts that agree on the n' − 1 other rows drawn, but
+    differ on k or more of the n − 1 rows that stay, exists with probability at most β = ½τ(n−1)²(1 − k/(n−1))^(n'−1).
+    If none does, let h stand for a labelling of the rows drawn, 1 among them, and g for one of those with another row,
+    or with the new row 1, in its place, both with the same labels on the rest. They differ on at most k rows of S. So
+    the weights e^(−errors/k) are within a factor e of each other, and so are the laws of the votes, where each
+    relabelled row costs 1/k. Every h has one or two such g, and every g one or two h: the sums of weights are within
+    2e, and the law of the answer is at most C = 4e³ times the other. A row is drawn with probability q = n'/n. The
+    answer with row 1 in the net is at most C times both the one without it and the one with the new row, on all but β
+    of the draws: amplification gives e^ε' = 1 + q(C − 1) and q·β (Balle, Barthe, Gaboardi). At last, for a fixed net,
+    replacing the row among those that are counted, relabelled and learned from costs 2/k for the draw and 1/k for the
+    votes.
+
+    Promise. As in `StablePredictor`, with n ≥ `n_required(error)`, for a concept class. For "flip" add α. For "votes"
+    some concept must label all rows correctly: if all K teachers err with probability at most e, more than a quarter of
+    them are wrong on at most 4e of the questions, and elsewhere the answer is wrong with probability at most
+    1/(1 + e^(εK/4)). For "net" add this, with ε = 1/k, to the error of the draw: teachers learn from what some concept
+    labels correctly, whichever it is.
+
+    Source. Dagan, Feldman, *PAC Learning with Stable and Private Predictions*: "flip" is the algorithm of Corollary 1;
+    "net" that of Section 4.2 for Theorem 2, restated as Theorem 5, private by Lemma 8, Lemma 10 and Lemma 11 with the
+    amplification of Lemma 5, accurate by Lemma 9 and Remark 2; "votes" is the realizable learner of Lemma 6, due to
+    Dwork, Feldman, *Privacy-preserving Prediction*. Repaired: explicit ε₀ and δ₀ where Lemma 8 has O(ε) and O(εα);
+    4e³ for the 4e⁶ of Lemma 10; a net by counting pairs of labellings; α(e^ε − 1)/(1 − 2α) for the stability αε/2 that
+    Corollary 1 asks for; Z in Equation (8) sums over H_T; Lemma 9 states 4α but proves 6α. New: several classes,
+    several questions, groups.
+
+    Parameters
+    ----------
+    learner : a concept class; for "votes" also a scikit-learn classifier, or None for `LogisticTeacher()`.
+    epsilon, delta : the privacy of all answers together; δ may be 0.
+    method : "votes", "flip" or "net".
+    queries : how many rows `predict` will ever answer.
+    teachers : "auto", or K, for "votes" and "net".
+    flip : "auto", or α, for "flip", and for "net" if δ = 0.
+    classes : the labels, or "public", as in `Teachers`; exactly two for "flip" and "net".
+    error : None, or, for a concept class, the error that `fit` must be able to promise; else it raises
+        `InsufficientData`.
+    failure : the probability with which the promise may fail.
+    random_state, n_jobs : for the teachers.
+    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+
+    Attributes
+    ----------
+    guarantee_, event_ : what is promised for all questions together, and what happens.
+    setup_ : `Votes`, `Flip` or `Net`: how a question is answered, in numbers as public as the parameters.
+    queries_left_ : how many more rows will be answered.
+    classes_, n_features_in_, feature_names_in_ : as in scikit-learn.
+
+    >>> import numpy as np
+    >>> rows = np.random.default_rng(0).normal(size=(5_000, 3))
+    >>> predictor = PrivatePredictor(epsilon=1, queries=2).fit(rows, rows.sum(axis=1) > 0)
+    >>> predictor.predict([[1, 1, 1], [-1, -1, -1]]), predictor.queries_left_
+    (array([1, 0]), 0)
+    >>> predictor.predict([[1, 1, 1]])
+    Traceback (most recent call last):
+        ...
+    reticent.errors.BudgetExhausted: 1 more answers would exceed queries=2, of which 0 are left: nothing was answered
+    """
+
+    def __init__(
+        self,
+        learner: Any = None,
+        *,
+        epsilon: object,
+        delta: object = 0,
+        method: str = "votes",
+        queries: int = 1,
+        teachers: int | str = "auto",
+        flip: object = "auto",
+        classes: Any = (0, 1),
+        error: object = None,
+        failure: object = 0.05,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+        unsafe_seed: int | None = None,
+    ) -> None:
+        self.learner = learner
+        self.epsilon = epsilon
+        self.delta = delta
+        self.method = method
+        self.queries = queries
+        self.teachers = teachers
+        self.flip = flip
+        self.classes = classes
+        self.error = error
+        self.failure = failure
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.unsafe_seed = unsafe_seed
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.unsafe_seed is None
+        tags.input_tags.sparse = self.method == "votes" and not isinstance(self.learner, ConceptClass)
+        tags.classifier_tags.multi_class = tags.input_tags.sparse and not _binary(self.classes)
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        if "setup_" in self.__dict__:
+            raise TypeError("a fitted PrivatePredictor cannot be copied or pickled: a copy would answer anew")
+        return dict(super().__getstate__())
+
+    @property
+    def queries_left_(self) -> int:
+        """How many more rows will be answered."""
+        check_is_fitted(self)
+        return self._left
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Take rows `X` with their labels `y`; with method "votes", teachers learn from them.
+
+        `groups` names for each row the person, or whatever else is to be protected as a whole; for "votes" only.
+        """
+        seeded = None if self.unsafe_seed is None else noise_module.Seeded(unsafe_seed=self.unsafe_seed)
+        return self._fit(X, y, groups, seeded)
+
+    def predict(self, X: Any) -> Array:
+        """A private answer to each row of `X`. `BudgetExhausted` if that would be more than are left: then to none."""
+        check_is_fitted(self)
+        table = self._table(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        asked = int(table.shape[0])
+        with self._lock:
+            if asked > self._left:
+                raise BudgetExhausted(
+                    f"{asked} more answers would exceed queries={self.queries}, of which {self._left} are left: "
+                    "nothing was answered"
+                )
+            answer = self._ready(table)
+            self._left -= asked
+            codes = np.array([answer(row) for row in range(asked)], dtype=np.int64)
+        answers: Array = self.classes_[codes]
+        return answers
+
+    def setup(self, rows: int) -> Setup:
+        """How questions will be answered from so many rows (or groups, if given)."""
+        epsilon, delta, queries = self._check_parameters()
+        rows = integer(rows, "rows", least=1)
+        teachers = None if self.teachers == "auto" else integer(self.teachers, "teachers", least=1)
+        flip = None if self.flip == "auto" else check_share(self.flip, "flip")
+        if self.method == "votes":
+            return votes_setup(rows, answer_epsilon(BoundedRange, epsilon, delta, queries), teachers)
+        if self.method == "flip":
+            return flip_setup(self.learner, rows, answer_epsilon(PureDP, epsilon, delta, queries), flip)
+        each, spared = answer_pair(epsilon, delta, queries)
+        return net_setup(self.learner, rows, each, spared, flip=flip, teachers=teachers)
+
+    def n_required(self, error: object, failure: object = None) -> int:
+        """The rows with which an error can be promised for a concept class, but for a `failure`; see Promise.
+
+        Planning, in floating point.
+        """
+        self._check_parameters()
+        check_class(self.learner, "learner, for a promise,")
+        alpha = float(check_share(error, "error"))
+        beta = float(check_share(self.failure if failure is None else failure, "failure"))
+
+        def kept(rows: int) -> bool:
+            try:
+                return self.setup(rows).keeps(self.learner, rows, error=alpha, failure=beta)
+            except InsufficientData:
+                return False
+
+        return fewest_rows(kept)
+
+    # ── fitting ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _fit(self, X: Any, y: Any, groups: Any, unsafe_noise: Noise | None) -> Self:
+        """`fit` with any noise, such as that which an audit walks through."""
+        epsilon, delta, queries = self._check_parameters()
+        if groups is not None and self.method != "votes":
+            raise ValueError(f"groups must be None for method={self.method!r}, which protects rows: take 'votes'")
+        table = self._table(X)
+        rows = int(table.shape[0])
+        if rows == 0:
+            raise ValueError(f"X has 0 sample(s) (shape={table.shape}) while a minimum of 1 is required.")
+        check_delta(self.delta, rows=rows)
+        units = rows if groups is None else len(np.unique(as_column(groups, rows, "groups")))
+        if self.error is not None:
+            check_rows(units, required=self.n_required(self.error), error=self.error, failure=self.failure)
+        setup = self.setup(units)
+        if isinstance(setup, (Flip, Net)):
+            check_candidates(self.learner, setup.split.subset)
+        labels = self._labels(y, rows)
+        classes = as_classes(self.classes, labels)
+        if self.method != "votes" and len(classes) != 2:
+            raise ValueError(f"classes must be 2 for method={self.method!r}, got {len(classes)}")
+        self._prepare(setup, table, as_codes(labels, classes), classes, groups)
+
+        validate_data(self, X, reset=True, skip_check_array=True)
+        event: Event = Repeated(setup.event, queries)
+        self.event_ = event if unsafe_noise is None else Seeded(event)
+        pure = fits(event, epsilon=epsilon, delta=0)
+        unit: Any = "row" if groups is None else "group"
+        self.guarantee_ = guarantee(self.event_, delta=0 if pure else delta, unit=unit)
+        self.classes_, self.setup_ = classes, setup
+        self._noise, self._lock, self._left = noise_or_system(unsafe_noise), threading.Lock(), queries
+        return self
+
+    def _prepare(self, setup: Setup, table: Any, codes: Labels, classes: Array, groups: Any) -> None:
+        """Keep what answers will need: teachers, or the rows themselves."""
+        self._codes = codes
+        if isinstance(setup, Votes):
+            self._teachers = self._new_teachers(setup.teachers, range(len(classes))).fit(table, codes, groups=groups)
+            return
+        points = table[:, 0] if table.shape[1] == 1 == self.learner.columns else table
+        refuse_bad_points(self.learner, points)  # all of them: which are drawn must not show in an error
+        self._points: Array = np.array(points)  # a copy: the caller may change X before asking
+        self._rows = np.array(table)
+
+    def _new_teachers(self, count: int, classes: Any) -> Teachers:
+        return Teachers(self.learner, shards=count, classes=classes, random_state=self.random_state, n_jobs=self.n_jobs)
+
+    # ── answering ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _ready(self, table: Any) -> Callable[[int], int]:
+        """Read the questions, refusing bad ones, and say how the one in a row is answered; nothing is drawn yet."""
+        setup, noise = self.setup_, self._noise
+        if isinstance(setup, Votes):
+            counts = self._teachers.votes(table)
+            return lambda row: vote(counts[row], setup.epsilon / 2, noise)
+        questions = table[:, 0] if table.shape[1] == 1 == self.learner.columns else table
+        if len(questions):
+            refuse_bad_points(self.learner, questions)
+        if isinstance(setup, Flip):
+            return lambda row: self._flip(setup, questions[row : row + 1], noise)
+        assert isinstance(setup, Net)
+        return lambda row: self._net(setup, table[row : row + 1], noise)
+
+    def _flip(self, setup: Flip, question: Array, noise: Noise) -> int:
+        concept = draw_concept(self.learner, self._points, self._codes, setup.split, noise)
+        return int(self.learner.predict(concept, question)[0]) ^ noise.bernoulli(setup.flip)
+
+    def _net(self, setup: Net, question: Array, noise: Noise) -> int:
+        concept = draw_concept(self.learner, self._points, self._codes, setup.split, noise)
+        relabelled: Integers = np.asarray(self.learner.predict(concept, self._points), dtype=np.int64)
+        teachers = self._new_teachers(setup.teachers, (0, 1)).fit(self._rows, relabelled)
+        answer = vote(teachers.votes(question)[0], Fraction(1, 2 * setup.apart), noise)
+        return answer ^ noise.bernoulli(setup.flip) if setup.flip else answer
+
+    # ── reading what the caller gave ──────────────────────────────────────────────────────────────────────────────
+
+    def _table(self, X: Any) -> Any:
+        """Dense rows for a concept class; what `Teachers` take for others."""
+        return as_points_table(X) if isinstance(self.learner, ConceptClass) else as_any_table(X)
+
+    def _labels(self, y: Any, rows: int) -> Array:
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None: y must have one value a row")
+        labels = as_column(y, rows, "y")
+        if np.asarray(y).ndim == 2:
+            labels = column_or_1d(y, warn=True)
+        if labels.dtype.kind == "f":
+            if not bool(np.isfinite(labels).all()):
+                raise ValueError("y must hold labels only: it contains NaN or infinity")
+            check_classification_targets(labels)
+        if _binary(self.classes) and labels.dtype.kind in "iuf" and len(np.unique(labels)) > 2:
+            raise ValueError("Only binary classification is supported with two classes: y holds more than two labels")
+        return labels
+
+    def _check_parameters(self) -> tuple[Fraction, Fraction, int]:
+        """Refuse bad parameters before the data are touched."""
+        epsilon, delta = check_epsilon(self.epsilon), check_delta(self.delta)
+        queries = integer(self.queries, "queries", least=1)
+        if self.method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {self.method!r}")
+        if self.method != "votes":
+            check_class(self.learner, f"learner, for method={self.method!r},")
+        if self.teachers != "auto":
+            integer(self.teachers, "teachers", least=1)
+        if self.flip != "auto" and check_share(self.flip, "flip") >= Fraction(1, 2):
+            raise ValueError(f"flip must be below 1/2, got {self.flip}")
+        check_share(self.failure, "failure")
+        if self.error is not None:
+            check_share(self.error, "error")
+            check_class(self.learner, "learner, for a promise of an error,")
+        integer(self.random_state, "random_state", least=0)
+        return epsilon, delta, queries

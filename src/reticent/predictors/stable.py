@@ -1,0 +1,216 @@
+"""Predictions that no single row can sway by more than γ: a net of random rows, and the exponential mechanism."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from reticent.concepts.interface import ConceptClass, sauer
+from reticent.concepts.reading import Array, Labels
+from reticent.errors import InsufficientData
+from reticent.exact import exp_fractions, log_bounds, upward
+from reticent.learners.base import ConceptLearner, check_share
+from reticent.learners.sample_bounds import log_bad_excess, log_growth
+from reticent.mechanisms.release import Release, noise_or_system, release
+from reticent.noise import Noise
+from reticent.privacy.events import BoundedRange
+from reticent.promises import fewest_rows
+
+SHARE = Fraction(3, 5)  # of γ goes to the net: 1/q + 1/(2(γ − q)) is least at q = (2 − √2)γ
+MOST_CANDIDATES = 1 << 24
+_BITS = 48  # rates are multiples of 2^-48
+
+
+class Split(NamedTuple):
+    """How many rows the net is made of, and at which rate a concept is drawn: ∝ e^(−rate·errors)."""
+
+    subset: int
+    rate: Fraction
+
+
+def stability_of(rows: int, split: Split) -> Fraction:
+    """γ = q + (1 − q)·tanh(rate/2) with q = subset/rows, from above.
+
+    The rate is ε_e/2 for an exponential mechanism of ε_e.
+
+    >>> round(float(stability_of(100, Split(5, Fraction(1, 10)))), 6)
+    0.09746
+    """
+    share = Fraction(split.subset, rows)
+    high = exp_fractions(split.rate, 96)[1]
+    return share + (1 - share) * (high - 1) / (high + 1)
+
+
+def split(rows: int, stability: Fraction) -> Split:
+    """How `stability` is spent on so many rows: three fifths of it on the net, the rest on the draw.
+
+    >>> split(1000, Fraction(1, 10))
+    Split(subset=60, rate=Fraction(23969792119317, 281474976710656))
+    """
+    subset = math.floor(SHARE * stability * rows)
+    if subset < 1:
+        required = math.ceil(1 / (SHARE * stability))
+        raise InsufficientData(
+            f"stability={float(stability):g} takes {required} rows at least, got {rows}: one row of a net must not "
+            "weigh more; give more rows, or ask for less stability",
+            required=required,
+        )
+    share = Fraction(subset, rows)
+    left = (stability - share) / (1 - share)
+    low = log_bounds((1 + left) / (1 - left), 2 * _BITS)[0]
+    return Split(subset, Fraction(math.floor(low * 2**_BITS) - 1, 2**_BITS))  # a unit less, which certifies γ
+
+
+def draw_concept(concept_class: ConceptClass[Any], points: Array, labels: Labels, how: Split, noise: Noise) -> Any:
+    """A concept out of those that stand for the labellings of some random rows, drawn by its errors on all rows.
+
+    The candidates depend on the *set* of points drawn and on nothing else: neither on labels nor on other rows.
+    """
+    drawn = noise.subset(len(points), how.subset)
+    candidates = concept_class.dichotomies(points[np.sort(drawn)])
+    return candidates.concept(noise.choose(-candidates.errors(labels, at=points), rate=how.rate))
+
+
+def check_candidates(concept_class: ConceptClass[Any], subset: int) -> None:
+    """Refuse, by public numbers alone, a net that may have more labellings than can be scored."""
+    most = sauer(concept_class.vc_dimension, subset)
+    if min(most, concept_class.size or most) > MOST_CANDIDATES:
+        raise ValueError(
+            f"concept_class may label the {subset} rows of the net in more than 2^24 ways, too many to score: take a "
+            "class of a smaller VC dimension, or fewer rows"
+        )
+
+
+class StablePredictor(ConceptLearner):
+    """A classifier of which no prediction depends much on any one row.
+
+    `fit` draws n' of the n rows at random, lists one concept for each way in which the class labels *their points*, and
+    draws one of these concepts by its errors on *all* rows: with probability ∝ e^(−ε_e·errors/2). `predict` says what
+    that concept says. Both n' and ε_e follow from the number of rows and the stability asked for.
+
+    Guarantee. γ-uniform stability, γ ≤ `stability`: for every x, the probability that x is given the label 1 moves by
+    at most γ when a row, value and label, is replaced. So does the probability of any set of hypotheses, hence of any
+    answers to any number of questions. This is (0, γ)-differential privacy: *not* a promise of privacy, as a
+    mechanism that shows a share of γ of the rows has it too. See `PrivatePredictor`.
+
+    Why. Draw the same places in both worlds. The replaced row is among them with probability q = n'/n; then nothing is
+    claimed. If not, the candidates are the same, since they depend on the points drawn alone, and every number of
+    errors moves by at most 1: the privacy loss of the draw has range ε_e. Two laws with P/Q between e^(a−ε_e) and e^a
+    are at a total variation distance of at most (e^a − 1)(1 − e^(a−ε_e))/(e^a − e^(a−ε_e)), largest at a = ε_e/2,
+    where it is tanh(ε_e/4). So γ = q + (1 − q)·tanh(ε_e/4), which is `stability_`.
+
+    Promise. With n ≥ `n_required(error)` independent rows from any distribution, labelled in any way, the error is at
+    most `error` above that of the best concept h* of the class, with probability 1 − failure. For let τ(n) be the most
+    labellings of n points. Some labelling that differs from h* on more than ηn rows agrees with it on all n' drawn
+    with probability at most τ(n)(1 − η)^n'. If none does, a candidate g makes at most ηn errors more than h*, and a
+    concept that errs more often than h* by α is drawn with the probability bounded in `learners.sample_bounds`, for an
+    excess of α − η.
+
+    Source. Dagan, Feldman, *PAC Learning with Stable and Private Predictions*, Theorem 1, restated as Theorem 3, by the
+    algorithm of Section 3.1; stability and error as in Lemma 7, with the nets of Lemma 1, the labellings counted by
+    Lemma 2, the deviations of Lemma 3 and the exponential mechanism of Lemma 4. Repaired: γ = q + (1 − q)·tanh(ε_e/4)
+    where the paper has q + 2ε_e; in the definition of a net, concepts that *agree* on it; (en/d)^d in Lemma 2; and all
+    that the O(·) of Theorem 1 leaves open. That many answers are as stable as one, if they come from one draw, is new.
+
+    Parameters
+    ----------
+    concept_class : a `concepts.ConceptClass`.
+    stability : the most, in (0, 1), by which a replaced row may move the probability of a prediction.
+    error : None, or the error (above the best concept's) that `fit` must be able to promise; else it raises
+        `InsufficientData`.
+    failure : the probability with which the promise may fail.
+    unsafe_seed : for tests only: makes the draw repeatable, and the stability void.
+
+    Attributes
+    ----------
+    stability_ : the stability attained, rounded up.
+    subset_, draw_epsilon_ : n' and ε_e.
+    hypothesis_ : the concept drawn.
+
+    >>> import numpy as np
+    >>> from reticent.concepts import Thresholds
+    >>> x = np.arange(2000)[:, None]
+    >>> predictor = StablePredictor(Thresholds(), stability=0.1).fit(x, x[:, 0] < 700)
+    >>> predictor.subset_, predictor.stability_ <= 0.1, bool(predictor.score(x, x[:, 0] < 700) > 0.9)
+    (120, True, True)
+    """
+
+    def __init__(
+        self,
+        concept_class: ConceptClass[Any],
+        *,
+        stability: object,
+        error: object = None,
+        failure: object = 0.05,
+        unsafe_seed: int | None = None,
+    ) -> None:
+        self.concept_class = concept_class
+        self.stability = stability
+        self.error = error
+        self.failure = failure
+        self.unsafe_seed = unsafe_seed
+
+    def n_required(self, error: object, failure: object = None) -> int:
+        """The rows with which the error is at most `error` above the best concept's, but for a `failure`.
+
+        `failure` is the predictor's own unless it is given. Planning, in floating point.
+        """
+        self._check_parameters()
+        alpha = float(check_share(error, "error"))
+        beta = float(check_share(self.failure if failure is None else failure, "failure"))
+        gamma = check_share(self.stability, "stability")
+        return fewest_rows(
+            lambda rows: (
+                SHARE * gamma * rows >= 1
+                and keeps(self.concept_class, rows, split(rows, gamma), error=alpha, failure=beta)
+            )
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_share(self.stability, "stability")
+        check_class(self.concept_class)
+
+    def _check_rows(self, rows: int) -> None:
+        check_candidates(self.concept_class, split(rows, check_share(self.stability, "stability")).subset)
+        super()._check_rows(rows)
+
+    def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
+        self._refuse_bad_rows(rows)
+        how = split(len(rows), check_share(self.stability, "stability"))
+        self.subset_, self.draw_epsilon_ = how.subset, float(2 * how.rate)
+        self.stability_ = upward(stability_of(len(rows), how))
+        concept = draw_concept(self.concept_class, rows, labels, how, noise_or_system(unsafe_noise))
+        return release(concept, BoundedRange(2 * how.rate), unsafe_noise)
+
+    def _keep(self, found: Release[Any]) -> Self:
+        # No guarantee_ and no event_: a stable draw is private for no ε.
+        self.hypothesis_: Any = found.value
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def _hypotheses(self) -> ConceptClass[Any]:
+        return self.concept_class
+
+
+def check_class(concept_class: object, name: str = "concept_class") -> None:
+    """Refuse what is no concept class."""
+    if not isinstance(concept_class, ConceptClass):
+        raise TypeError(f"{name} must be a ConceptClass, got {type(concept_class).__name__}")
+
+
+# ── what the draw is good for; planning, in floating point ────────────────────────────────────────────────────────
+
+
+def net_excess(concept_class: ConceptClass[Any], rows: int, subset: int, failure: float) -> float:
+    """The η with τ(n)(1 − η)^n' = failure: what the best candidate may lose on the rows by being one of a net."""
+    return -math.expm1((math.log(failure) - log_growth(concept_class, rows)) / subset)
+
+
+def keeps(concept_class: ConceptClass[Any], rows: int, how: Split, *, error: float, failure: float) -> bool:
+    """Whether the concept drawn is within `error` of the best one, half of the `failure` going to net and draw each."""
+    left = error - net_excess(concept_class, rows, how.subset, failure / 2)
+    return left > 0 and log_bad_excess(concept_class, rows, left, rate=float(how.rate)) <= math.log(failure / 2)

@@ -1,0 +1,198 @@
+"""The votes engine: a phase is the teachers of its rows, and a labeller that makes private answers of their votes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent import labellers
+from reticent.concepts.thresholds import Thresholds
+from reticent.errors import InsufficientData
+from reticent.exact import integer
+from reticent.labellers.base import Labeller
+from reticent.labellers.stateless import Poll
+from reticent.noise import Noise
+from reticent.predictors.phases import (
+    MOST_NOISE,
+    Phase,
+    Schedule,
+    epsilon_required,
+    relative_noise,
+    rows_required,
+    teachers_for,
+)
+from reticent.predictors.rows import Rows
+from reticent.privacy.events import Event
+from reticent.teachers import Teachers
+from reticent.teachers import saving as teachers_saving
+from reticent.teachers.linear import LINEAR, LogisticTeacher, unscaled
+
+Array = NDArray[Any]
+Integers = NDArray[np.int64]
+
+NAMES = ("greedy", "poll", "two-coin", "gaussian", "bit", "gnmax", "gumbel")  # those that answer every question
+MANY, SLOW = 1 << 17, 200  # teachers: beyond, asking some of them is much faster than asking all
+POLLS, FLIPS = (301, 101, 31), (0.001, 0.005)  # from the most accurate down
+QUERY_SHARE = Fraction(1, 4)  # of (ε, δ), for the time at which a two-coin labeller closes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How every phase is made: what a teacher is, how labels are, and within which (ε, δ). All of it is public."""
+
+    learner: Any
+    classes: int
+    columns: int
+    epsilon: Fraction
+    delta: Fraction
+    rows_per_teacher: int
+    labeller: str = "auto"
+    labeller_options: Mapping[str, Any] | None = None
+    most_noise: float = MOST_NOISE
+    random_state: int = 0
+    n_jobs: int | None = None
+
+    def fill_in(self, phase: Phase, units: int, schedule: Schedule) -> Phase:
+        """The phase with its number of teachers; refused where so many answers would drown in noise."""
+        known: dict[str, Any] = {"classes": self.classes, "delta": self.delta}
+        teachers = teachers_for(
+            phase.rows, units, phase.answers, rows_per_teacher=self.rows_per_teacher, epsilon=self.epsilon, **known
+        )
+        noise = relative_noise(teachers, phase.answers, epsilon=self.epsilon, **known)
+        if noise > self.most_noise:
+            required = rows_required(
+                answers=schedule.horizon,
+                growth=schedule.growth,
+                rows_per_teacher=self.rows_per_teacher,
+                epsilon=self.epsilon,
+                most_noise=self.most_noise,
+                **known,
+            )
+            would_do = epsilon_required(teachers, phase.answers, most_noise=self.most_noise, **known)
+            few = int(phase.answers * (self.most_noise / noise) ** 2)
+            raise InsufficientData(
+                f"{phase.rows} rows make {teachers} teachers, whose {phase.answers} answers would have noise of "
+                f"{noise:.2f} of all votes; at most {self.most_noise:g} can be sustained. What would do: {required} "
+                f"rows; or epsilon={would_do:.3g}; or answers={few} and no more; or a private learner in place of "
+                "this one, which needs far fewer rows",
+                required=required,
+            )
+        return Phase(**{**phase.__dict__, "teachers": teachers})
+
+    def make_labeller(self, phase: Phase, unsafe_noise: Noise | None) -> Labeller:
+        """The labeller of a phase, within (ε, δ) for the rows, and for the queries whose rows they are."""
+        name, options = self.chosen(phase)
+        return labellers.make(
+            name,
+            teachers=phase.teachers,
+            classes=self.classes,
+            answers=phase.answers,
+            unsafe_noise=unsafe_noise,
+            **{"epsilon": self.epsilon, "delta": self.delta, **options},
+        )
+
+    def chosen(self, phase: Phase) -> tuple[str, dict[str, Any]]:
+        """The labeller's name and what sets it up, from public numbers alone."""
+        options = dict(self.labeller_options or {})
+        if self.labeller == "two-coin":
+            # A query pays for the closing of its own phase, and as a row of the next one: the two add up to (ε, δ).
+            paid = QUERY_SHARE if phase.number > 1 else Fraction(0)  # rows of the first phase were no queries
+            return "two-coin", {
+                "epsilon": (1 - paid) * self.epsilon,
+                "delta": (1 - paid) * self.delta,
+                "query_epsilon": QUERY_SHARE * self.epsilon,
+                "query_delta": QUERY_SHARE * self.delta,
+                **options,
+            }
+        if self.labeller != "auto":
+            return self.labeller, options
+        if self.classes > 2:
+            return "gumbel", options
+        if not isinstance(self.learner, Thresholds) and phase.teachers > (MANY if self.fast else SLOW):
+            for poll in POLLS:
+                for flip in FLIPS:
+                    found = Poll(
+                        teachers=phase.teachers, epsilon=self.epsilon, delta=self.delta, poll=poll, flip=flip
+                    )
+                    if (found.answers or 0) >= phase.answers:
+                        return "poll", {"poll": poll, "flip": flip}
+        return "greedy", options
+
+    def first(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> VotesEngine:
+        """The engine of a phase, from its rows. Whatever is refused is refused before the teachers learn."""
+        labeller = self.make_labeller(phase, unsafe_noise)
+        return VotesEngine(self, phase, self.train(phase, rows), labeller)
+
+    def restore(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Array], phase: Phase, *, trust_models: bool
+    ) -> VotesEngine:
+        """The engine that `VotesEngine.state` wrote down, at the same count, with fresh noise."""
+        labeller = self.make_labeller(phase, None)
+        labeller.resume(header["labeller"])
+        teachers = teachers_saving.from_arrays(
+            header["teachers"], arrays, self.learner, trust_models=trust_models, n_jobs=self.n_jobs
+        )
+        return VotesEngine(self, phase, teachers, labeller)
+
+    @property
+    def fast(self) -> bool:
+        """Whether all teachers together answer as fast as a few."""
+        return isinstance(unscaled(self.learner)[0], (type(None), LogisticTeacher, Thresholds, *LINEAR))
+
+    def train(self, phase: Phase, rows: Rows) -> Teachers:
+        """The teachers of a phase. They know nothing of those before: each starts anew from its own rows."""
+        teachers = Teachers(
+            self.learner,
+            shards=phase.teachers,
+            classes=range(self.classes),
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+        )
+        classes = np.arange(self.classes)
+        return teachers.fit_rows(rows.X, rows.codes, classes=classes, groups=rows.groups, release=rows.release)
+
+
+class VotesEngine:
+    """The teachers of one phase and the labeller of their votes.
+
+    Guarantee. For a replaced row of the phase (with groups: all rows of one group), over all labels of the phase,
+    adaptively asked: `event`, which is within (ε, δ).
+
+    Why. A row moves the vote of one teacher (see `Teachers`), whatever is asked; the rest is the labeller's.
+    """
+
+    def __init__(self, recipe: Recipe, phase: Phase, teachers: Teachers, labeller: Labeller) -> None:
+        self.recipe, self.phase, self.teachers, self.labeller = recipe, phase, teachers, labeller
+        self.event: Event = labeller.event
+
+    def label(self, X: Array) -> Integers:
+        """Labels for the first of the rows: all of them, unless the labeller closes on the way."""
+        if self.labeller.closed:
+            return np.empty(0, dtype=np.int64)
+        if isinstance(self.labeller, Poll):
+            return self.labeller.label_polls(self.teachers.ask_rows(X, self.labeller.draw_polls(len(X))))
+        return self.labeller.label(self.teachers.count_rows(X))
+
+    def next(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> VotesEngine:
+        """The engine of the next phase; nothing of this one goes into it but the labels that were given."""
+        return self.recipe.first(phase, rows, unsafe_noise)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """What `restore` needs."""
+        header, arrays = teachers_saving.to_arrays(self.teachers)
+        return {"teachers": header, "labeller": self.labeller.state()}, arrays
+
+
+def rows_for_a_teacher(rows_per_teacher: object, columns: int) -> int:
+    """As given, or as many as there are columns, but 10 at least and 50 at most.
+
+    Fewer rows make weaker teachers, but more of them: their majority is hardly worse, and the noise is much less.
+    """
+    if rows_per_teacher != "auto":
+        return integer(rows_per_teacher, "rows_per_teacher", least=1)
+    return min(50, max(10, columns))
