@@ -1,8 +1,19 @@
-"""Attack ourselves: exact output laws of the real code, and lower bounds on ε from outside."""
+"""Attack ourselves: exact output laws of the real code, the everlasting game, and lower bounds on ε from outside."""
 
+from reticent.audit.everlasting_game import everlasting_game
 from reticent.audit.hockey_stick import Divergence, exact
 from reticent.audit.laws import Law, law
 from reticent.audit.lower_bound import EmpiricalBound, empirical
 from reticent.audit.neighbours import WorstCase, worst_case
 
-__all__ = ["Divergence", "EmpiricalBound", "Law", "WorstCase", "empirical", "exact", "law", "worst_case"]
+__all__ = [
+    "Divergence",
+    "EmpiricalBound",
+    "Law",
+    "WorstCase",
+    "empirical",
+    "everlasting_game",
+    "exact",
+    "law",
+    "worst_case",
+]

@@ -1,7 +1,10 @@
 """How many rows a promise takes, and what a number of rows can promise: computed before anything private is touched."""
 
 from reticent.plan.active import active
+from reticent.plan.advise import advise
+from reticent.plan.everlasting import everlasting
 from reticent.plan.exponential import exponential
+from reticent.plan.generic_bbl import generic_bbl
 from reticent.plan.label_boost import label_boost
 from reticent.plan.label_private import label_private, semi_private
 from reticent.plan.pate import pate, pate_bounds
@@ -17,7 +20,10 @@ from reticent.plan.thresholds import threshold
 __all__ = [
     "Plan",
     "active",
+    "advise",
+    "everlasting",
     "exponential",
+    "generic_bbl",
     "label_boost",
     "label_private",
     "net_sanitizer",

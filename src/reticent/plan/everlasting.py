@@ -1,0 +1,326 @@
+"""What an everlasting predictor would do with so many rows: its phases, their noise, and whether they go on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+from sklearn.tree import DecisionTreeClassifier
+
+from reticent import labellers
+from reticent.concepts import Thresholds
+from reticent.errors import InsufficientData
+from reticent.exact import integer
+from reticent.labellers.answers import Ballots, Bought, bought
+from reticent.learners.thresholds import ThresholdLearner
+from reticent.predictors import chain, votes
+from reticent.predictors.phases import (
+    MOST_NOISE,
+    Phase,
+    Schedule,
+    check_schedule,
+    epsilon_required,
+    relative_noise,
+    rows_required,
+)
+from reticent.privacy import Guarantee
+from reticent.privacy.parameters import check_delta, check_epsilon, check_positive, float_above
+from reticent.promises import check_share
+
+Learner = Literal["linear", "thresholds", "other", "private"]
+
+LOSS = 0.01  # at which the answers of a two-coin labeller are counted
+FURTHEST_PHASE = 10_000  # phases that neither grow nor are refused until here are taken to go on
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedPhase:
+    """A phase as it will be, and what its answers are guessed to lose to the noiseless majority of its teachers."""
+
+    number: int
+    rows: int
+    teachers: int
+    answers: int
+    queries: int
+    handed_on: int
+    noise: float  # as a share of all votes
+    labeller: str
+    options: dict[str, Any] = field(default_factory=dict)
+    loss: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Everlasting:
+    """The phases of an everlasting predictor, whether they go on as long as was asked for, and what else would do.
+
+    `rows_required` are the rows with which `fit` accepts the first phase, and `epsilon_required` the ε at which it
+    accepts it with the rows there are. `finite` is the most answers that these rows give in one phase, and then no
+    more; `two_coin` is what a two-coin labeller is expected to give in a first phase where teachers agree as guessed,
+    if these are more answers than those of the phase, else None.
+    """
+
+    rows: int
+    features: int
+    learner: str
+    guarantee: Guarantee
+    phases: tuple[PlannedPhase, ...]
+    sustained: bool
+    rows_required: int
+    epsilon_required: float
+    finite: int | None
+    two_coin: Bought | None
+    why: str
+
+    def __str__(self) -> str:
+        promise = f"ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g} for {self.guarantee.protects}"
+        kind = "a private model a phase" if self.learner == "private" else f"teachers: {self.learner}"
+        lines = [f"{self.rows:,} rows of {self.features:,} column{'s' * (self.features > 1)}, {kind}, {promise}"]
+        for each in self.phases:
+            setup = "".join(f", {name} {value}" for name, value in each.options.items())
+            voted = (
+                f"{each.teachers:>9,} teachers  noise {each.noise:.3f}  {each.labeller}{setup}, loses {each.loss:.2%}"
+            )
+            lines.append(
+                f"phase {each.number:<3} {each.rows:>13,} rows  {each.queries:>13,} queries  "
+                f"{voted if each.teachers else 'one model'}"
+            )
+        lines.append("It can be sustained." if self.sustained else "It cannot be sustained.")
+        if not self.phases:
+            lines.append(f"What would do: {self.rows_required:,} rows; or ε = {self.epsilon_required:.3g}.")
+        if self.finite is not None:
+            lines.append(f"In one phase, and then no more, these rows give {self.finite:,} answers.")
+        if self.two_coin is not None:
+            setup = ", ".join(f"{name} {value}" for name, value in self.two_coin.options.items())
+            lines.append(
+                f"A two-coin labeller ({setup}) would give about {self.two_coin.answers:,} answers in the first phase, "
+                f"if teachers agree as guessed, and lose {self.two_coin.loss:.2%}."
+            )
+        return "\n".join([*lines, self.why])
+
+
+def everlasting(
+    rows: int,
+    features: int,
+    *,
+    epsilon: object,
+    delta: object,
+    classes: int = 2,
+    answers: int | str = "endless",
+    learner: Learner = "linear",
+    growth: object = 2,
+    held_back: object = 0.1,
+    rows_per_teacher: int | str = "auto",
+    labeller: str = "auto",
+    most_noise: object = MOST_NOISE,
+    torn: object = 0.1,
+    phases: int = 8,
+    max_rows: int | None = None,
+    training_stream: str = "queries",
+) -> Everlasting:
+    """The phases of an `EverlastingPredictor`, before any data are touched: teachers, noise, answers, labellers.
+
+    The numbers are those of the predictor itself, by the same code: a fit with so many rows has these phases, if every
+    query that may be handed on to the next phase is (clients that ask too much hand on less). What a phase's answers
+    lose to the noiseless majority of its teachers is a guess: that all teachers agree but on a share `torn` of the
+    questions, where every lead is equally likely. No guess changes what is guaranteed, or whether `fit` accepts.
+
+    Nothing here depends on private data, so nothing is spent.
+
+    Source. Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*, whose Algorithm GenericBBL fixes such numbers
+    for every phase; these are of the phases of `EverlastingPredictor`.
+
+    Parameters
+    ----------
+    rows, features : how many rows there are, and of how many columns.
+    epsilon, delta : the privacy of rows and queries.
+    classes : how many there are.
+    answers : "endless", or how many queries will be answered.
+    learner : "linear" or "thresholds" for such teachers, "other" for slower ones such as trees; "private" for a
+        private learner, whose model answers a phase by itself.
+    growth, held_back : answers a phase, as a multiple of its rows, and the share of them that no phase learns from.
+    rows_per_teacher : "auto" takes as many as there are columns, but 10 at least and 50 at most.
+    labeller : "auto", or one of the predictor's.
+    most_noise : the noise, as a share of all votes, beyond which `fit` refuses.
+    torn : the share of the questions on which the teachers do not all agree.
+    phases : how many are listed at most.
+    max_rows : the most rows of a phase.
+    training_stream : "queries", or "trusted".
+
+    >>> plan = everlasting(20_000, 20, epsilon=1, delta=1e-6)
+    >>> plan.sustained, plan.phases, plan.finite < plan.rows < plan.rows_required
+    (False, (), True)
+    >>> plan = everlasting(plan.rows_required, 20, epsilon=1, delta=1e-6)
+    >>> plan.sustained, plan.phases[0].teachers * 20 == plan.rows, plan.phases[1].noise < plan.phases[0].noise
+    (True, True, True)
+    """
+    count, columns = integer(rows, "rows", least=1), integer(features, "features", least=1)
+    listed, kinds = integer(phases, "phases", least=1), integer(classes, "classes", least=2)
+    exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta, positive=learner != "private")
+    check_share(torn, "torn")
+    schedule = check_schedule(
+        growth=growth, held_back=held_back, answers=answers, max_rows=max_rows, training_stream=training_stream
+    )
+    if learner not in ("linear", "thresholds", "other", "private"):
+        raise ValueError(f"learner must be 'linear', 'thresholds', 'other' or 'private', got {learner!r}")
+    if labeller not in ("auto", *votes.NAMES):
+        raise ValueError(f"labeller must be 'auto' or one of {', '.join(votes.NAMES)}, got {labeller!r}")
+    noisiest = float(check_positive(most_noise, "most_noise"))
+    common: dict[str, Any] = {
+        "classes": kinds, "columns": columns, "epsilon": exact_epsilon, "delta": exact_delta
+    }  # fmt: skip
+    promise = Guarantee(
+        epsilon=float_above(exact_epsilon), delta=float_above(exact_delta), protects="rows and queries"
+    )
+    known: dict[str, Any] = {"rows": count, "features": columns, "learner": learner, "guarantee": promise}
+    if learner == "private":
+        any_learner = ThresholdLearner(bits=1, epsilon=1)  # which one it is does not matter to the phases
+        model = chain.Recipe(learner=any_learner, **{**common, "classes": 2})
+        return _chain(model, schedule, listed, known)
+    recipe = votes.Recipe(
+        learner={"linear": None, "thresholds": Thresholds(), "other": DecisionTreeClassifier()}[learner],
+        rows_per_teacher=votes.rows_for_a_teacher(rows_per_teacher, columns),
+        labeller=labeller,
+        most_noise=noisiest,
+        **common,
+    )
+    return _votes(recipe, schedule, listed, torn, known)
+
+
+def follow(recipe: votes.Recipe, schedule: Schedule, rows: int, listed: int) -> tuple[list[Phase], Phase, bool]:
+    """The first phases as the predictor makes them; the last that was looked at; and whether none was refused."""
+    accepted: list[Phase] = []
+    phase = schedule.phase(1, rows, 0)
+    for phase in schedule.phases(rows):
+        try:
+            filled = recipe.fill_in(phase, phase.rows, schedule)
+        except InsufficientData:
+            return accepted, phase, False
+        if len(accepted) < listed:
+            accepted.append(filled)
+        settled = phase.handed_on >= phase.rows or phase.handed_on == schedule.max_rows  # no phase will be smaller
+        if (len(accepted) >= listed and settled) or phase.number >= FURTHEST_PHASE:
+            break
+    return accepted, phase, True
+
+
+def _votes(recipe: votes.Recipe, schedule: Schedule, listed: int, torn: object, known: dict[str, Any]) -> Everlasting:
+    """By the predictor's own steps, from phase to phase."""
+    rows: int = known["rows"]
+    budget: dict[str, Any] = {"classes": recipe.classes, "delta": recipe.delta}
+    accepted, phase, sustained = follow(recipe, schedule, rows, listed)
+    first = schedule.phase(1, rows, 0)
+    most = max(1, min(rows // recipe.rows_per_teacher, rows))
+    one = relative_noise(most, 1, epsilon=recipe.epsilon, **budget)
+    finite = math.floor((recipe.most_noise / one) ** 2)
+    if not sustained and phase.number == 1:
+        why = (
+            f"{most:,} teachers of {recipe.rows_per_teacher} rows cannot give {first.answers:,} answers with noise of "
+            f"at most {recipe.most_noise:g} of all votes. Rows needed grow with the square of the rows per teacher "
+            "and of 1/ε. A private learner in place of these teachers needs far fewer rows."
+        )
+    elif not sustained:
+        why = (
+            f"Phase {phase.number} would have {phase.rows:,} rows only: phases that shrink, or are held to max_rows, "
+            "run out of teachers. Let growth be larger, or max_rows."
+        )
+    elif schedule.horizon is None:
+        why = "Every phase hands on enough rows for the next, so answers never end and noise does not grow."
+        if schedule.max_rows is not None and phase.handed_on == schedule.max_rows:
+            why = "Phases stay as they are at max_rows: answers never end, but errors of teachers add up over phases."
+    else:
+        why = "All answers asked for are given."
+    return Everlasting(
+        **known,
+        phases=tuple(_planned(recipe, one, torn) for one in accepted),
+        sustained=sustained,
+        rows_required=rows_required(
+            answers=schedule.horizon,
+            growth=schedule.growth,
+            rows_per_teacher=recipe.rows_per_teacher,
+            epsilon=recipe.epsilon,
+            most_noise=recipe.most_noise,
+            **budget,
+        ),
+        epsilon_required=epsilon_required(most, first.answers, most_noise=recipe.most_noise, **budget),
+        finite=finite if finite and not (sustained and schedule.horizon is None) else None,
+        two_coin=_two_coin(recipe, most, first.answers, torn),
+        why=why,
+    )
+
+
+def _planned(recipe: votes.Recipe, phase: Phase, torn: object) -> PlannedPhase:
+    name, options = recipe.chosen(phase)
+    noise = relative_noise(
+        phase.teachers, phase.answers, classes=recipe.classes, epsilon=recipe.epsilon, delta=recipe.delta
+    )
+    return PlannedPhase(
+        number=phase.number,
+        rows=phase.rows,
+        teachers=phase.teachers,
+        answers=phase.answers,
+        queries=phase.queries,
+        handed_on=phase.handed_on,
+        noise=noise,
+        labeller=name,
+        options={key: float(value) if isinstance(value, Fraction) else value for key, value in options.items()},
+        loss=_loss(recipe, name, options, phase, torn),
+    )
+
+
+def _loss(recipe: votes.Recipe, name: str, options: dict[str, Any], phase: Phase, torn: object) -> float:
+    """What the labeller's answers are guessed to lose; many teachers are taken for fewer, with as much noise."""
+    ballots = Ballots.guess(phase.teachers, classes=recipe.classes, torn=torn)
+    answers = phase.answers
+    if name in ("greedy", "gaussian", "bit", "gumbel", "gnmax"):
+        ballots, factor = ballots.coarse()
+        answers = max(1, round(answers / factor**2))
+    budget: dict[str, Any] = {"epsilon": recipe.epsilon, "delta": recipe.delta, **options}
+    made = labellers.make(name, teachers=ballots.teachers, classes=recipe.classes, answers=answers, **budget)
+    each = [
+        made.accuracy(ballots.counts[one : one + 1], ballots.truth[one : one + 1]) for one in range(len(ballots.truth))
+    ]
+    return max(0.0, ballots.loss(each))
+
+
+def _two_coin(recipe: votes.Recipe, teachers: int, answers: int, torn: object) -> Bought | None:
+    """What a two-coin labeller buys in a first phase, if that is more."""
+    ballots = Ballots.guess(teachers, classes=recipe.classes, torn=torn)
+    found = bought("two-coin", ballots, epsilon=recipe.epsilon, delta=recipe.delta, loss=LOSS, exact=False)
+    return found if found.answers > answers else None
+
+
+def _chain(recipe: chain.Recipe, schedule: Schedule, listed: int, known: dict[str, Any]) -> Everlasting:
+    """A model answers at no cost: every phase is accepted, but for a first one of next to no rows."""
+    accepted: list[PlannedPhase] = []
+    rows: int = known["rows"]
+    enough = rows >= recipe.fewest
+    for phase in schedule.phases(rows):
+        if not enough or len(accepted) == listed:
+            break
+        accepted.append(
+            PlannedPhase(
+                number=phase.number,
+                rows=phase.rows,
+                teachers=0,
+                answers=phase.answers,
+                queries=phase.queries,
+                handed_on=phase.handed_on,
+                noise=0.0,
+                labeller="model",
+            )
+        )
+    return Everlasting(
+        **known,
+        phases=tuple(accepted),
+        sustained=enough,
+        rows_required=recipe.fewest,
+        epsilon_required=known["guarantee"].epsilon,
+        finite=None,
+        two_coin=None,
+        why=(
+            "Answers of a private model cost nothing; how good it is depends on the rows (see n_required of the "
+            "learner). The next phase learns a new one only if the queries have drifted."
+        ),
+    )
