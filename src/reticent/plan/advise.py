@@ -35,7 +35,7 @@ NEAREST = 0.8  # of the noise, as a share of all votes: so often a vote is turne
 TORN, TORN_THRESHOLDS = 0.5, 0.1  # how often teachers of few rows do not all agree
 STUDENT = 0.05  # a student with as many labels as columns
 WORST_PROMISE = 0.25  # of the error that a threshold's promise allows
-SMOOTH = 0.08  # random Fourier features, where a black box would suit the data
+SMOOTH = 0.02  # random Fourier features, where a black box would suit the data
 BLACK_BOX_STUDENT = 0.5  # a black box with as many labels as columns; it falls with the root of the labels
 WEAK = 0.03  # a black box that has the rows of one teacher
 OUTDATED = {"slow": 0.3, "fast": 0.45}  # what does not follow a drift
@@ -126,8 +126,9 @@ def advise(
     epsilon, delta : the privacy.
     answers : None if it is not known how many answers are needed, a whole number, or "endless".
     public_rows : rows without labels that may be published.
-    drift : False, or how fast the best model changes: "slow" if it changes little, "fast" if it changes clearly, while
-        as many queries are answered as there are rows.
+    drift : False, or how fast the best model changes where classes move but stay well apart: "slow" if it changes
+        little, "fast" if it changes clearly, while as many queries are answered as there are rows. Where classes
+        overlap much, drift cannot be followed without labels: then leave it at False.
     black_box : whether only learners suit the data that have no private counterpart, such as trees.
     classes : how many there are.
     concept : "thresholds" if a threshold on one column tells the classes apart.

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reticent.experiments import advise as experiment
+from reticent.experiments.advise import HELD_OUT, SETTINGS, TOLERANCE, TUNED, Setting, gap, kept
+from reticent.plan.advise import WAYS, advise
+from reticent.plan.everlasting import everlasting
+
+BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
+
+
+# ── against measurement ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_advice_is_the_best_or_nearly_on_nine_of_ten_settings_held_out() -> None:
+    """The advice is computed anew; what each way really gave is on file, measured through the real classes."""
+    accuracies = kept()
+    good = [one.name for one in HELD_OUT if gap(one.advice().best.way, accuracies[one.name]) <= TOLERANCE]
+    assert len(HELD_OUT) >= 10
+    assert len(good) >= 0.9 * len(HELD_OUT)
+
+
+def test_no_constant_advice_would_do() -> None:
+    """The must-fail twins: whoever always advises the same way is told so by the same test."""
+    accuracies = kept()
+    for way in WAYS:
+        good = sum(gap(way, accuracies[one.name]) <= TOLERANCE for one in HELD_OUT)
+        assert good < 0.9 * len(HELD_OUT)
+
+
+def test_what_is_on_file_was_measured_on_the_settings_as_they_are() -> None:
+    stored = json.loads(experiment.MEASURED.read_text(encoding="utf-8"))["results"]
+    assert {name: found["setting"] for name, found in stored.items()} == {one.name: asdict(one) for one in SETTINGS}
+    for one in SETTINGS:
+        assert all(len(runs) == one.seeds for runs in stored[one.name]["accuracy"].values())
+
+
+def test_settings_held_out_are_others() -> None:
+    names = [one.name for one in SETTINGS]
+    assert len(set(names)) == len(names)
+    assert not {asdict(one).__repr__() for one in TUNED} & {asdict(one).__repr__() for one in HELD_OUT}
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: one.name)
+def test_what_is_advised_was_accepted_and_what_was_refused_is_not_advised(setting: Setting) -> None:
+    """By public numbers, the advice knows exactly which ways `fit` refuses."""
+    measured = kept()[setting.name]
+    possible = {each.way for each in setting.advice().options if each.possible}
+    assert possible == {way for way, accuracy in measured.items() if accuracy is not None}
+
+
+@pytest.mark.parametrize("name", ["linear, very few rows", "thresholds, few rows"])
+def test_measuring_again_gives_what_is_on_file(name: str) -> None:
+    setting = next(one for one in SETTINGS if one.name == name)
+    stored = json.loads(experiment.MEASURED.read_text(encoding="utf-8"))["results"][name]["accuracy"]
+    again = experiment.measured(setting, experiment.made(setting, Path(), 0), 0)
+    for way, accuracy in again.items():
+        kept_one = stored[way][0]
+        assert (accuracy is None) == (kept_one is None)
+        if accuracy is not None:
+            assert accuracy == pytest.approx(kept_one, abs=0.005)  # arithmetic differs between machines
+
+
+def test_tables_name_every_setting() -> None:
+    held_out, tuned, constant = experiment.tables()
+    assert [line[0] for line in held_out.rows] == [one.name for one in HELD_OUT]
+    assert [line[0] for line in tuned.rows] == [one.name for one in TUNED]
+    assert [line[0] for line in constant.rows] == ["as advised", *(f"always {way}" for way in WAYS)]
+
+
+def test_clusters_turn_as_they_are_said_to() -> None:
+    setting = next(one for one in SETTINGS if one.data == "clusters 20")
+    X, y = experiment._clusters(np.random.default_rng(0), 3 * setting.rows + 1000, setting, 20)
+    for start, degrees in ((0, 0), (3 * setting.rows, 20)):
+        some, labels = X[start : start + 1000], y[start : start + 1000]
+        centre = some[labels == 1].mean(axis=0)
+        assert np.degrees(np.arctan2(centre[1], centre[0])) == pytest.approx(degrees, abs=4)
+
+
+# ── the rules ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_model_is_enough_where_nothing_drifts() -> None:
+    advice = advise(10_000, 20, **BUDGET)
+    assert advice.best.way == "one-shot"
+    assert "One private model is enough" in str(advice)
+
+
+@pytest.mark.parametrize(
+    ("rows", "drift", "way"),
+    [(20_000, "fast", "endless votes"), (20_000, "slow", "endless votes"), (1_000, "slow", "chain")],
+)
+def test_votes_follow_drift_and_a_chain_where_they_cannot(rows: int, drift: Any, way: str) -> None:
+    assert advise(rows, 5, epsilon=4, delta=1e-6, drift=drift).best.way == way
+
+
+def test_votes_are_possible_exactly_where_a_plan_can_be_sustained() -> None:
+    for rows in (1_000, 100_000, 1_000_000):
+        for answers in (1_000, "endless"):
+            option = {each.way: each for each in advise(rows, 20, answers=answers, **BUDGET).options}
+            plan = everlasting(rows, 20, answers=answers, phases=1, **BUDGET)
+            votes = option["endless votes" if answers == "endless" else "finite votes"]
+            assert votes.possible == plan.sustained
+            if votes.possible:
+                assert votes.noise == plan.phases[0].noise
+                assert votes.teachers == plan.phases[0].teachers
+                assert votes.phases[0] == (plan.phases[0].rows, plan.phases[0].queries)
+            else:
+                assert f"{plan.rows_required:,} rows" in votes.why
+
+
+def test_pate_needs_public_rows_and_finite_votes_a_number() -> None:
+    options = {each.way: each for each in advise(10_000, 20, **BUDGET).options}
+    assert not options["pate"].possible
+    assert "public rows" in options["pate"].why
+    assert not options["finite votes"].possible
+    assert "number of answers" in options["finite votes"].why
+
+
+def test_black_boxes_need_many_rows_for_votes() -> None:
+    """About a million rows and ε = 4, for answers without end."""
+    shape: dict[str, Any] = {"delta": 1e-6, "black_box": True, "answers": "endless"}
+    possible = {
+        (rows, epsilon): {each.way: each for each in advise(rows, 20, epsilon=epsilon, **shape).options}
+        for rows, epsilon in ((10**6, 4), (10**5, 4), (10**6, 1))
+    }
+    assert {key: found["endless votes"].possible for key, found in possible.items()} == {
+        (10**6, 4): True,
+        (10**5, 4): False,
+        (10**6, 1): False,
+    }
+
+
+@given(
+    st.fixed_dictionaries({
+        "rows": st.integers(1, 10**6),
+        "features": st.integers(1, 500),
+        "epsilon": st.floats(0.1, 10),
+        "answers": st.one_of(st.none(), st.just("endless"), st.integers(1, 10**6)),
+        "public_rows": st.integers(0, 10**4),
+        "drift": st.sampled_from([False, "slow", "fast"]),
+        "black_box": st.booleans(),
+        "classes": st.integers(2, 4),
+    })
+)  # fmt: skip
+@settings(max_examples=15, deadline=None)
+def test_all_ways_are_ranked(problem: dict[str, Any]) -> None:
+    advice = advise(delta=1e-6, **problem)
+    assert sorted(each.way for each in advice.options) == sorted(WAYS)
+    places = [(not each.possible, each.loss) for each in advice.options]
+    assert places == sorted(places)
+    assert advice.best.possible
+    assert all(0 <= each.loss <= 0.5 for each in advice.options if each.possible)
+    assert advice.best.way in str(advice).partition("\n")[0]
+    json.dumps(asdict(advice), allow_nan=False)
+
+
+def test_more_rows_never_make_a_model_worse() -> None:
+    losses = [
+        next(each.loss for each in advise(rows, 20, **BUDGET).options if each.way == "one-shot")
+        for rows in (100, 1_000, 10_000, 100_000)
+    ]
+    assert losses == sorted(losses, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "named"),
+    [
+        ({"rows": 0}, ValueError, "rows"),
+        ({"rows": "many"}, TypeError, "rows"),
+        ({"features": 0}, ValueError, "features"),
+        ({"epsilon": -1}, ValueError, "epsilon"),
+        ({"epsilon": float("nan")}, ValueError, "epsilon"),
+        ({"delta": 0}, ValueError, "delta"),
+        ({"answers": "all"}, (TypeError, ValueError), "answers"),
+        ({"answers": 0}, ValueError, "answers"),
+        ({"public_rows": -1}, ValueError, "public_rows"),
+        ({"drift": "some"}, ValueError, "drift"),
+        ({"drift": True}, ValueError, "drift"),
+        ({"black_box": "yes"}, TypeError, "black_box"),
+        ({"classes": 1}, ValueError, "classes"),
+        ({"concept": "rectangles"}, ValueError, "concept"),
+        ({"concept": "thresholds"}, ValueError, "concept"),
+        ({"bits": 8}, ValueError, "bits"),
+        ({"concept": "thresholds", "features": 1, "bits": 0}, ValueError, "bits"),
+    ],
+)
+def test_bad_input_is_refused_by_name(changes: dict[str, Any], error: Any, named: str) -> None:
+    with pytest.raises(error, match=named):
+        advise(**{"rows": 1000, "features": 5, **BUDGET, **changes})
