@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from reticent.audit.extraction import AccuracyBoost, Extracted, HypothesisLearner, membership, most_advantage
+from reticent.audit.extraction import AccuracyBoost, Extracted, HypothesisLearner, membership
+from reticent.audit.inference import most_advantage
 from reticent.concepts import Finite, Points, Thresholds
 from reticent.errors import BudgetExhausted
 from reticent.learners.points import PointLearner
@@ -180,7 +181,7 @@ def test_a_static_predictor_gives_a_row_away_and_phases_do_not() -> None:
     noise = Seeded(unsafe_seed=11)
     attack: dict[str, Any] = {"points": points, "runs": 80, "queries": 4096, "unsafe_noise": noise}
     static = membership(lambda data: Static(data, noise), rows(9), rows(10), **attack)
-    allowed = most_advantage(1, 1e-3)
+    allowed = most_advantage(epsilon=1, delta=1e-3)
     assert static.exceeds(allowed)
 
     answers = 2048
@@ -196,10 +197,3 @@ def test_a_static_predictor_gives_a_row_away_and_phases_do_not() -> None:
 
     everlasting = membership(train, rows(9), rows(10), **attack)
     assert not everlasting.exceeds(allowed, deviations=0)
-
-
-def test_most_advantage() -> None:
-    assert most_advantage(0) == 0
-    assert most_advantage(0, 0.25) == 0.25
-    assert most_advantage(1e3) == 1
-    assert most_advantage(1) == pytest.approx((math.e - 1) / (math.e + 1))

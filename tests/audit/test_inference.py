@@ -73,6 +73,7 @@ def test_the_bound_is_what_randomised_response_attains() -> None:
 
 def test_the_greatest_advantage() -> None:
     assert most_advantage(epsilon=1, delta=0) == pytest.approx((np.e - 1) / (np.e + 1))
+    assert most_advantage(epsilon=1000, delta=0.1) == 1
     assert most_advantage(epsilon=2, delta=0.1) == pytest.approx((np.exp(2) - 1 + 0.2) / (np.exp(2) + 1))
 
 

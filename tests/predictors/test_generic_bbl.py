@@ -3,8 +3,10 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
 
 from reticent.audit.hockey_stick import Divergence, exact
 from reticent.audit.laws import Law, law
@@ -27,6 +30,7 @@ from reticent.predictors.generic_bbl import (
     Calibrated,
     GenericBBL,
     Printed,
+    Schedule,
     _least_sigma,
     phase_cost,
     query_cost,
@@ -42,11 +46,6 @@ Rows = tuple[tuple[int, int], ...]  # (value, label)
 
 LOG4 = math.log(4)
 TAIL = 60
-
-
-def numbers(**given: Any) -> BBLPhase:
-    """A phase of numbers of any kind."""
-    return BBLPhase(**given)
 
 
 # ── the game: everything an adversary sees ────────────────────────────────────────────────────────────────────────
@@ -167,8 +166,8 @@ def gaussian(phases: list[BBLPhase], concepts: Finite = FORK, kind: type[Generic
 def three_phases() -> list[BBLPhase]:
     """Two answers a phase; the label of one row decides those of both queries, which become the next rows."""
     common: dict[str, Any] = {"teachers": 2, "shard": 1, "vote_delta": DELTA, "sigma": 1}
-    turned = numbers(**common, answers=2, scored=1, drawn=2)
-    return [turned, turned, numbers(**common, answers=1)]
+    turned = BBLPhase(**common, answers=2, scored=1, drawn=2)
+    return [turned, turned, BBLPhase(**common, answers=1)]
 
 
 @pytest.mark.slow
@@ -188,8 +187,8 @@ def test_training_row_over_two_phases() -> None:
 
 def test_training_row_of_a_sharp_second_phase() -> None:
     """A second phase that shows its rows costs a training row nothing; unless their labels are the best ones."""
-    first = numbers(teachers=1, shard=1, answers=1, vote_delta=DELTA, sigma=2, scored=1, drawn=1)
-    phases = [first, numbers(teachers=1, shard=1, answers=1, vote_delta=DELTA, sigma=SURE)]
+    first = BBLPhase(teachers=1, shard=1, answers=1, vote_delta=DELTA, sigma=2, scored=1, drawn=1)
+    phases = [first, BBLPhase(teachers=1, shard=1, answers=1, vote_delta=DELTA, sigma=SURE)]
     for kind in (GenericBBL, ByErm):
         bbl = gaussian(phases, kind=kind)
         pair = training_pair(bbl, ((A, 1),), ((A, 0),), (A, A))
@@ -204,11 +203,11 @@ def test_query_over_phases() -> None:
     """A replaced query costs nothing in its phase, something in the next, and no more after that."""
     scored = 3
     rows: Rows = ((A, 0),) * scored
-    first = numbers(
+    first = BBLPhase(
         teachers=1, shard=scored, answers=2, vote_delta=DELTA, sigma=SURE, scored=scored, drawn=2, relabel_epsilon=4
     )
-    second = numbers(teachers=2, shard=1, answers=2, vote_delta=DELTA, sigma=Fraction(1, 2), scored=1, drawn=2)
-    third = numbers(teachers=2, shard=1, answers=1, vote_delta=DELTA, sigma=SURE)
+    second = BBLPhase(teachers=2, shard=1, answers=2, vote_delta=DELTA, sigma=Fraction(1, 2), scored=1, drawn=2)
+    third = BBLPhase(teachers=2, shard=1, answers=1, vote_delta=DELTA, sigma=SURE)
     bbl = gaussian([first, second, third])
     losses = []
     for asked in (2, 4, 5):
@@ -227,10 +226,10 @@ def test_query_over_phases() -> None:
 def test_query_when_relabelled_by_the_best_concept() -> None:
     """The best labelling of a, a and q has a = 1, that of a, a and p has a = 0: one query moves every vote."""
     concepts = Finite([[0, 0, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1]])  # a, p, q and what is scored
-    first = numbers(
+    first = BBLPhase(
         teachers=1, shard=1, answers=3, vote_delta=DELTA, sigma=SURE, scored=1, drawn=3, relabel_epsilon=Fraction(1, 2)
     )
-    phases = [first, numbers(teachers=3, shard=1, answers=3, vote_delta=DELTA, sigma=1)]
+    phases = [first, BBLPhase(teachers=3, shard=1, answers=3, vote_delta=DELTA, sigma=1)]
     for kind in (GenericBBL, ByErm):
         bbl = gaussian(phases, concepts, kind)
         pair = query_pair(bbl, ((3, 1),), (A, A, P, A, A, A), (A, A, Q, A, A, A))
@@ -241,8 +240,8 @@ def test_query_when_relabelled_by_the_best_concept() -> None:
 
 def test_a_query_that_is_seldom_drawn() -> None:
     """Of three queries one is drawn, and shown by the next phase: a third of what it would cost otherwise."""
-    first = numbers(teachers=1, shard=1, answers=3, vote_delta=DELTA, sigma=SURE, scored=1, drawn=1)
-    second = numbers(teachers=1, shard=1, answers=2, vote_delta=DELTA, sigma=1)
+    first = BBLPhase(teachers=1, shard=1, answers=3, vote_delta=DELTA, sigma=SURE, scored=1, drawn=1)
+    second = BBLPhase(teachers=1, shard=1, answers=2, vote_delta=DELTA, sigma=1)
     bbl = gaussian([first, second])
     pair = query_pair(bbl, ((A, 1),), (P, A, A, A, P), (Q, A, A, A, P))
     cost = phase_cost(vote_epsilon(second, "gaussian"), Fraction(1), Fraction(0))
@@ -254,7 +253,7 @@ def test_a_query_that_is_seldom_drawn() -> None:
 def test_rows_must_be_drawn_in_random_order() -> None:
     """Two teachers of two rows, of five. In index order, the row left out decides who is taught with whom."""
     concepts = Finite([[0, 0], [1, 0], [1, 1]])
-    phase = numbers(teachers=2, shard=2, answers=1, vote_delta=Fraction(1047, 10_000), sigma=Fraction(1, 2))
+    phase = BBLPhase(teachers=2, shard=2, answers=1, vote_delta=Fraction(1047, 10_000), sigma=Fraction(1, 2))
     bbl = gaussian([phase], concepts)
     others: Rows = ((0, 1), (1, 0), (1, 1), (1, 1))
     rows, other = ((0, 0), *others), ((0, 1), *others)
@@ -269,7 +268,7 @@ TWO = Finite([[0, 0], [0, 1]])  # on the first point all concepts agree
 
 
 def between(teachers: int, *, answers: int, budget: dict[str, Any], **more: Any) -> BBLPhase:
-    return numbers(teachers=teachers, shard=1, answers=answers, halts=1, **budget, **more)
+    return BBLPhase(teachers=teachers, shard=1, answers=answers, halts=1, **budget, **more)
 
 
 def split(teachers: int) -> Rows:
@@ -288,7 +287,7 @@ def test_a_halt_tells_what_the_query_was() -> None:
 
 
 def test_gaussian_votes_do_not_tell() -> None:
-    phase = numbers(teachers=24, shard=1, answers=2, vote_delta=DELTA, sigma=4)
+    phase = BBLPhase(teachers=24, shard=1, answers=2, vote_delta=DELTA, sigma=4)
     pair = query_pair(gaussian([phase], TWO), split(24), (1, 0), (0, 0))
     assert pair.delta(0)[1] < 1e-15
 
@@ -394,6 +393,7 @@ def test_calibrated_sizes(labeller: Any) -> None:
     ).required / 10**12
 
 
+@pytest.mark.slow
 def test_planned_noise_is_no_less_than_what_runs() -> None:
     for epsilon in (Fraction(1, 2), Fraction(2)):
         public: dict[str, Any] = {"epsilon": epsilon, "delta": Fraction(1, 10**6), "error": Fraction(1, 5)}
@@ -411,10 +411,29 @@ def test_too_few_rows_name_the_number() -> None:
     with pytest.raises(InsufficientData, match="constants='printed'") as refusal:
         bbl.fit([[1], [2]], [0, 1])
     assert refusal.value.required == bbl.n_required() > 10**27
-    phases = [numbers(teachers=3, shard=2, answers=1, vote_delta=DELTA, sigma=9)]
+    phases = [BBLPhase(teachers=3, shard=2, answers=1, vote_delta=DELTA, sigma=9)]
     with pytest.raises(InsufficientData, match="6 rows") as refusal:
         gaussian(phases).fit([[1], [2]], [0, 1])
     assert refusal.value.required == 6
+
+
+def test_too_many_halts_are_refused_before_the_rows_are_read() -> None:
+    bbl = GenericBBL(Thresholds(bits=8), epsilon=1, delta=1e-6, constants="calibrated")
+    refusal = r"at most halts=960000000000 at vote_epsilon=0.96, .*: take labeller='gaussian' or a larger epsilon"
+    with pytest.raises(InsufficientData, match=f"Even so many would not do: .*{refusal}"):
+        bbl.fit([[1], [2]], [0, 1])
+    for better in ({"labeller": "gaussian"}, {"epsilon": 20}):
+        with pytest.raises(InsufficientData, match=r"or give the phases$"):
+            clone(bbl).set_params(**better).fit([[1], [2]], [0, 1])
+    required = bbl.n_required()
+    with pytest.raises(ValueError, match=refusal):
+        bbl._schedule(required)
+    bbl.set_params(concept_class=Thresholds(), labeller="gaussian")
+    with pytest.raises(InsufficientData, match=r"Even so many would not do: .* more than 2\^24"):
+        bbl.fit([[1], [2]], [0, 1])
+    phase = BBLPhase(teachers=2, shard=1, answers=9, vote_epsilon=1, vote_delta=DELTA, halts=10**13)
+    with pytest.raises(ValueError, match="at most halts=1000000000000 at vote_epsilon=1, and a phase has"):
+        GenericBBL(TWO, epsilon=1, delta=0.1, phases=[phase]).fit("no rows", "no labels")
 
 
 def test_plan() -> None:
@@ -433,7 +452,7 @@ def endless(concepts: Any, labeller: Any, *, count: int = 5, teachers: int = 200
     rows = teachers * shard
     turned: dict[str, Any] = {"scored": rows // 4, "drawn": rows, "answers": 2 * rows}
     noise: dict[str, Any] = {"halts": rows // 2} if labeller == "between-thresholds" else {}
-    phase = numbers(
+    phase = BBLPhase(
         teachers=teachers, shard=shard, vote_epsilon=6000 if noise else 20, vote_delta=1e-6, **turned, **noise
     )
     phases = [phase] * (count - 1) + [replace(phase, scored=0, drawn=0)]
@@ -483,14 +502,55 @@ def test_the_papers_labeller_fails_for_good() -> None:
     budget: dict[str, Any] = {"vote_epsilon": Fraction(4), "vote_delta": Fraction(1, 1000)}
     bbl = GenericBBL(TWO, epsilon=4, delta=0.001, phases=[between(200, answers=100, budget=budget)])
     bbl.fit(*table(split(200)))
-    with pytest.raises(BudgetExhausted, match="closed after halts=1"):
+    with pytest.raises(BudgetExhausted, match=r"closed after halts=1.*; \d+ queries of this call were answered"):
         bbl.predict([[1]] * 50)
-    with pytest.raises(BudgetExhausted, match="closed after halts=1"):
+    with pytest.raises(BudgetExhausted, match=r"closed after halts=1.* start a new one$"):
+        bbl.predict([[0]])
+
+
+def test_answers_given_before_the_labeller_closed_are_not_lost() -> None:
+    budget: dict[str, Any] = {"vote_epsilon": Fraction(4), "vote_delta": Fraction(1, 1000)}
+    bbl = GenericBBL(TWO, epsilon=4, delta=0.001, phases=[between(400, answers=100, budget=budget)], unsafe_seed=1)
+    bbl.fit(*table(split(400)))
+    codes, phases, refused = bbl.answer([[0]] * 5 + [[1]] * 50 + [[0]])
+    assert 5 < len(codes) == len(phases) < 55
+    assert codes[:5].tolist() == [0] * 5
+    assert set(phases) == {1}
+    assert f"; {len(codes)} queries of this call" in str(refused)
+    assert bbl.answers_left_in_phase_ == 100 - len(codes)
+    assert len(bbl.answer([[0]]).codes) == 0
+
+
+def test_answers_have_the_phase_that_gave_them() -> None:
+    first = BBLPhase(teachers=2, shard=1, answers=3, vote_delta=DELTA, sigma=3, scored=1, drawn=2)
+    codes, phases, refused = gaussian([first, PHASE], TWO).fit([[0], [1]], [0, 1]).answer([[0]] * 5)
+    assert (len(codes), phases.tolist(), refused) == (5, [1, 1, 1, 2, 2], None)
+
+
+class Growing(GenericBBL):
+    """Phases without end, of which the second has more halts than can be."""
+
+    def _schedule(self, rows: int) -> Schedule:
+        assert self.phases is not None
+        phase = self.phases[0]
+        return Schedule(phase, iter([replace(phase, halts=10**15)]), Fraction(1), rows, endless=True)
+
+
+def test_phases_without_end_end_where_the_labeller_does() -> None:
+    phase = BBLPhase(
+        teachers=800, shard=1, answers=800, vote_epsilon=100, vote_delta=1e-3, halts=50, scored=1, drawn=800
+    )
+    bbl = Growing(TWO, epsilon=110, delta=0.1, phases=[phase], unsafe_seed=1).fit([[0]] * 800, [0] * 800)
+    codes, _, refused = bbl.answer([[0]] * 801)
+    assert len(codes) == 800
+    refusal = "phase 1 was the last: .* at most halts=100000000000000 .* take labeller='gaussian' or a larger epsilon"
+    assert re.match(f"{refusal}; 800 queries", str(refused))
+    with pytest.raises(BudgetExhausted, match=f"{refusal}$"):
         bbl.predict([[0]])
 
 
 def test_more_than_the_phases_answer_is_refused_before_any_is_answered() -> None:
-    bbl = gaussian([numbers(teachers=3, shard=1, answers=4, vote_delta=DELTA, sigma=3)]).fit(
+    bbl = gaussian([BBLPhase(teachers=3, shard=1, answers=4, vote_delta=DELTA, sigma=3)]).fit(
         *table(((A, 1), (A, 1), (A, 0)))
     )
     with pytest.raises(BudgetExhausted, match="4 more queries, got 5"):
@@ -499,7 +559,7 @@ def test_more_than_the_phases_answer_is_refused_before_any_is_answered() -> None
 
 
 def test_a_fitted_predictor_is_not_copied() -> None:
-    bbl = gaussian([numbers(teachers=3, shard=1, answers=4, vote_delta=DELTA, sigma=3)])
+    bbl = gaussian([BBLPhase(teachers=3, shard=1, answers=4, vote_delta=DELTA, sigma=3)])
     assert pickle.loads(pickle.dumps(bbl.set_params(concept_class=TWO))).delta == bbl.delta
     bbl.fit(*table(((0, 0), (1, 1), (1, 0))))
     for copying in (pickle.dumps, copy.deepcopy, copy.copy):
@@ -510,7 +570,7 @@ def test_a_fitted_predictor_is_not_copied() -> None:
 
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-PHASE = numbers(teachers=2, shard=1, answers=9, vote_delta=DELTA, sigma=3)
+PHASE = BBLPhase(teachers=2, shard=1, answers=9, vote_delta=DELTA, sigma=3)
 
 
 @pytest.mark.parametrize(
@@ -558,13 +618,13 @@ def test_phases_must_feed_each_other() -> None:
     first = replace(PHASE, scored=1, drawn=1)
     with pytest.raises(ValueError, match="as many queries as the next one has rows, 2, got drawn=1"):
         gaussian([first, PHASE], TWO).fit([[0], [1]], [0, 1])
-    many = numbers(teachers=1, shard=1, answers=10_000, vote_delta=DELTA, sigma=99, scored=1, drawn=10_000)
+    many = BBLPhase(teachers=1, shard=1, answers=10_000, vote_delta=DELTA, sigma=99, scored=1, drawn=10_000)
     with pytest.raises(ValueError, match="more than 2\\^24 ways"):
         gaussian([many, PHASE], TWO).set_params(concept_class=Intervals()).fit([[0], [1]], [0, 1])
 
 
 def test_narrow_bands_are_refused() -> None:
-    phase = numbers(teachers=100, shard=1, answers=9, vote_epsilon=1, vote_delta=1e-6, halts=1, band=10)
+    phase = BBLPhase(teachers=100, shard=1, answers=9, vote_epsilon=1, vote_delta=1e-6, halts=1, band=10)
     with pytest.raises(ValueError, match="upper − lower must be at least 59"):
         GenericBBL(TWO, epsilon=1, delta=1e-6, phases=[phase]).fit([[0]] * 100, [0] * 100)
 
@@ -583,6 +643,42 @@ def test_bad_queries_are_refused_and_not_counted(X: Any) -> None:
 def test_bad_labels(y: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         gaussian([PHASE], TWO).fit([[0], [1]], y)
+
+
+def test_phases_are_read_as_exact_decimals() -> None:
+    phase = BBLPhase(
+        teachers=2, shard=1, answers=9, vote_delta=1e-3, vote_epsilon=0.3, sigma=0.1, relabel_epsilon=0.7
+    )
+    assert (phase.vote_delta, phase.vote_epsilon, phase.sigma, phase.relabel_epsilon) == (
+        Fraction(1, 1000), Fraction(3, 10), Fraction(1, 10), Fraction(7, 10)
+    )  # fmt: skip
+    assert replace(phase, drawn=1, scored=1) == replace(phase, drawn=1, scored=1) != phase == replace(phase)
+
+
+# ── scikit-learn ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+EXPECTED = {
+    "check_estimators_pickle": "a copy would answer anew",
+    "check_dict_unchanged": "the number of answers left is kept count of",
+    "check_estimators_dtypes": "labels other than 0 and 1",
+    "check_classifier_data_not_an_array": "labels other than 0 and 1",
+    "check_classifiers_classes": "labels other than 0 and 1",
+    "check_fit2d_1feature": "labels other than 0 and 1",
+    "check_dtype_object": "refused in other words",
+    "check_classifiers_train": "no cut of the first column fits the data",
+}
+
+
+def cut(X: Any, at: float, above: bool) -> Array:
+    first = np.reshape(np.asarray(X, dtype=np.float64), (len(X), -1))[:, 0]
+    return np.asarray((first > at) == above)
+
+
+def test_scikit_learn_accepts_the_estimator() -> None:
+    cuts = Finite([partial(cut, at=at, above=above) for at in np.linspace(-3, 3, 25) for above in (True, False)])
+    phase = BBLPhase(teachers=1, shard=1, answers=10_000, sigma=0.1, vote_delta=1e-6)  # noise that changes nothing
+    bbl = GenericBBL(cuts, epsilon=10**6, delta=1e-6, labeller="gaussian", phases=[phase], unsafe_seed=0)
+    check_estimator(bbl, on_skip=None, expected_failed_checks=EXPECTED)
 
 
 @settings(max_examples=20)

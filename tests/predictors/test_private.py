@@ -96,6 +96,7 @@ def test_votes_follow_the_logistic_function() -> None:
     assert found.probability(1) == pytest.approx(1 / (1 + math.exp(-(4 - 1) / 2)))
 
 
+@pytest.mark.slow
 def test_a_flip_and_its_twins() -> None:
     predictor = PrivatePredictor(Thresholds(), epsilon=1, method="flip", flip=0.2)
     run, pairs = answers(predictor, 1), neighbours(4, 3)
@@ -332,6 +333,7 @@ def test_promise(method: str, error: float) -> None:
     assert wrong <= binom.isf(1e-6, trials, error + 0.05)
 
 
+@pytest.mark.slow
 def test_rows_required_have_the_orders_of_the_paper() -> None:
     def rows(method: str, error: float, epsilon: float) -> int:
         return PrivatePredictor(Thresholds(), epsilon=epsilon, method=method).n_required(error)

@@ -226,7 +226,7 @@ def membership(
     data sets in the first half of the runs. `train` must draw fresh noise in every call.
 
     No (ε, δ)-differentially private predictor has an expected advantage above (e^ε − 1 + 2δ)/(e^ε + 1): see
-    `most_advantage`.
+    `inference.most_advantage`.
     """
     half = integer(runs, "runs", least=2) // 2
     shares = np.array([
@@ -238,18 +238,6 @@ def membership(
     says_first = shares[:, half:] @ weights > middle
     hit, false = says_first.mean(axis=1)
     return Membership(float(hit - false), half, math.sqrt(0.5 / half))
-
-
-def most_advantage(epsilon: float, delta: float = 0.0) -> float:
-    """The most that an (ε, δ)-differentially private release can give away: (e^ε − 1 + 2δ)/(e^ε + 1).
-
-    Why. With p and p' the probabilities of saying "first", p ≤ e^ε·p' + δ and 1 − p' ≤ e^ε·(1 − p) + δ; add them up.
-
-    >>> round(most_advantage(1), 3)
-    0.462
-    """
-    fallen = math.exp(-epsilon)
-    return min(1.0, (1 - fallen + 2 * delta * fallen) / (1 + fallen))
 
 
 def _shares(predictor: Predictor, points: ArrayLike, queries: int | None, unsafe_noise: Noise | None) -> Array:

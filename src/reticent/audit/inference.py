@@ -61,7 +61,8 @@ def most_advantage(*, epsilon: object, delta: object) -> float:
     0.462117157
     """
     exact, failure = float(check_epsilon(epsilon)), float(check_delta(delta))
-    return math.tanh(exact / 2) + 2 * failure / (math.exp(exact) + 1)
+    fallen = math.exp(-exact)
+    return math.tanh(exact / 2) + 2 * failure * fallen / (1 + fallen)
 
 
 def membership_inference(

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.audit.extraction import membership, most_advantage
+from reticent.audit.extraction import membership
 from reticent.audit.hockey_stick import exact
+from reticent.audit.inference import most_advantage
 from reticent.audit.laws import law
 from reticent.concepts import ConceptClass, Finite, Halfspaces, Intervals, Thresholds
 from reticent.experiments.table import Table
@@ -161,7 +162,7 @@ def _extraction() -> Table:
 
         phased = membership(train, 9, 10, **attack)
         rows.append((f"{queries:,}", f"{static.advantage:.2f}", f"{phased.advantage:.2f}",
-                     f"{most_advantage(1, 1e-3):.2f}"))
+                     f"{most_advantage(epsilon=1, delta=1e-3):.2f}"))
     columns = ("queries asked", "advantage, static", "advantage, phases at ε = 1", "most that ε = 1 allows")
     title = f"Telling 9 votes of {TEACHERS} from 10 by asking (±{membership_spread():.2f})"
     return Table(title, columns, tuple(rows))

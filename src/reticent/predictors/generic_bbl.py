@@ -32,10 +32,12 @@ from reticent.learners.label_boost import (
     largest_share,
     printed_cost,
 )
+from reticent.mechanisms.above_threshold import LEAST_EPSILON
 from reticent.mechanisms.between_thresholds import BetweenThresholds, required_gap
 from reticent.mechanisms.release import noise_or_system
 from reticent.mechanisms.votes import noisy_majority
 from reticent.noise import Noise
+from reticent.predictors.everlasting import Answers
 from reticent.privacy import Guarantee, calibrate, fits, renyi
 from reticent.privacy import epsilon as price
 from reticent.privacy.events import (
@@ -67,7 +69,7 @@ _CHECKED = 40  # phases for which a promise is checked: by then there are 2^40 t
 # ── what a phase is ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class BBLPhase:
     """The public numbers of one phase. Nothing in them may depend on rows, labels, votes or queries.
 
@@ -78,40 +80,56 @@ class BBLPhase:
     All votes together are to cost (`vote_epsilon`, `vote_delta`). From this follows the noise: σ of the labeller
     "gaussian", or the `band` between the thresholds at `halts` of the labeller "between-thresholds". If `sigma` is
     given it is used, and vote_epsilon may be left out: it is then computed.
+
+    >>> BBLPhase(teachers=9, shard=1, answers=5, sigma=2.5, vote_delta=1e-3).vote_delta
+    Fraction(1, 1000)
     """
 
     teachers: int
     shard: int
     answers: int
     vote_delta: Fraction
-    vote_epsilon: Fraction | None = None
-    sigma: Fraction | None = None
-    halts: int | None = None
-    band: int | None = None
-    relabel_epsilon: Fraction = Fraction(1)
-    scored: int = 0
-    drawn: int = 0
+    vote_epsilon: Fraction | None
+    sigma: Fraction | None
+    halts: int | None
+    band: int | None
+    relabel_epsilon: Fraction
+    scored: int
+    drawn: int
 
-    def __post_init__(self) -> None:
-        read: dict[str, object] = {
-            "teachers": integer(self.teachers, "teachers", least=1),
-            "shard": integer(self.shard, "shard", least=1),
-            "answers": integer(self.answers, "answers", least=1),
-            "vote_delta": check_delta(self.vote_delta, "vote_delta", positive=True),
-            "relabel_epsilon": check_epsilon(self.relabel_epsilon, "relabel_epsilon"),
-        }
-        if self.vote_epsilon is not None:
-            read["vote_epsilon"] = check_epsilon(self.vote_epsilon, "vote_epsilon")
-        if self.sigma is not None:
-            read["sigma"] = check_positive(self.sigma, "sigma")
-        if self.vote_epsilon is None and self.sigma is None:
+    def __init__(
+        self,
+        *,
+        teachers: int,
+        shard: int,
+        answers: int,
+        vote_delta: object,
+        vote_epsilon: object = None,
+        sigma: object = None,
+        halts: int | None = None,
+        band: int | None = None,
+        relabel_epsilon: object = 1,
+        scored: int = 0,
+        drawn: int = 0,
+    ) -> None:
+        if vote_epsilon is None and sigma is None:
             raise ValueError("a phase must have a vote_epsilon, or a sigma for the labeller 'gaussian'")
-        for name in ("halts", "band"):
-            if getattr(self, name) is not None:
-                read[name] = integer(getattr(self, name), name, least=1)
-        read["scored"] = integer(self.scored, "scored", least=0, most=self.teachers * self.shard)
-        read["drawn"] = integer(self.drawn, "drawn", least=0, most=self.answers)
-        if (self.scored == 0) != (self.drawn == 0):
+        teachers, shard = integer(teachers, "teachers", least=1), integer(shard, "shard", least=1)
+        answers = integer(answers, "answers", least=1)
+        read = {
+            "teachers": teachers,
+            "shard": shard,
+            "answers": answers,
+            "vote_delta": check_delta(vote_delta, "vote_delta", positive=True),
+            "vote_epsilon": None if vote_epsilon is None else check_epsilon(vote_epsilon, "vote_epsilon"),
+            "sigma": None if sigma is None else check_positive(sigma, "sigma"),
+            "halts": None if halts is None else integer(halts, "halts", least=1),
+            "band": None if band is None else integer(band, "band", least=1),
+            "relabel_epsilon": check_epsilon(relabel_epsilon, "relabel_epsilon"),
+            "scored": integer(scored, "scored", least=0, most=teachers * shard),
+            "drawn": integer(drawn, "drawn", least=0, most=answers),
+        }
+        if (read["scored"] == 0) != (read["drawn"] == 0):
             raise ValueError("scored and drawn must both be 0, in a last phase, or both be at least 1")
         for name, value in read.items():
             object.__setattr__(self, name, value)
@@ -167,10 +185,23 @@ def _least_sigma(teachers: int, answers: int, epsilon: Fraction, delta: Fraction
 def _between(phase: BBLPhase, unsafe_noise: Noise | None) -> BetweenThresholds:
     if phase.halts is None or phase.vote_epsilon is None:
         raise ValueError("a phase must have halts and a vote_epsilon for the labeller 'between-thresholds'")
+    if (why := _too_many_halts(phase)) is not None:
+        raise ValueError(why)
     public: dict[str, Any] = {"epsilon": phase.vote_epsilon, "delta": phase.vote_delta, "halts": phase.halts}
     band = required_gap(**public) if phase.band is None else phase.band
     lower = (phase.teachers - band) // 2
     return BetweenThresholds(lower, lower + band, **public, unsafe_noise=unsafe_noise)
+
+
+def _too_many_halts(phase: BBLPhase) -> str | None:
+    """Why no `BetweenThresholds` has the halts of the phase, if so: each would get too little of ε."""
+    if phase.halts is None or phase.vote_epsilon is None or phase.vote_epsilon >= phase.halts * LEAST_EPSILON:
+        return None
+    return (
+        f"labeller='between-thresholds' takes at most halts={math.floor(phase.vote_epsilon / LEAST_EPSILON)} at "
+        f"vote_epsilon={float(phase.vote_epsilon):g}, and a phase has halts={phase.halts}: take labeller='gaussian' or "
+        "a larger epsilon"
+    )
 
 
 # ── what it costs ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -248,7 +279,7 @@ class Printed:
             teachers=teachers,
             shard=shard,
             answers=answers,
-            vote_epsilon=Fraction(1),
+            vote_epsilon=1,
             vote_delta=self.delta,
             halts=math.ceil(64 * Fraction(alpha) * answers),
             band=max(1, math.floor(2 * Fraction(alpha) * teachers)),
@@ -445,14 +476,14 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     from the same distribution, every answer is wrong with probability at most `error`, in all phases at once but for a
     probability of `failure`. A given list of `phases` comes without a promise.
 
-    Source. Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*: Algorithm GenericBBL, Definition 3.1,
-    Definition 3.4 and Figure 1 (the game), Theorem 5.1, Theorem 5.2, Claim 5.3, with Claim 2.7, Lemma 4.1 (C.1),
-    Lemma 4.2 (C.2), Lemma 4.3 (C.3), Lemma 4.4 (C.4), Observation 1 (2), Theorem A.2, Claim D.1 to Claim D.9, Claim E.1
-    to Claim E.5, Remark E.7. Repaired: Claim E.6 (see above) holds for "gaussian" only; the subsets must be *ordered*;
-    the query of step 3(d)ii is an average or the thresholds are counts; Claim D.5 bounds the probability of *more* than
-    64·α_i·R_i halts; step 2 lacks a log(1/δ) that the initial input has; Claim E.4 uses a bound for a fixed concept on
-    labels that depend on the points. Sharpened: ln 4 and δ_v for a query, ε_L for a row, in place of 3 and 4e·δ.
-    Left out: Remark 5.4 (labels that no concept fits).
+    Source. Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*: Algorithm GenericBBL with Algorithm LabelBoost
+    and Algorithm BetweenThresholds, Definitions 3.1 and 3.4, Figure 1 (the game), Theorems 5.1, 5.2 and A.2, Claims 2.7
+    and 5.3, Lemmas 4.1–4.4 and C.1–C.4, Observations 1 and 2, Claims D.1–D.9, Claims E.1–E.5, Remark E.7. Repaired:
+    Claim E.6 (see above) holds for "gaussian" only; the subsets must be *ordered*; the query of step 3(d)ii is an
+    average or the thresholds are counts; Claim D.5 bounds the probability of *more* than 64·α_i·R_i halts; step 2 lacks
+    a log(1/δ) that the initial input has; Claims D.2 and E.4 use a bound for a fixed concept on labels that depend on
+    the points, Claim E.1 the share of a sample for that of the distribution. Sharpened: ln 4 and δ_v for a query, ε_L
+    for a row, in place of 3 and 4e·δ. Left out: Remark 5.4 (labels that no concept fits).
 
     Parameters
     ----------
@@ -531,8 +562,18 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """A private label, 0 or 1, for each row of `X`, one after another; each is counted, repeated ones too.
 
         Where the phase ends, the next one begins. Raises `BudgetExhausted` where it cannot: before any query is looked
-        at if there are more than a given list of phases answers, and when the labeller "between-thresholds" has
-        halted for the last time; the answers of that call are lost, so ask for few at a time.
+        at if there are more than a given list of phases answers; and among the queries when the labeller
+        "between-thresholds" has halted for the last time. The error says how many were answered: `answer` returns them.
+        """
+        labels, _, refused = self.answer(X)
+        if refused is not None:
+            raise refused
+        return labels
+
+    def answer(self, X: ArrayLike) -> Answers:
+        """As `predict`, but with the phase of each answer, and with the answers that were given before there were none.
+
+        Raises `BudgetExhausted` only if there are more queries than a given list of phases answers.
         """
         check_is_fitted(self, "guarantee_")
         rows = as_table(X)
@@ -620,15 +661,17 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _schedule(self, rows: int) -> Schedule:
         if self.phases is None:
             source = self._source()
-            if rows < source.required:
+            if rows < (required := source.required):
+                why = self._impossible(source.schedule(required).first)
                 raise InsufficientData(
-                    f"{source.required} rows are needed by constants={self.constants!r} to promise error={self.error} "
+                    f"{required} rows are needed by constants={self.constants!r} to promise error={self.error} "
                     f"with failure={self.failure}, got {rows}; take constants='calibrated', a larger error or epsilon, "
-                    "or give the phases",
-                    required=source.required,
+                    "or give the phases" + (f". Even so many would not do: {why}" if why else ""),
+                    required=required,
                 )
             schedule = source.schedule(rows)
-            self._check_labellings(schedule.first)
+            if why := self._impossible(schedule.first):
+                raise ValueError(why)
             return schedule
         given = list(self.phases)
         for phase, following in pairwise(given):
@@ -637,21 +680,29 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"phases must draw as many queries as the next one has rows, {following.rows}, got "
                     f"drawn={phase.drawn}"
                 )
-            self._check_labellings(phase)
+            if why := self._too_many_labellings(phase):
+                raise ValueError(why)
         if rows < given[0].rows:
             raise InsufficientData(
                 f"the first of the phases has {given[0].rows} rows, got {rows}", required=given[0].rows
             )
         return Schedule(given[0], iter(given[1:]), Fraction(given[0].rows, rows), given[0].rows, endless=False)
 
-    def _check_labellings(self, phase: BBLPhase) -> None:
-        """Refuse queries that the class may label in too many ways, by public numbers and before the first answer."""
+    def _impossible(self, phase: BBLPhase) -> str | None:
+        """Why a phase of these public numbers cannot be had, if so."""
+        return self._too_many_halts(phase) or self._too_many_labellings(phase)
+
+    def _too_many_halts(self, phase: BBLPhase) -> str | None:
+        return _too_many_halts(phase) if self.labeller == "between-thresholds" else None
+
+    def _too_many_labellings(self, phase: BBLPhase) -> str | None:
         ways = sauer(self.concept_class.vc_dimension, phase.scored + phase.drawn)
-        if min(ways, self.concept_class.size or math.inf) > MOST_LABELLINGS:
-            raise ValueError(
-                f"concept_class may label the {phase.drawn} queries that a phase draws in more than 2^24 ways, which "
-                "are too many to score: take a larger error, phases that draw fewer, or a class of fewer concepts"
-            )
+        if min(ways, self.concept_class.size or math.inf) <= MOST_LABELLINGS:
+            return None
+        return (
+            f"concept_class may label the {phase.drawn} queries that a phase draws in more than 2^24 ways, which are "
+            "too many to score: take a larger error, phases that draw fewer, or a class of fewer concepts"
+        )
 
     def _cost(self, schedule: Schedule, rows: int) -> Event:
         """What all phases cost, from the numbers with which they run; refused if it is more than is allowed."""
@@ -751,35 +802,48 @@ class _Running:
         self.left = phase.answers
         self.number += 1
 
-    def answer(self, queries: Array) -> Labels:
+    def answer(self, queries: Array) -> Answers:
         """Labels for the queries, in their order."""
-        if self._sides is not None:
-            self._sides.refuse_if_closed()
         if self._total is not None and len(queries) > self._total:
             raise BudgetExhausted(
                 f"the phases answer {self._total} more queries, got {len(queries)}: give more phases"
             )
-        answers: list[Labels] = []
-        while len(queries):
-            if self.left == 0:
-                self._turn_over()
-            now, queries = queries[: self.left], queries[self.left :]
-            answers.append(self._label(now))
-        return np.concatenate(answers)
+        codes, phases = np.empty((2, len(queries)), dtype=np.int64)
+        done, refused = 0, None
+        while done < len(queries):
+            try:
+                self._make_ready()
+            except BudgetExhausted as error:
+                also = f"; {done} queries of this call were answered and count" if done else ""
+                refused = BudgetExhausted(f"{error}{also}")
+                break
+            found = self._label(queries[done : done + self.left])
+            codes[done : done + len(found)], phases[done : done + len(found)] = found, self.number
+            done += len(found)
+        return Answers(codes[:done], phases[:done], refused)
+
+    def _make_ready(self) -> None:
+        """See to it that the next query can be answered."""
+        if self._sides is not None:
+            self._sides.refuse_if_closed()
+        if self.left == 0:
+            self._turn_over()
 
     def _label(self, queries: Array) -> Labels:
+        """Labels for the queries, or for the first of them if the labeller closes."""
         votes = np.zeros(len(queries), dtype=np.int64)
         for concept, count in self._teachers.items():
             votes += count * np.asarray(self._bbl.concept_class.predict(concept, queries), dtype=np.int64)
         if self._sides is None:
             self._count(queries)  # first: a query that was looked at is never looked at again
             return self._majority(votes)
-        labels = np.empty(len(queries), dtype=np.int64)
+        labels = []
         for i, count in enumerate(votes.tolist()):
-            self._sides.refuse_if_closed()
+            if self._sides.halts_left == 0:
+                break
             self._count(queries[i : i + 1])
-            labels[i] = self._sides.ask(count) != "low"
-        return labels
+            labels.append(self._sides.ask(count) != "low")
+        return np.array(labels, dtype=np.int64)
 
     def _majority(self, votes: Labels) -> Labels:
         public: dict[str, Any] = {"voters": self.phase.teachers, "sigma": _sigma(self.phase)}
@@ -797,12 +861,11 @@ class _Running:
     def _turn_over(self) -> None:
         """Label some of the queries by some of the rows, and begin the next phase with them. Order is that of draw."""
         phase = self.phase
-        self._bbl._check_labellings(phase)
         if self._following is None:
             self._following = next(self._later)
         following = self._following
-        if self._total is None and vote_epsilon(following, self._bbl.labeller) > (following.vote_epsilon or 0):
-            raise BudgetExhausted("the votes of the next phase cannot be certified to cost what was promised")
+        if self._total is None:  # given phases were checked before the first answer
+            self._check(following)
         queries = np.concatenate(self._queries)
         drawn = queries[_draw(self._noise, len(queries), phase.drawn)]
         known = _draw(self._noise, phase.rows, phase.scored)
@@ -812,6 +875,14 @@ class _Running:
         kept = _draw(self._noise, phase.drawn, following.rows)
         self._begin(following, drawn[kept], labels[kept])
         self._following = None
+
+    def _check(self, following: BBLPhase) -> None:
+        """Refuse a phase, by public numbers, that cannot be had or would cost more than was promised."""
+        bbl = self._bbl
+        if why := bbl._too_many_labellings(self.phase) or bbl._too_many_halts(following):
+            raise BudgetExhausted(f"phase {self.number} was the last: {why}")
+        if vote_epsilon(following, bbl.labeller) > (following.vote_epsilon or 0):
+            raise BudgetExhausted("the votes of the next phase cannot be certified to cost what was promised")
 
 
 def _draw(source: Noise, among: int, count: int) -> Array:

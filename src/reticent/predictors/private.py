@@ -436,8 +436,8 @@ class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     amplification of Lemma 5, accurate by Lemma 9 and Remark 2; "votes" is the realizable learner of Lemma 6, due to
     Dwork, Feldman, *Privacy-preserving Prediction*. Repaired: explicit ε₀ and δ₀ where Lemma 8 has O(ε) and O(εα);
     4e³ for the 4e⁶ of Lemma 10; a net by counting pairs of labellings; α(e^ε − 1)/(1 − 2α) for the stability αε/2 that
-    Corollary 1 asks for; Z in Equation (8) sums over H_T; Lemma 9 states 4α but proves 6α. New: several classes,
-    several questions, groups.
+    Corollary 1 asks for; Z in Equation (8) sums over H_T; Lemma 9 states 4α and 1 − β but proves 6α and
+    1 − 2β. New: several classes, several questions, groups.
 
     Parameters
     ----------
