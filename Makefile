@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: help demo test lint types layers unit docs tables audit bench clean
 
 help:
-	@echo "make demo    learn a private threshold, explain its guarantee, audit it"
+	@echo "make demo    fit a made-up clinic, serve it, ask it from several clients; DEMO_SECONDS=30 ends by itself"
 	@echo "make test    lint, types, layers, tests"
 	@echo "make docs    regenerate every table and build the documentation into docs/_build/html"
 	@echo "make audit   attack every mechanism and every broken twin; print the table"
@@ -26,7 +26,7 @@ $(VENV)/.development: $(VENV)/.product
 	@touch $@
 
 demo: $(VENV)/.product
-	$(BIN)/reticent demo
+	$(BIN)/reticent demo $(if $(DEMO_SECONDS),--seconds $(DEMO_SECONDS))
 
 test: lint types layers unit
 

@@ -196,9 +196,9 @@ def test_the_experiments_of_the_package_are_found() -> None:
 
 def test_demo(reticent_command: Reticent, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("reticent.demo")
-    module.main = lambda: print("a private threshold")  # type: ignore[attr-defined]
+    module.main = lambda seconds: print(f"a clinic, for {seconds} s")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "reticent.demo", module)
-    assert reticent_command("demo") == (0, "a private threshold\n", "")
+    assert reticent_command("demo", "--seconds", "2") == (0, "a clinic, for 2.0 s\n", "")
 
 
 # ── help, version, errors ─────────────────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,6 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from fractions import Fraction
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
@@ -22,6 +21,9 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from cyclopts import App, CycloptsError, Parameter, Token
+
+from reticent.service import commands
+from reticent.service.commands import Flag, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,13 +39,7 @@ app = App(
 )
 audit = App(name="audit", help="Attack our own claims.")
 app.command(audit)
-
-Flag = Parameter(negative="")
-
-
-class UsageError(Exception):
-    """A request that cannot be met as it was put; the message says what would do."""
-
+commands.register(app)
 
 @audit.command
 def mechanisms(
@@ -295,22 +291,13 @@ def _from_text(hint: Any, *, help: str | None) -> Any:
     if bool in kinds:
         return Annotated[bool, Parameter(negative="", help=help)]
     if object in kinds:
-        return Annotated[float | None, Parameter(converter=_number, help=help)]  # an exact number, in truth
+        return Annotated[float | None, Parameter(converter=commands.number, help=help)]  # an exact number, in truth
     examples: dict[type, str] = {ConceptClass: "thresholds:64 or rectangles:2:16", Domain: "floats or datetimes:s"}
     for base, example in examples.items():
         if any(base in (kind, get_origin(kind)) for kind in kinds):
             text = f"{help or ''} Written as {example}."
             return Annotated[base | None, Parameter(converter=partial(_of_concepts, base=base), help=text)]
     return Annotated[hint, Parameter(help=help)] if len(plain) == len(kinds) else None
-
-
-def _number(_: object, tokens: Sequence[Token]) -> Fraction | int:
-    """A number exactly as it was written: 0.1, 1e-6, 1/3."""
-    try:
-        number = Fraction(tokens[0].value)
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"must be a number such as 10, 0.1 or 1e-6, got {tokens[0].value!r}") from None
-    return number.numerator if number.denominator == 1 else number
 
 
 def _of_concepts(_: object, tokens: Sequence[Token], *, base: type) -> object:
@@ -331,9 +318,26 @@ def _of_concepts(_: object, tokens: Sequence[Token], *, base: type) -> object:
 
 
 @app.command
-def demo() -> int:
-    """Learn a private threshold over 64-bit integers, explain its guarantee and audit it."""
-    import_module("reticent.demo").main()
+def demo(*, seconds: float | None = None, write: Path | None = None) -> int:
+    """Make up a clinic, fit a private predictor, serve it, and let several clients ask; Ctrl-C ends it.
+
+    Parameters
+    ----------
+    seconds
+        End by itself after so many seconds of asking.
+    write
+        Only write the tables patients.csv and new.csv of the guide into this folder.
+    """
+    if seconds is not None and not seconds > 0:
+        raise UsageError(f"--seconds must be above 0, got {seconds:g}")
+    made = import_module("reticent.demo")
+    if write is None:
+        return made.main(seconds) or 0
+    try:
+        made.write_example(write)
+    except OSError as error:
+        raise UsageError(f"--write: {error.filename}: {error.strerror}") from error
+    print(f"{write / 'patients.csv'} and {write / 'new.csv'} are there")
     return 0
 
 

@@ -21,6 +21,7 @@ from reticent.noise import Noise
 from reticent.predictors.drift import FALSE_ALARM, Shape, Summary, drift_summary, drifted, unit_features
 from reticent.predictors.phases import Phase
 from reticent.predictors.rows import Rows
+from reticent.predictors.stable import StablePredictor
 from reticent.privacy import fits, guarantee
 from reticent.privacy.events import Event, Parallel, event_from_json
 from reticent.privacy.parameters import check_delta, check_epsilon
@@ -50,7 +51,7 @@ def is_private_learner(estimator: object) -> bool:
     """
     if isinstance(estimator, PrivateLogisticRegression):
         return type(estimator)._fit is PrivateLogisticRegression._fit
-    if not isinstance(estimator, ConceptLearner):
+    if not isinstance(estimator, ConceptLearner) or isinstance(estimator, StablePredictor):  # stable is not private
         return False
     return type(estimator)._fit is ConceptLearner._fit and estimator.protects == "rows"
 
@@ -104,6 +105,11 @@ class Recipe:
                 required=self.fewest,
             )
         return phase
+
+    @property
+    def rows_of_a_group(self) -> int:
+        """One row of a group is kept, and no more."""
+        return 1
 
     @property
     def fewest(self) -> int:
@@ -231,6 +237,10 @@ class ChainEngine:
 
     def label(self, X: Array) -> Integers:
         """The labels that the model gives to the rows."""
+        with np.errstate(all="ignore"):  # a warning would tell of a query
+            return self._labels(X)
+
+    def _labels(self, X: Array) -> Integers:
         return np.asarray(self.model.predict(X)).astype(np.int64)
 
     def next(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> ChainEngine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
@@ -71,10 +72,10 @@ def built(value: Any) -> Any:  # noqa: PLR0911
     return kind(**{key: built(one) for key, one in value["parameters"].items()})
 
 
-def parameters(estimator: BaseEstimator) -> dict[str, Any]:
+def parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a predictor; its learner is left out where it cannot be written down."""
     found = {}
-    for name, value in estimator.get_params(deep=False).items():
+    for name, value in given.items():
         try:
             found[name] = described(str(value) if isinstance(value, Path) else value)
         except TypeError:

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, Self, cast
+from typing import Any, NamedTuple, Protocol, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.order import Ordered
-from reticent.errors import BudgetExhausted, InsufficientData
+from reticent.errors import BudgetExhausted
 from reticent.exact import integer, rational
 from reticent.learners.base import ConceptLearner
 from reticent.noise import Noise
 from reticent.predictors import chain, described, saving, votes
 from reticent.predictors.phases import MOST_NOISE, Phase, Schedule, check_schedule
+from reticent.predictors.queries import Reader, as_queries
 from reticent.predictors.rows import Rows, RowStore
 from reticent.privacy.events import Event
 from reticent.privacy.guarantee import Guarantee
@@ -50,6 +51,14 @@ class Engine(Protocol):
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What is saved."""
+
+
+class Answers(NamedTuple):
+    """Answers to the first of some queries: to all of them, unless `refused` says why the others have none."""
+
+    codes: Integers  # places among the classes
+    phases: Integers  # the phase that gave each
+    refused: BudgetExhausted | None
 
 
 class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -185,6 +194,9 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         tags.non_deterministic = self.unsafe_seed is None
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "guarantee_")
+
     def __getstate__(self) -> dict[str, Any]:
         if hasattr(self, "guarantee_"):
             raise TypeError("a fitted predictor cannot be copied or pickled: a copy would answer again; use save")
@@ -199,12 +211,15 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _fit(self, X: Any, y: Any, groups: Any, unsafe_noise: Noise | None) -> Self:
         """`fit` with any noise, such as that which an audit walks through."""
+        self.__dict__.pop("guarantee_", None)  # not fitted any more, nor yet
         schedule = self._check_parameters()
         table = self._read(X, "X")
         count = len(table)
         labels = as_labels(y, count, self.classes)
         classes = as_classes(self.classes, labels)
         codes = as_codes(labels, classes)
+        if groups is not None and self.training_stream == "trusted":
+            raise ValueError("training_stream must be 'queries' with groups: rows of a stream name no group")
         if groups is not None and self.labeller == "two-coin":
             raise ValueError(
                 "labeller must not be 'two-coin' with groups: the queries of one client would move its closing by more "
@@ -214,6 +229,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         units = count if members is None else int(members.max()) + 1
         check_delta(self.delta, rows=count)
         maker = self._maker(table, len(classes))
+        self._check_endless(schedule, maker)
         phase = maker.fill_in(schedule.phase(1, count, 0), units, schedule)
         engine = maker.first(phase, Rows(table, codes, members), unsafe_noise)
 
@@ -221,16 +237,25 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.classes_ = classes
         self.answered_ = 0
         self._grouped = groups is not None
-        self._dtype, self._point = table.dtype, self._fixed_point(table)
+        self._reader = Reader.of(table, self._concepts())
         self._schedule, self._maker_, self._noise = schedule, maker, unsafe_noise
         self._lock = threading.RLock()
         self._phases_of: dict[Any, int] = {}
-        self.guarantee_ = self._promise(seeded=unsafe_noise is not None)
-        self._open(phase, engine)
+        self._elsewhere: Callable[[Phase, Rows], tuple[dict[str, Any], dict[str, Array]]] | None = None
+        self._start(phase, engine)
+        self.guarantee_ = self._promise(seeded=unsafe_noise is not None)  # last: now it is fitted
         return self
 
+    def _start(self, phase: Phase, engine: Engine) -> None:
+        """Begin the first phase, or the one that was saved, with the parameters as they are now."""
+        self._given = {**self.get_params(deep=False), "labeller_options": dict(self.labeller_options or {}) or None}
+        self._cap = rational(self.client_share, "client_share")
+        self._identity = saving.new_identity()
+        self._process = os.getpid()
+        self._open(phase, engine)
+
     def _promise(self, *, seeded: bool) -> Guarantee:
-        times = self.client_phases if self._grouped else 1
+        times = self._given["client_phases"] if self._grouped else 1
         return Guarantee(
             epsilon=float_above(times * check_epsilon(self.epsilon)),
             delta=float_above(times * check_delta(self.delta)),
@@ -245,31 +270,48 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """An answer for every row of `X`; `clients` names who asks each, by a string or a whole number.
 
         A query that is not finite, or outside of the domain, is answered as a fixed point would be: it counts like any
-        other. Raises `BudgetExhausted` before anything is answered if there are fewer answers left than rows.
+        other. Raises `BudgetExhausted` before anything is answered if fewer of `answers` are left than rows; and, if
+        there is no next phase, after the answers of this one, which count: `answer` returns those as well.
+        """
+        codes, _, refused = self.answer(X, clients)
+        if refused is not None:
+            raise refused
+        answers: Array = self.classes_[codes]
+        return answers
+
+    def answer(self, X: Any, clients: Any = None) -> Answers:
+        """As `predict`, but with the phase of each answer, and with the answers that were given before there were none.
+
+        Raises `BudgetExhausted` only if nothing was answered for want of `answers`.
         """
         check_is_fitted(self)
         rows, who = self._queries(X, clients)
+        refused: BudgetExhausted | None = None
         with self._lock:
             self._check_left(len(rows))
-            codes = np.empty(len(rows), dtype=np.int64)
+            self._identity = saving.new_identity()  # what was saved before is another state from here on
+            codes, phases = np.empty((2, len(rows)), dtype=np.int64)
             done = 0
             while done < len(rows):
                 if self.answers_left_in_phase_ == 0:
-                    self._turn_over(done)
+                    try:
+                        self._turn_over(done)
+                    except BudgetExhausted as error:
+                        refused = error
+                        break
                 some = rows[done : done + self.answers_left_in_phase_]
                 found = self._engine.label(some)
                 self._gather(some[: len(found)], found, None if who is None else who[done : done + len(found)])
                 self._asked += len(found)
                 self.answered_ += len(found)
-                codes[done : done + len(found)] = found
+                codes[done : done + len(found)], phases[done : done + len(found)] = found, self.phase.number
                 done += len(found)
                 self._closed = len(found) < len(some)
                 self._learn_ahead()
             if self.answers_left_in_phase_ == 0 and self._can_turn_over() is None:
                 with suppress(BudgetExhausted):  # these answers are given; the next call will say why there are no more
                     self._turn_over(0)
-        answers: Array = self.classes_[codes]
-        return answers
+        return Answers(codes[:done], phases[:done], refused)
 
     def add_unlabelled(self, X: Any) -> int:
         """Hand over rows of a trusted stream for the next phase; how many of them this phase still takes.
@@ -281,6 +323,8 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             raise ValueError("add_unlabelled needs training_stream='trusted': now the queries are learned from")
         rows, _ = self._queries(X, None)
         with self._lock:
+            self._check_left(0)
+            self._identity = saving.new_identity()
             some = rows[: self.phase.stream - len(self._store)] if self._store is not None else rows[:0]
             if len(some) and not self._closed:
                 found = self._engine.label(some)
@@ -289,6 +333,18 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 some = some[: len(found)]
                 self._learn_ahead()
         return len(some)
+
+    def learn_elsewhere(self, learn: Callable[[Phase, Rows], tuple[dict[str, Any], dict[str, Array]]] | None) -> None:
+        """Let next phases learn by a function of yours, say in another process by way of `learned`; None for here."""
+        self._elsewhere = learn
+
+    @classmethod
+    def learned(
+        cls, path: str | Path, phase: Phase, rows: Rows, *, learner: Any = None, trust_models: bool = False
+    ) -> tuple[dict[str, Any], dict[str, Array]]:
+        """What the phase after the one saved at `path` learns from these rows: for `learn_elsewhere`; no answers."""
+        model, _ = cls._loaded(path, learner, trust_models=trust_models)
+        return model._engine.next(phase, rows, None).state()
 
     @property
     def phase(self) -> Phase:
@@ -319,16 +375,18 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _open(self, phase: Phase, engine: Engine) -> None:
         """Begin a phase. What the last one learned from is gone: nothing refers to it any more."""
+        store = None if not phase.handed_on else RowStore(
+            phase.handed_on, self.n_features_in_, dtype=self._reader.dtype, classes=len(self.classes_),
+            memory_limit=self._given["memory_limit"], folder=self._given["folder"],
+        )  # fmt: skip
+        # From here on nothing can fail: never is there a new phase beside rows of the old one.
         self._coming: Future[tuple[Phase, Engine]] | None = None
-        self._phase, self._engine = phase, engine
-        self._asked, self._closed = 0, False
         self._taken: dict[Any, tuple[int, int]] = {}  # client: group, rows
         self._members: list[Integers] | None = [] if self._grouped else None
         self._groups = 0
-        self._store = None if not phase.handed_on else RowStore(
-            phase.handed_on, self.n_features_in_, dtype=self._dtype, classes=len(self.classes_),
-            memory_limit=self.memory_limit, folder=None if self.folder is None else Path(self.folder),
-        )  # fmt: skip
+        self._asked, self._closed = 0, False
+        self._phase, self._store = phase, store
+        self._engine: Engine = engine
 
     def _gather(self, rows: Array, codes: Integers, who: Array | None) -> None:
         """Keep the queries of the window as rows for the next phase, no more of a client than its share."""
@@ -346,25 +404,27 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _admit(self, who: Array) -> tuple[NDArray[np.bool_], Integers]:
         """Which queries are taken, the first ones of each client, and the group of each: by names and places alone."""
-        cap = max(1, math.floor(rational(self.client_share, "client_share") * self.phase.window))
-        names, first, place = np.unique(who, return_index=True, return_inverse=True)
-        taken = np.zeros(len(who), dtype=bool)
-        members = np.zeros(len(who), dtype=np.int64)
-        for one in np.argsort(first, kind="stable"):
-            client = names[one].item() if isinstance(names[one], np.generic) else names[one]
+        cap = max(1, math.floor(self._cap * self.phase.window))
+        if self._grouped:
+            cap = min(cap, self._maker_.rows_of_a_group)
+        names, first, place, count = np.unique(who, return_index=True, return_inverse=True, return_counts=True)
+        before, group = np.full(len(names), cap), np.zeros(len(names), dtype=np.int64)
+        for one in np.argsort(first, kind="stable").tolist():
+            client = str(names[one])
             if client not in self._taken:
-                phases = self._phases_of.get(client, 0)
-                if self._grouped and phases >= self.client_phases:
-                    continue
                 if self._grouped:
+                    phases = self._phases_of.get(client, 0)
+                    if phases >= self._given["client_phases"]:
+                        continue
                     self._phases_of[client] = phases + 1
                 self._taken[client] = self._groups, 0
                 self._groups += 1
-            group, count = self._taken[client]
-            asked = np.flatnonzero(place == one)[: cap - count]
-            taken[asked], members[asked] = True, group
-            self._taken[client] = group, count + len(asked)
-        return taken, members
+            group[one], before[one] = self._taken[client]
+            self._taken[client] = int(group[one]), min(cap, int(before[one] + count[one]))
+        order = np.argsort(place, kind="stable")
+        earlier = np.empty(len(who), dtype=np.int64)  # of the same client in this call
+        earlier[order] = np.arange(len(who)) - np.repeat(np.cumsum(count) - count, count)
+        return before[place] + earlier < cap, group[place]
 
     def _keep(self, rows: Array, codes: Integers, members: Integers | None = None) -> None:
         if self._store is None:
@@ -402,12 +462,16 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         units = len(rows.X) if rows.groups is None else self._groups
         phase = self._schedule.phase(self.phase.number + 1, len(rows.X), answered)
         phase = self._maker_.fill_in(phase, units, self._schedule)
-        return phase, self._engine.next(phase, rows, self._noise)
+        if self._elsewhere is None:
+            return phase, self._engine.next(phase, rows, self._noise)
+        header, arrays = self._elsewhere(phase, rows)
+        return phase, self._maker_.restore(header, arrays, phase, trust_models=True)  # our own, not someone's file
 
     def _can_turn_over(self) -> str | None:
         """Why there is no next phase yet, by public numbers; None if there is."""
         if self._store is None:
-            return "all answers have been given"
+            left = self.phase.queries - self._asked
+            return f"the last phase closed with {left} answers left" if left else "all answers have been given"
         if self._schedule.trusted and len(self._store) < self.phase.stream and not self._closed:
             return f"the next phase needs {self.phase.stream - len(self._store)} more rows by add_unlabelled"
         return None if len(self._store) else "this phase closed before it gathered a row"
@@ -419,7 +483,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         coming, store = self._coming, self._store
         try:
             phase, engine = self._next(self._answered_by_then()) if coming is None else coming.result()
-        except InsufficientData as error:
+        except ValueError as error:  # InsufficientData, or a labeller that so few teachers cannot have
             raise self._spent(done, f"the rows gathered are too few for another phase: {error}") from None
         self._open(phase, engine)
         store.delete()
@@ -429,6 +493,8 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return BudgetExhausted(f"{why} (phase {self.phase.number}, {self.answered_} queries answered in all){also}")
 
     def _check_left(self, asked: int) -> None:
+        if self._process != os.getpid():
+            raise RuntimeError("a predictor cannot answer in a forked process: it would spend the same answers again")
         horizon = self._schedule.horizon
         if horizon is not None and self.answered_ + asked > horizon:
             raise BudgetExhausted(
@@ -456,14 +522,14 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 arrays |= {"rows/X": rows.X, "rows/codes": rows.codes}
             if self._members:
                 arrays["rows/groups"] = np.concatenate(self._members)
-            arrays["point"] = self._point
+            arrays["point"] = self._reader.point
             state = {
                 "kind": KIND,
-                "parameters": described.parameters(self),
+                "parameters": described.parameters(self._given),
                 "classes": described.described(self.classes_),
                 "columns": self.n_features_in_,
                 "names": [str(one) for one in getattr(self, "feature_names_in_", ())] or None,
-                "dtype": self._dtype.str,
+                "dtype": self._reader.dtype.str,
                 "grouped": self._grouped,
                 "phase": self.phase.__dict__,
                 "asked": self._asked,
@@ -474,7 +540,8 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 "phases_of": [[client, count] for client, count in self._phases_of.items()],
                 "engine": header,
             }
-            saving.write(Path(path), state, arrays, release=None if self._store is None else self._store.release)
+            release = None if self._store is None else self._store.release
+            saving.write(path, state, arrays, identity=self._identity, release=release)
 
     @classmethod
     def load(cls, path: str | Path, *, learner: Any = None, again: bool = False, trust_models: bool = False) -> Self:
@@ -483,13 +550,18 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         A state can be loaded once: loaded twice, two copies would spend the same answers. `again` loads it all the
         same. `learner` is needed where it is no estimator of this package or of scikit-learn with plain parameters.
         """
-        state, arrays, release = saving.read(Path(path))
+        model, identity = cls._loaded(path, learner, trust_models=trust_models)
+        saving.claim(path, identity, again=again)  # last, so that a load that fails can be tried again
+        return model
+
+    @classmethod
+    def _loaded(cls, path: str | Path, learner: Any, *, trust_models: bool) -> tuple[Self, str]:
+        state, arrays, release, identity = saving.read(path)
         if state.get("kind") != KIND:
             raise ValueError(f"path must be a state of an EverlastingPredictor, got one of {state.get('kind')!r}")
         model = cls(**described.arguments(state["parameters"], learner))
         model._resume(state, arrays, release, trust_models=trust_models)
-        saving.claim(Path(path), again=again)  # last, so that a load that fails can be tried again
-        return model
+        return model, identity
 
     def _resume(
         self, state: Mapping[str, Any], arrays: Mapping[str, Array], release: Callable[[], None], *, trust_models: bool
@@ -499,15 +571,16 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.n_features_in_ = state["columns"]
         if state["names"] is not None:
             self.feature_names_in_ = np.asarray(state["names"], dtype=object)
-        self._grouped, self._dtype, self._point = state["grouped"], np.dtype(state["dtype"]), arrays["point"]
+        self._grouped = state["grouped"]
+        self._reader = Reader(np.dtype(state["dtype"]), arrays["point"], self._concepts())
         self._schedule, self._noise = schedule, None
         self._lock = threading.RLock()
+        self._elsewhere = None
         self._phases_of = dict(state["phases_of"])
-        self._maker_ = self._maker(np.empty((0, self.n_features_in_), self._dtype), len(self.classes_))
-        self.guarantee_ = self._promise(seeded=False)
+        self._maker_ = self._maker(np.empty((0, self.n_features_in_), self._reader.dtype), len(self.classes_))
         phase = Phase(**state["phase"])
         parts = {name.removeprefix("engine/"): one for name, one in arrays.items() if name.startswith("engine/")}
-        self._open(phase, self._maker_.restore(state["engine"], parts, phase, trust_models=trust_models))
+        self._start(phase, self._maker_.restore(state["engine"], parts, phase, trust_models=trust_models))
         self.answered_, self._asked, self._closed = state["answered"], state["asked"], state["closed"]
         self._groups = state["groups"]
         self._taken = {client: (group, count) for client, group, count in state["taken"]}
@@ -515,6 +588,34 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             self._store.append(arrays["rows/X"], arrays["rows/codes"], release=release)
         if "rows/groups" in arrays:
             self._members = [arrays["rows/groups"]]
+        self.guarantee_ = self._promise(seeded=False)
+
+    def clock(self) -> dict[str, Any]:
+        """How far this phase has come: what `replay` needs besides the rows. The labeller's part is secret."""
+        labeller = self._engine.labeller.state() if isinstance(self._engine, votes.VotesEngine) else None
+        return {"asked": self._asked, "answered": self.answered_, "closed": self._closed, "labeller": labeller}
+
+    def replay(self, parts: Iterable[tuple[Any, Any, Any]], clock: Mapping[str, Any]) -> None:
+        """Go on from where this phase was when it told its `clock`, after `load` of a state saved earlier in the phase.
+
+        `parts` are the queries since then that were in the window, in order, each with the codes of its answers and
+        its clients. They are counted and kept as they were; nothing is drawn, and no noise is used again: what comes
+        next is drawn anew.
+        """
+        check_is_fitted(self)
+        with self._lock:
+            for X, codes, clients in parts:
+                rows, who = self._queries(X, clients)
+                if self._asked + len(rows) > min(self.phase.window, clock["asked"]):
+                    raise ValueError("parts must be of the window of this phase, and no more than the clock counts")
+                self._gather(rows, np.asarray(codes, dtype=np.int64), who)
+                self._asked += len(rows)
+            if clock["asked"] > self.phase.queries or min(self.phase.window, clock["asked"]) > self._asked:
+                raise ValueError("parts must be all queries of the window that the clock counts")
+            self._asked, self.answered_, self._closed = clock["asked"], clock["answered"], clock["closed"]
+            if isinstance(self._engine, votes.VotesEngine):
+                self._engine.resume(clock["labeller"])
+            self._learn_ahead()
 
     # ── reading what the caller gave ──────────────────────────────────────────────────────────────────────────────
 
@@ -531,6 +632,8 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             raise ValueError(f"most_noise must be positive, got {self.most_noise}")
         if not isinstance(self.background, bool):
             raise TypeError(f"background must be True or False, got {type(self.background).__name__}")
+        if self.retrain not in get_args(chain.Retrain):
+            raise ValueError(f"retrain must be 'drift', 'always' or 'never', got {self.retrain!r}")
         if self.labeller not in ("auto", *votes.NAMES):
             raise ValueError(f"labeller must be 'auto' or one of {', '.join(votes.NAMES)}, got {self.labeller!r}")
         return check_schedule(
@@ -541,10 +644,23 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             training_stream=self.training_stream,
         )
 
+    def _check_endless(self, schedule: Schedule, maker: Any) -> None:
+        """Refuse phases that would shrink until there are no more, where answers are to be endless."""
+        if schedule.horizon is not None:
+            return
+        handed_on = schedule.handed_on
+        if handed_on < 1:
+            raise ValueError(
+                f"growth={self.growth} with held_back={self.held_back} hands on {float(handed_on):.2g} rows for each "
+                "row of a phase: phases would shrink and end. Endless answers need at least 1"
+            )
+        if schedule.max_rows is not None:
+            maker.fill_in(schedule.phase(2, schedule.max_rows, 0), schedule.max_rows, schedule)
+
     def _maker(self, table: Array, classes: int) -> Any:
         """How phases are made: by votes, or as a chain of private models."""
         common: dict[str, Any] = {
-            "learner": self.learner,
+            "learner": clone(self.learner) if isinstance(self.learner, BaseEstimator) else self.learner,
             "classes": classes,
             "columns": table.shape[1],
             "epsilon": check_epsilon(self.epsilon),
@@ -556,7 +672,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             **common,
             rows_per_teacher=votes.rows_for_a_teacher(self.rows_per_teacher, table.shape[1]),
             labeller=self.labeller,
-            labeller_options=self.labeller_options,
+            labeller_options=dict(self.labeller_options or {}),
             most_noise=float(self.most_noise),
             random_state=self.random_state,
             n_jobs=self.n_jobs,
@@ -583,65 +699,20 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _queries(self, X: Any, clients: Any) -> tuple[Array, Array | None]:
         """Rows and who asks; refused by shape, type and names alone, never by what a row holds."""
-        table = as_table(X)
+        rows = as_queries(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        table = _numbers_where_there_are(table)
-        rows: Array = table.toarray() if sparse.issparse(table) else table
-        if rows.dtype.kind == "f" and self._dtype.kind == "i":
-            raise TypeError("X must hold whole numbers, as the rows did that were learned from")
         if clients is None and self._grouped and not self._schedule.trusted:
             raise ValueError("clients must be given, one a row: with groups, a client's queries stay together")
         who = None if clients is None else as_column(clients, len(rows), "clients")
         if who is not None and who.dtype.kind not in "iuU":
             raise TypeError("clients must be strings or whole numbers")
-        return self._cleaned(self._as_numbers_of(rows, self._dtype)), who
-
-    def _cleaned(self, rows: Array) -> Array:
-        """Rows that cannot be taken as they are replaced by the fixed point."""
-        bad = np.zeros(len(rows), dtype=bool)
-        if rows.dtype.kind == "f":
-            bad |= ~np.isfinite(rows).all(axis=1)
-        for one in np.flatnonzero(~bad) if not self._readable(rows[~bad]) else ():
-            bad[one] = not self._readable(rows[one : one + 1])
-        if not bad.any():
-            return rows
-        cleaned = rows.copy()
-        cleaned[bad] = self._point
-        return cleaned
+        return self._reader.read(rows), None if who is None else who.astype(str)
 
     def _concepts(self) -> ConceptClass[Any] | None:
         """The concept class that the learner learns, if it learns one."""
         if isinstance(self.learner, ConceptLearner):
             return self.learner._hypotheses()
         return self.learner if isinstance(self.learner, ConceptClass) else None
-
-    def _readable(self, rows: Array) -> bool:
-        """Whether all rows are of the declared domain."""
-        concepts = self._concepts()
-        if not isinstance(concepts, Ordered) or not len(rows):
-            return True
-        try:
-            concepts.ranks(rows[:, 0] if concepts.columns == 1 and rows.shape[1] == 1 else rows)
-        except (TypeError, ValueError, OverflowError):
-            return False
-        return True
-
-    def _fixed_point(self, rows: Array) -> Array:
-        """What stands for a query that cannot be taken: public, of the domain."""
-        if (concepts := self._concepts()) is not None:
-            return np.ascontiguousarray(concepts.example_points()[:1], dtype=rows.dtype).reshape(1, -1)
-        return np.zeros((1, rows.shape[1]), dtype=rows.dtype)
-
-
-def _numbers_where_there_are(table: Any) -> Any:
-    """A table of numbers, NaN for an object that is none: what one query holds must not have the others refused."""
-    if not sparse.issparse(table) and (objects := np.asarray(table)).dtype.kind == "O":
-        numbers = np.full(objects.shape, np.nan)
-        for place, value in np.ndenumerate(objects):
-            with suppress(TypeError, ValueError, OverflowError):
-                numbers[place] = float(value)
-        return numbers
-    return as_numbers(table)
 
 
 def _numbered(groups: Array) -> Integers:

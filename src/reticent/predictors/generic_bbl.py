@@ -38,6 +38,7 @@ from reticent.mechanisms.release import noise_or_system
 from reticent.mechanisms.votes import noisy_majority
 from reticent.noise import Noise
 from reticent.predictors.everlasting import Answers
+from reticent.predictors.queries import Reader, as_queries
 from reticent.privacy import Guarantee, calibrate, fits, renyi
 from reticent.privacy import epsilon as price
 from reticent.privacy.events import (
@@ -576,12 +577,10 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises `BudgetExhausted` only if there are more queries than a given list of phases answers.
         """
         check_is_fitted(self, "guarantee_")
-        rows = as_table(X)
+        rows = as_queries(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        points = self._points(rows)
-        refuse_bad_points(self.concept_class, points)
         with self._lock:
-            return self._running.answer(_as_type(points, self._dtype))
+            return self._running.answer(self._points(self._reader.read(rows)))
 
     def n_required(self, error: object = None, failure: object = None) -> int:
         """How many rows the constants ask for to promise this error with this probability of failure."""
@@ -622,7 +621,7 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen = _draw(source, len(points), schedule.first.rows)
         points, labels = points[chosen], labels[chosen]
         self._running: _Running = self._run(schedule, points, labels, unsafe_noise)
-        self._dtype = points.dtype
+        self._reader = Reader.of(rows, self.concept_class)
         self._lock = threading.Lock()
         self.event_: Event = cost if unsafe_noise is None else Seeded(cost)
         self.guarantee_ = self._promised(cost, seeded=unsafe_noise is not None)
@@ -904,15 +903,3 @@ def _worst(event: Event) -> Pair:
         assert isinstance(inner, ApproximateDP)
         pairs.append((amplified(inner.epsilon, rate), rate * inner.delta))
     return max(epsilon for epsilon, _ in pairs), max(delta for _, delta in pairs)
-
-
-def _as_type(points: Array, dtype: np.dtype[Any]) -> Array:
-    """The points in the type of the training rows, so that they can become such; refused if that would change them."""
-    if points.dtype == dtype:
-        return np.array(points)  # a copy: the caller may reuse X
-    with np.errstate(all="ignore"):
-        cast_points = points.astype(dtype)
-        same = bool((cast_points == points).all())
-    if not same:
-        raise ValueError(f"X must hold values that are of the type of the training rows, {dtype}")
-    return cast_points

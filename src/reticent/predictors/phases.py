@@ -57,6 +57,11 @@ class Schedule:
     max_rows: int | None
     trusted: bool
 
+    @property
+    def handed_on(self) -> Fraction:
+        """Rows of the next phase for each row of a phase."""
+        return self.growth * (1 - self.held_back) * (STREAM_SHARE if self.trusted else 1)
+
     def phase(self, number: int, rows: int, answered: int) -> Phase:
         """The phase that learns from so many rows, after so many queries were answered before it."""
         answers = max(1, math.floor(self.growth * rows))
@@ -86,8 +91,8 @@ def check_schedule(
 ) -> Schedule:
     """A schedule from what a caller gave, or an error that names what cannot be."""
     factor, share = rational(growth, "growth"), rational(held_back, "held_back")
-    if not factor >= 1:
-        raise ValueError(f"growth must be at least 1, got {growth}: a phase hands on no more rows than it has answers")
+    if not 1 <= factor <= 1000:
+        raise ValueError(f"growth must be from 1 to 1000, got {growth}")
     if not 0 <= share < 1:
         raise ValueError(f"held_back must be in [0, 1), got {held_back}")
     if training_stream not in ("queries", "trusted"):

@@ -43,6 +43,7 @@ class State(NamedTuple):
     header: dict[str, Any]
     arrays: dict[str, Array]
     release: Callable[[], None]
+    identity: str
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -53,12 +54,14 @@ def write(
     header: Mapping[str, Any],
     arrays: Mapping[str, Array],
     *,
+    identity: str | None = None,
     release: Callable[[], None] | None = None,
 ) -> None:
     """Save a state in a file that only its owner can read; after a crash there is the whole new file or the old one.
 
-    `header` is anything that JSON can hold. Names of arrays are words, joined by `/`, `.` or `-`. Arrays are
-    written in parts, and `release` is called after each, for arrays that are views of larger files.
+    `identity`, 32 hexadecimal digits, is by which `claim` knows the state: one that is saved twice has the same. None
+    gives it a new one. `header` is anything that JSON can hold. Names of arrays are words, joined by `/`, `.` or `-`.
+    Arrays are written in parts, and `release` is called after each, for arrays that are views of larger files.
     """
     place = Path(path)
     values = {name: _checked(name, array) for name, array in arrays.items()}
@@ -69,7 +72,7 @@ def write(
     descriptor, unfinished = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.", suffix=".part")  # mode 0600
     try:
         with os.fdopen(descriptor, "w+b") as file:
-            _write(file, dict(header), values, release)
+            _write(file, dict(header), values, identity or new_identity(), release)
             file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, place)
@@ -78,6 +81,11 @@ def write(
             os.unlink(unfinished)
         raise
     _sync_folder(place.parent)
+
+
+def new_identity() -> str:
+    """By which a state is known, however often it is saved."""
+    return secrets.token_hex(16)
 
 
 def _checked(name: str, array: Array) -> Array:
@@ -89,7 +97,9 @@ def _checked(name: str, array: Array) -> Array:
     return array
 
 
-def _write(file: IO[bytes], header: dict[str, Any], arrays: dict[str, Array], release: Any) -> None:
+def _write(
+    file: IO[bytes], header: dict[str, Any], arrays: dict[str, Array], identity: str, release: Any
+) -> None:
     digests = {}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, array in arrays.items():
@@ -104,7 +114,7 @@ def _write(file: IO[bytes], header: dict[str, Any], arrays: dict[str, Array], re
         page = {
             "format": FORMAT,
             "version": VERSION,
-            "id": secrets.token_hex(16),
+            "id": identity,
             "arrays": digests,
             "header": header,
         }
@@ -153,33 +163,28 @@ def _sync_folder(folder: Path) -> None:
 def read(path: str | os.PathLike[str]) -> State:
     """Look at a saved state, every byte of which is checked; to go on from it is to `load` it."""
     with open(path, "rb") as file:
-        return _read(file, path)[0]
+        return _read(file, path)
 
 
 def load(path: str | os.PathLike[str], *, again: bool = False) -> State:
     """Read a saved state to go on from it, which can be done once; see `claim`."""
     with open(path, "rb") as file:
-        state, name = _read(file, path)
-    _claim(Path(path), name, again)
+        state = _read(file, path)
+    claim(path, state.identity, again=again)
     return state
 
 
-def claim(path: str | os.PathLike[str], *, again: bool = False) -> None:
-    """Mark the state in this file as gone on from; refuse if it was, unless `again` says that the other is no more.
+def claim(path: str | os.PathLike[str], identity: str, *, again: bool = False) -> None:
+    """Mark the state that was read from this file as gone on from; refuse if it was, unless `again`.
 
     Two copies that go on from one state would both give the answers that are left in it, each with noise of its own, so
-    that its rows would pay twice. The mark is an empty file beside it, named after the state's own number, which
-    one process alone can create, and which is on the disk before this returns. It stays when a new state is saved under
-    the same name; so an old state that is put back is known for what it is. A copy in another folder is not.
+    that its rows would pay twice. The mark is an empty file beside it, named after the identity of the state, which one
+    process alone can create, and which is on the disk before this returns. It stays when a new state is saved under the
+    same name, and it is the same for a state that is saved or copied under two names in one folder; so an old state
+    that is put back is known for what it is. A copy in another folder is not.
     """
-    with open(path, "rb") as file, _refusing(path), zipfile.ZipFile(file) as archive:
-        name = _page(archive, path)["id"]
-    _claim(Path(path), name, again)
-
-
-def _claim(path: Path, name: str, again: bool) -> None:
-    path = path.resolve()
-    mark = path.with_name(f"{path.name}.{name[:16]}.claimed")
+    folder = Path(path).resolve().parent
+    mark = folder / f"{identity[:16]}.claimed"
     try:
         os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
@@ -189,7 +194,7 @@ def _claim(path: Path, name: str, again: bool) -> None:
             f"{path} was loaded before ({mark.name} says so): two that go on from one state would spend its answers "
             "twice. Save from the one that runs; or, if it is gone and gave no answers since, load with again=True"
         ) from None
-    _sync_folder(path.parent)
+    _sync_folder(folder)
 
 
 class _Refused(ValueError):
@@ -222,7 +227,7 @@ def _page(archive: zipfile.ZipFile, path: str | os.PathLike[str]) -> dict[str, A
     return dict(page)
 
 
-def _read(file: IO[bytes], path: str | os.PathLike[str]) -> tuple[State, str]:
+def _read(file: IO[bytes], path: str | os.PathLike[str]) -> State:
     with _refusing(path), zipfile.ZipFile(file) as archive:
         page = _page(archive, path)
         length = file.seek(0, os.SEEK_END)
@@ -248,7 +253,7 @@ def _read(file: IO[bytes], path: str | os.PathLike[str]) -> tuple[State, str]:
             else:
                 file.seek(first)
                 arrays[name] = np.ndarray(shape, dtype, buffer=file.read(start + size - first))
-        return State(page["header"], arrays, partial(_release, mapped)), page["id"]
+        return State(page["header"], arrays, partial(_release, mapped), page["id"])
 
 
 def _release(mapped: mmap.mmap | None) -> None:

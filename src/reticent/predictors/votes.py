@@ -27,6 +27,7 @@ from reticent.predictors.phases import (
     teachers_for,
 )
 from reticent.predictors.rows import Rows
+from reticent.privacy import fits
 from reticent.privacy.events import Event
 from reticent.teachers import Teachers
 from reticent.teachers import saving as teachers_saving
@@ -38,6 +39,7 @@ Integers = NDArray[np.int64]
 NAMES = ("greedy", "poll", "two-coin", "gaussian", "bit", "gnmax", "gumbel")  # those that answer every question
 MANY, SLOW = 1 << 17, 200  # teachers: beyond, asking some of them is much faster than asking all
 POLLS, FLIPS = (301, 101, 31), (0.001, 0.005)  # from the most accurate down
+FIXED = ("answers", "classes", "delta", "epsilon", "query_delta", "query_epsilon", "teachers", "unsafe_noise")
 QUERY_SHARE = Fraction(1, 4)  # of (ε, δ), for the time at which a two-coin labeller closes
 
 
@@ -56,6 +58,15 @@ class Recipe:
     most_noise: float = MOST_NOISE
     random_state: int = 0
     n_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        if taken := sorted(set(FIXED) & set(self.labeller_options or {})):
+            raise ValueError(f"labeller_options must not set {', '.join(taken)}: the predictor does")
+
+    @property
+    def rows_of_a_group(self) -> int:
+        """So many rows of one group find room in a shard, however many shards there are."""
+        return 2 * self.rows_per_teacher
 
     def fill_in(self, phase: Phase, units: int, schedule: Schedule) -> Phase:
         """The phase with its number of teachers; refused where so many answers would drown in noise."""
@@ -87,7 +98,7 @@ class Recipe:
     def make_labeller(self, phase: Phase, unsafe_noise: Noise | None) -> Labeller:
         """The labeller of a phase, within (ε, δ) for the rows, and for the queries whose rows they are."""
         name, options = self.chosen(phase)
-        return labellers.make(
+        labeller = labellers.make(
             name,
             teachers=phase.teachers,
             classes=self.classes,
@@ -95,6 +106,9 @@ class Recipe:
             unsafe_noise=unsafe_noise,
             **{"epsilon": self.epsilon, "delta": self.delta, **options},
         )
+        if not fits(labeller.event, epsilon=self.epsilon, delta=self.delta):
+            raise ValueError(f"the labeller {name!r} does not keep to the epsilon and delta that it was given")
+        return labeller
 
     def chosen(self, phase: Phase) -> tuple[str, dict[str, Any]]:
         """The labeller's name and what sets it up, from public numbers alone."""
@@ -181,6 +195,11 @@ class VotesEngine:
     def next(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> VotesEngine:
         """The engine of the next phase; nothing of this one goes into it but the labels that were given."""
         return self.recipe.first(phase, rows, unsafe_noise)
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Go on with a labeller made alike, at the count of this state, with fresh noise."""
+        self.labeller = self.recipe.make_labeller(self.phase, None)
+        self.labeller.resume(state)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """What `restore` needs."""

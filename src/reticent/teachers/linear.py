@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -15,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import ThreadpoolController
 
 from reticent.exact import integer, rational
 from reticent.teachers.dealing import BLOCK, Array, Integers, Shards, Table, dense, take
@@ -25,6 +30,7 @@ RIDGE, STEPS = 0.01, 3
 TOLERANCE = 1e-8  # relative: a teacher is done when no score of its rows moves by more
 MOST_STEPS, HALVINGS = 100, 30
 WIDEST = 1000  # systems of more unknowns are left to scikit-learn
+PART = 2048  # queries that are worth a thread
 WIDE = 1e4  # a row with a larger number is voted on in double precision
 LINEAR = (LogisticRegression, Perceptron, RidgeClassifier, SGDClassifier, LinearSVC)
 
@@ -351,13 +357,28 @@ class LinearVoters:
         """How many teachers vote for each class, a row a query."""
         flat = sparse.issparse(X)
         with np.errstate(over="ignore"):
-            counts = self._count(X.astype(np.float32) if flat else dense(X, np.float32), np.float32)
+            single = X.astype(np.float32) if flat else dense(X, np.float32)
+        # Products of so few columns gain nothing from threads of their own; parts of the queries do.
+        with _blas().limit(limits=1):
+            counts = self._count_parts(single)
         if X.shape[0]:
-            # What single precision cannot hold is done again. This looks at one row at a time, never at its company.
-            largest = abs(X).max(axis=1).toarray().ravel() if flat else np.abs(dense(X)).max(axis=1)
+            # What single precision cannot hold is done again. How many rows that are must not show in any vote, not
+            # even in its rounding: a product of matrices may round a row by the shape of the whole.
+            largest = abs(single).max(axis=1).toarray().ravel() if flat else np.abs(single).max(axis=1)
             if len(wide := np.flatnonzero(largest > WIDE)):
                 counts[wide] = self._count(X[wide].astype(np.float64) if flat else dense(take(X, wide)), np.float64)
         return counts
+
+    def _count_parts(self, X: Any) -> Integers:
+        """Votes on parts of the queries at the same time; the parts are made by their number alone."""
+        parts = min(os.cpu_count() or 1, X.shape[0] // PART)
+        if parts <= 1:
+            return self._count(X, np.float32)
+        bounds = [X.shape[0] * part // parts for part in range(parts + 1)]
+        with ThreadPoolExecutor(parts) as pool:
+            return np.concatenate(
+                list(pool.map(lambda ends: self._count(X[ends[0] : ends[1]], np.float32), pairwise(bounds)))
+            )
 
     def _count(self, X: Any, precision: type) -> Integers:
         queries, some = X.shape[0], 255  # votes of so many teachers are counted in a byte
@@ -402,9 +423,20 @@ class LinearVoters:
         return answers
 
 
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    """The linear algebra below NumPy, whose number of threads can be set."""
+    return ThreadpoolController()
+
+
 def _product(weights: Array, rows: Any) -> Array:
-    """Scores, a row a teacher and a column a query."""
-    scores: Array = (rows @ weights.T).T if sparse.issparse(rows) else weights @ rows.T
+    """Scores, a row a teacher and a column a query; in double precision each query by a product of its own."""
+    if sparse.issparse(rows):
+        scores: Array = (rows @ weights.T).T
+    elif rows.dtype == np.float64:
+        scores = (weights @ rows[:, :, None])[:, :, 0].T
+    else:
+        scores = weights @ rows.T
     return scores
 
 

@@ -88,7 +88,7 @@ def quiet() -> Iterator[None]:
 
 
 class ModelVoters:
-    """Teachers that are asked one by one. One that cannot answer votes for the first class."""
+    """Teachers that are asked one by one. One that cannot answer a query votes for the first class."""
 
     def __init__(
         self,
@@ -135,17 +135,25 @@ def _count(models: list[Any], X: Table, classes: Array) -> tuple[Integers, list[
     rows, failures = np.arange(X.shape[0]), list[str]()
     with quiet():
         for model in models:
-            counts[rows, _answer(model, X, classes, failures)] += 1
+            own: list[str] = []
+            counts[rows, _answer(model, X, classes, own)] += 1
+            failures += own[:1]
     return counts, failures
 
 
 def _answer(model: Any, X: Table, classes: Array, failures: list[str]) -> Integers:
+    """What a model answers; the first class to a row that it cannot answer, and to that row alone.
+
+    Were a query that makes a model fail to take the others of its batch with it, they would tell of it.
+    """
     try:
-        answers = codes_of(np.asarray(model.predict(X)).reshape(X.shape[0]), classes)
+        return np.maximum(codes_of(np.asarray(model.predict(X)).reshape(X.shape[0]), classes), 0)
     except Exception as error:  # its message may hold data
-        failures.append(type(error).__name__)
-        answers = np.zeros(X.shape[0], dtype=np.int64)
-    return np.maximum(answers, 0)
+        if X.shape[0] <= 1:
+            failures.append(type(error).__name__)
+            return np.zeros(X.shape[0], dtype=np.int64)
+    single = [_answer(model, take(X, np.array([row])), classes, failures) for row in range(X.shape[0])]
+    return np.concatenate(single)
 
 
 # ── the same votes, faster ────────────────────────────────────────────────────────────────────────────────────────

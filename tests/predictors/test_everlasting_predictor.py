@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import warnings
 from collections.abc import Callable
@@ -15,15 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
-from reticent.concepts import Thresholds
+from reticent.concepts import Products, Thresholds
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.learners import PrivateLogisticRegression, ThresholdLearner
 from reticent.noise import Seeded
 from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.predictors.rows import Rows
 from reticent.privacy import Guarantee, fits
 
 Array = np.ndarray[Any, Any]
@@ -229,6 +232,25 @@ def test_two_coins_are_not_for_groups() -> None:
         predictor(labeller="two-coin").fit(*line(8000), groups=np.arange(8000))
 
 
+def test_a_stream_is_not_for_groups() -> None:
+    with pytest.raises(ValueError, match="must be 'queries' with groups"):
+        predictor(training_stream="trusted").fit(*line(8000), groups=np.arange(8000))
+
+
+def test_a_heavy_client_does_not_end_a_predictor_of_groups() -> None:
+    model = predictor(held_back=0, rows_per_teacher=10, client_share=1).fit(*line(8000), groups=np.arange(8000))
+    queries, _ = line(16_000, seed=1)
+    model.predict(queries, clients=[0] * 3000 + list(range(1, 13_001)))
+    assert (model.phase_, model.phase.rows) == (2, 13_020)  # no more of one client than twice the rows of a teacher
+
+
+def test_a_number_and_the_string_of_it_are_one_client() -> None:
+    model = fitted(client_share=0.001)
+    model.predict(line(20)[0], clients=[7] * 20)
+    model.predict(line(20)[0], clients=["7"] * 20)
+    assert model.rows_gathered_ == 7
+
+
 def test_clients_in_more_phases_pay_for_each() -> None:
     model = predictor(client_phases=3).fit(*line(8000), groups=np.arange(8000))
     assert (model.guarantee_.epsilon, model.guarantee_.delta) == (24, 3e-5)
@@ -252,6 +274,13 @@ def test_without_a_trusted_stream_no_rows_can_be_added() -> None:
         fitted().add_unlabelled([[0.5]])
 
 
+class Raises:
+    """A number that is none."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("777")
+
+
 # ── bad queries count ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -266,9 +295,28 @@ def test_a_query_that_is_no_number_counts_like_any_other() -> None:
 
 def test_an_object_that_is_no_number_counts_like_any_other() -> None:
     model = fitted()
-    model.predict(np.array([[None], ["x"], [0.25], [10**400]], dtype=object))
+    model.predict(np.array([[None], ["x"], [0.25], [10**400], [Raises()]], dtype=object))
+    model.predict([["a"], ["0.5"]])
+    model.predict([[1j]])
     assert model._store is not None
-    assert model._store.rows().X.ravel().tolist() == [0.0, 0.0, 0.25, 0.0]
+    assert model._store.rows().X.ravel().tolist() == [0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.5, 0.0]
+
+
+def test_a_number_that_is_not_whole_counts_like_any_other() -> None:
+    X = np.random.default_rng(0).integers(256, size=(4000, 1))
+    model = EverlastingPredictor(Thresholds(bits=8), **BUDGET).fit(X, X[:, 0] < 100)
+    model.predict([[3.0], [5.5], [np.nan], [2.0**63], [7]])
+    model.predict(np.array([[2**64 - 1], [9]], dtype=np.uint64))
+    assert model._store is not None
+    assert model._store.rows().X.ravel().tolist() == [3, 0, 0, 0, 7, 0, 9]
+
+
+def test_a_query_outside_of_a_combined_domain_counts_like_any_other() -> None:
+    X = np.random.default_rng(0).integers(256, size=(4000, 2))
+    both = Products([Thresholds(bits=8), Thresholds(bits=8)])
+    model = EverlastingPredictor(both, answers=100, **BUDGET).fit(X, (X < 100).all(axis=1))
+    model.predict(np.array([[3, 4], [-1, 5], [4, 300], [1, 1]]))
+    assert model.answered_ == 4
 
 
 def test_a_query_outside_of_the_domain_counts_like_any_other() -> None:
@@ -279,9 +327,9 @@ def test_a_query_outside_of_the_domain_counts_like_any_other() -> None:
     assert model._store.rows().X.ravel().tolist() == [3, 0, 0, 255]
 
 
-def test_what_is_refused_by_its_type_or_shape_does_not_count() -> None:
+def test_what_is_refused_by_its_shape_does_not_count() -> None:
     model = fitted()
-    bad: list[Any] = [[["a"]], [[1.0, 2.0]], [0.5], [[1j]]]
+    bad: list[Any] = [[[1.0, 2.0]], [0.5], [[0.5], [1.0, 2.0]], np.ma.masked_array([[0.5]])]
     for X in bad:
         with pytest.raises((TypeError, ValueError)):
             model.predict(X)
@@ -305,13 +353,62 @@ def test_too_few_rows_are_refused_with_all_that_would_do() -> None:
 
 
 @pytest.mark.parametrize(
+    "shrinking", [{"held_back": 0.9}, {"growth": 1, "held_back": 0.3}, {"growth": 1.5, "training_stream": "trusted"}]
+)
+def test_phases_that_would_shrink_are_not_endless(shrinking: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="phases would shrink and end"):
+        fitted(**shrinking)
+    predictor(**shrinking, answers=5000).fit(*line(4000))
+
+
+def test_phases_too_small_for_ever_are_not_endless() -> None:
+    with pytest.raises(InsufficientData):
+        fitted(max_rows=100)
+
+
+def test_a_phase_that_cannot_be_opened_leaves_the_old_one_as_it_was(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    model = fitted(memory_limit=0, folder=folder, held_back=0)
+    X, _ = line(8000, seed=1)
+    model.predict(X[:-1])
+    folder.rmdir()
+    with pytest.raises(ValueError, match="folder must be a folder that exists"):
+        model.predict(X[-1:])
+    assert (model.phase_, model.rows_gathered_, model.answers_left_in_phase_) == (1, 8000, 0)
+    folder.mkdir()
+    model.predict(X[:5])
+    assert (model.phase_, model.phase.rows, model.rows_gathered_) == (2, 8000, 5)
+
+
+def test_a_fit_that_fails_leaves_nothing_fitted() -> None:
+    model = predictor(memory_limit=0, folder="/nowhere/at/all")
+    with pytest.raises(ValueError, match="folder must be a folder that exists"):
+        model.fit(*line(4000))
+    with pytest.raises(NotFittedError):
+        model.predict([[0.5]])
+
+
+def test_parameters_are_those_of_fit(tmp_path: Path) -> None:
+    options = {"steepness": 15}
+    model = predictor(labeller="two-coin", labeller_options=options).fit(*line(20_000))
+    model.set_params(epsilon=50, client_phases=9, client_share=1)
+    options["steepness"] = 1
+    again = resumed(model, tmp_path)
+    assert again.guarantee_ == model.guarantee_ == Guarantee(epsilon=8, delta=1e-5, protects="rows and queries")
+    assert (again.epsilon, again.labeller_options) == (8, {"steepness": 15})
+
+
+@pytest.mark.parametrize(
     "bad",
     [
         {"epsilon": 0}, {"epsilon": float("nan")}, {"delta": 0}, {"delta": 1}, {"answers": 0}, {"answers": "for ever"},
         {"answers": 1.5}, {"growth": 0.5}, {"held_back": 1}, {"held_back": -0.1}, {"rows_per_teacher": 0},
         {"labeller": "sparse-vector"}, {"labeller": "confident"}, {"most_noise": 0}, {"training_stream": "mine"},
-        {"client_share": 0}, {"client_share": 2}, {"client_phases": 0}, {"max_rows": 0}, {"memory_limit": -1},
-        {"background": 1}, {"random_state": -1}, {"classes": None}, {"classes": (0,)}, {"classes": (0, 2)},
+        {"labeller_options": {"epsilon": 50}}, {"labeller_options": {"query_epsilon": None}}, {"retrain": "often"},
+        {"growth": 1001}, {"client_share": 0}, {"client_share": 2}, {"client_phases": 0}, {"max_rows": 0},
+        {"memory_limit": -1}, {"background": 1}, {"random_state": -1}, {"classes": None}, {"classes": (0,)},
+        {"classes": (0, 2)},
     ],
 )  # fmt: skip
 def test_bad_parameters_are_refused_by_name(bad: dict[str, Any]) -> None:
@@ -379,6 +476,40 @@ def test_a_state_is_loaded_once(tmp_path: Path) -> None:
     resumed(fitted(), tmp_path)
     with pytest.raises(ValueError, match="again=True"):
         EverlastingPredictor.load(tmp_path / "state")
+
+
+def test_a_state_is_the_same_under_any_name(tmp_path: Path) -> None:
+    model = fitted()
+    model.save(tmp_path / "one")
+    model.save(tmp_path / "two")
+    EverlastingPredictor.load(tmp_path / "one")
+    with pytest.raises(ValueError, match="again=True"):
+        EverlastingPredictor.load(tmp_path / "two")
+    model.predict([[0.5]])
+    model.save(tmp_path / "two")  # another state: it has answered
+    assert EverlastingPredictor.load(tmp_path / "two").answered_ == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_copy_does_not_answer() -> None:
+    model = fitted()
+    if (child := os.fork()) == 0:
+        try:
+            model.predict([[0.5]])
+        except RuntimeError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_learning_elsewhere_does_not_trust_files_unasked(tmp_path: Path) -> None:
+    X, y = line(1000)
+    options: dict[str, Any] = {"answers": 20, "rows_per_teacher": 50, "most_noise": 1, **BUDGET}
+    model = EverlastingPredictor(RandomForestClassifier(n_estimators=2), **options).fit(X, y)
+    model.save(tmp_path / "state")
+    with pytest.raises(ValueError, match="trust_models"):
+        EverlastingPredictor.learned(tmp_path / "state", model.phase, Rows(X, y))
 
 
 def test_states_of_groups_and_chains(tmp_path: Path) -> None:

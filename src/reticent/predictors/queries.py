@@ -1,0 +1,94 @@
+"""Reading queries: refused by their shape alone. One that cannot be taken as it is counts, as a fixed point.
+
+Whether a query is counted, and kept for the next phase, must not depend on what it holds: who comes after it would see
+the clock of the phase shifted. So nothing here refuses a batch because of a value in it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from reticent.concepts.interface import ConceptClass
+from reticent.concepts.order import Ordered
+from reticent.teachers.reading import as_table
+
+Array = NDArray[Any]
+
+
+def as_queries(X: Any) -> Array:
+    """A dense table of numbers, NaN for what is none; its rows and columns are what was given, or it is refused."""
+    if isinstance(X, list):
+        with suppress(ValueError):  # rows of unequal length: refused below
+            X = np.asarray(X)
+    table = as_table(X.astype(object) if isinstance(X, np.ndarray) and X.dtype.kind == "c" else X)
+    values: Array = table.toarray() if sparse.issparse(table) else np.asarray(table)
+    if values.dtype.kind in "biuf":
+        return values
+    numbers = np.full(values.shape, np.nan)
+    for place, value in np.ndenumerate(values):
+        with suppress(Exception):  # an object may raise what it likes
+            numbers[place] = float(value)
+    return numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """Makes queries out of numbers: of the type that was learned from, and of the domain of the concepts, if any.
+
+    `point`, of one row, stands for a query that is neither; it is public.
+    """
+
+    dtype: np.dtype[Any]
+    point: Array
+    concepts: ConceptClass[Any] | None = None
+
+    @classmethod
+    def of(cls, rows: Array, concepts: ConceptClass[Any] | None) -> Reader:
+        """For queries like these rows: only their type and the number of their columns are looked at."""
+        if concepts is None:
+            point = np.zeros((1, rows.shape[1]), dtype=rows.dtype)
+        else:
+            point = np.ascontiguousarray(concepts.example_points()[:1], dtype=rows.dtype).reshape(1, -1)
+        return cls(rows.dtype, point, concepts)
+
+    def read(self, rows: Array) -> Array:
+        """The queries; the fixed point for a row that is not finite, would be rounded, or is not of the domain."""
+        with np.errstate(all="ignore"):
+            cast: Array = np.ascontiguousarray(rows, dtype=self.dtype)
+            bad = np.zeros(len(rows), dtype=bool)
+            if self.dtype.kind == "f":  # one sum a row finds all that may be bad, and is much faster
+                some = np.flatnonzero(~np.isfinite(cast @ np.ones(cast.shape[1], dtype=cast.dtype)))
+                bad[some] = ~np.isfinite(cast[some]).all(axis=1)
+            else:
+                bad |= (cast != rows).any(axis=1)  # rounded, or wrapped around
+        if not self._taken(cast[~bad]):
+            for one in np.flatnonzero(~bad):
+                bad[one] = not self._taken(cast[one : one + 1])
+        if bad.any():
+            cast = cast.copy()
+            cast[bad] = self.point
+        return cast
+
+    def _taken(self, rows: Array) -> bool:
+        """Whether the concepts label all of these rows."""
+        if self.concepts is None or not len(rows):
+            return True
+        try:
+            if isinstance(self.concepts, Ordered):
+                self.concepts.ranks(self._points(rows))
+            else:
+                concept = self.concepts.dichotomies(self._points(self.point)).concept(0)
+                self.concepts.predict(concept, self._points(rows))
+        except (TypeError, ValueError, OverflowError):
+            return False
+        return True
+
+    def _points(self, rows: Array) -> Array:
+        alone = self.concepts is not None and self.concepts.columns == 1 == rows.shape[1]
+        return rows[:, 0] if alone else rows

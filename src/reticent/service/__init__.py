@@ -1,0 +1,1 @@
+"""The service: a private predictor in production."""

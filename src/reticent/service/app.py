@@ -1,0 +1,571 @@
+"""The routes. Parse, ask the desk, answer: no algorithm lives here."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gzip
+import hashlib
+import ipaddress
+import logging
+import math
+import time
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as StarletteRequest
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from reticent.errors import BudgetExhausted
+from reticent.service import invocations, openapi, protocol
+from reticent.service.batching import Closing, Overloaded
+from reticent.service.desk import Answered, Halted, KeyReused, Request, Status
+from reticent.service.keys import Key, Keyring
+from reticent.service.metrics import CONTENT_TYPE, Metrics
+from reticent.service.problems import Problem
+
+log = logging.getLogger("reticent.service")
+
+JSON = "application/json"
+LARGE = 1 << 18  # bytes: beyond, a body is read in a thread, so that others go on
+SMALL = 1 << 10  # bytes: below, compression is not worth it
+REMEMBERED = 1 << 16  # idempotency keys
+SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one caller may take up."""
+
+    body: int = 16 << 20  # bytes, after decompression
+    bodies: int = 256 << 20  # bytes of all bodies that are held at a time
+    body_seconds: float = 30.0  # for a body to arrive
+    rows: int = 100_000  # a request
+    streams: int = 64  # of events, at a time
+
+
+class Answering(Protocol):
+    """What the routes need of the desk."""
+
+    def status(self) -> Status:
+        """Public numbers."""
+
+    def close(self) -> None:
+        """Let go of the store."""
+
+
+class Asking(Protocol):
+    """What the routes need of the batcher."""
+
+    async def ask(self, request: Request) -> Answered:
+        """The answer, once it is durable."""
+
+    async def close(self) -> None:
+        """Answer what was taken, take nothing more."""
+
+
+class Call(NamedTuple):
+    """A request as it came."""
+
+    scope: Scope
+    receive: Receive
+    headers: Mapping[bytes, bytes]
+
+    def header(self, name: bytes) -> str | None:
+        """A header, by its name in lower case."""
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    def path(self, name: str) -> str:
+        """A part of the path."""
+        return str(self.scope["path_params"][name])
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+class Service:
+    """A desk behind HTTP: its schema, keys and limits."""
+
+    def __init__(
+        self,
+        name: str,
+        rules: protocol.Rules,
+        desk: Answering,
+        batcher: Asking,
+        *,
+        keyring: Keyring | None = None,
+        limits: Limits | None = None,
+        dashboard: bool = True,
+    ) -> None:
+        self.name, self.rules, self.desk, self.batcher = name, rules, desk, batcher
+        self.keyring = Keyring() if keyring is None else keyring
+        self.limits = Limits() if limits is None else limits
+        self.dashboard = dashboard
+        self.metrics = Metrics(desk.status)
+        self.closing = asyncio.Event()
+        self.version = version("reticent")
+        self._answer = protocol.Answer.of(rules.classes)
+        self._metadata = protocol.metadata(name, rules)
+        self._seen: dict[tuple[str, str | None], None] = {}
+        self._held = 0
+        self._streams = 0
+        self._recent: deque[tuple[float, float, int]] = deque(maxlen=8192)  # when, seconds, answers
+        self._snapshot: tuple[float, dict[str, Any]] = (-math.inf, {})
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def infer(self, call: Call) -> Response:
+        """Answer an inference request of the Open Inference Protocol."""
+        self._check_model(call)
+        length = call.header(protocol.HEADER_LENGTH.encode())
+        read = functools.partial(self._read_inference, header_length=length)
+        (_, identity, binary), answered, headers = await self._ask(call, read, (length or "").encode())
+        body, json_length = self._answer.written(
+            answered.labels,
+            model=self.name,
+            id=identity,
+            parameters={"phase": answered.phase, "replayed": answered.replayed},
+            binary=binary,
+        )
+        if json_length is not None:
+            headers["Inference-Header-Content-Length"] = str(json_length)
+        return _packed(call, body, headers, JSON if json_length is None else "application/octet-stream")
+
+    def _read_inference(self, body: bytes, *, header_length: str | None) -> protocol.Asked:
+        return protocol.read(body, header_length, self.rules, self.limits.rows)
+
+    async def invoke(self, call: Call) -> Response:
+        """Answer an invocation of MLflow."""
+        kind = (call.header(b"content-type") or "").partition(";")[0].strip().lower()
+        if kind == JSON:
+            read = invocations.read_json
+        elif kind == "text/csv":
+            read = invocations.read_csv
+        else:
+            raise Problem("wrong-type", f"the Content-Type must be {JSON} or text/csv")
+        _, answered, headers = await self._ask(
+            call, lambda body: protocol.Asked(read(body, self.rules, self.limits.rows), None, False), kind.encode()
+        )
+        return _packed(call, invocations.written(self._answer.values(answered.labels)), headers, JSON)
+
+    async def _ask(
+        self, call: Call, read: Callable[[bytes], protocol.Asked], form: bytes
+    ) -> tuple[protocol.Asked, Answered, dict[str, str]]:
+        """Answer a request: all that can be refused is refused before the desk sees it, and costs nothing."""
+        key = self._admit(call, "ask")
+        if self.closing.is_set():
+            raise Problem("closing", "", {"Retry-After": "5"})
+        repeat = _idempotency_key(call)
+        allowance = self.keyring.allowance(key)
+        allowance.take(1, counted=0)
+        body = await self._body(call)
+        try:
+            if len(body) > LARGE:
+                asked = await asyncio.to_thread(read, body)
+                digest = await asyncio.to_thread(_digest, repeat, call, form, body)
+            else:
+                asked = read(body)
+                digest = _digest(repeat, call, form, body)
+        finally:
+            self._held -= len(body)
+        count = len(asked.rows)
+        # A repeat costs nothing, so a quota that is used up must not keep a lost answer from being sent again.
+        charged = 0 if (key.id, repeat) in self._seen else count
+        allowance.take(count - 1, counted=charged)
+        self.metrics.waiting.inc()
+        started = time.monotonic()
+        try:
+            answered = await self.batcher.ask(Request(key.id, asked.rows, repeat, digest))
+        except Exception as error:
+            if (problem := _told(error)) is None:
+                raise
+            allowance.give_back(charged)  # nothing was spent
+            raise problem from None
+        finally:
+            self.metrics.waiting.dec()
+        now = time.monotonic()
+        spent = 0 if answered.replayed else count
+        self._recent.append((now, now - started, spent))
+        allowance.give_back(charged - spent)
+        if repeat is not None:
+            self._seen[key.id, repeat] = None
+            if len(self._seen) > REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+        headers = allowance.headers()
+        if answered.replayed:
+            self.metrics.replayed.inc()
+            headers["Idempotent-Replayed"] = "true"
+        return asked, answered, headers
+
+    # ── observing ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def server(self, call: Call) -> Response:
+        """Tell about the server."""
+        return _json(protocol.server_metadata(self.version))
+
+    async def live(self, call: Call) -> Response:
+        """Tell that the server is alive."""
+        return _json({"live": True})
+
+    async def ready(self, call: Call) -> Response:
+        """Tell whether questions are answered."""
+        if self.closing.is_set():
+            raise Problem("closing", "", {"Retry-After": "5"})
+        if self.desk.status().halted:
+            raise Problem("busy", "answering has stopped until the service is started anew")
+        return _json({"ready": True, "name": self.name})
+
+    async def model_ready(self, call: Call) -> Response:
+        """Tell whether the model answers."""
+        self._check_model(call)
+        return await self.ready(call)
+
+    async def model(self, call: Call) -> Response:
+        """Tell about the model."""
+        self._admit(call, "observe")
+        self._check_model(call)
+        return _json(self._metadata)
+
+    async def ping(self, call: Call) -> Response:
+        """Tell that the server is alive, as MLflow does."""
+        await self.ready(call)
+        return Response("\n", 200, SAFE, media_type="text/plain")
+
+    async def mlflow_version(self, call: Call) -> Response:
+        """Tell the version."""
+        return Response(self.version, 200, SAFE, media_type="text/plain")
+
+    async def guarantee(self, call: Call) -> Response:
+        """Tell what is promised, in words or as JSON."""
+        guarantee = self.desk.status().guarantee
+        words = guarantee.explain()
+        if JSON in (call.header(b"accept") or ""):
+            return _json({"model": self.name, **asdict(guarantee), "words": words})
+        return Response(words + "\n", 200, {**SAFE, "Vary": "Accept"}, media_type="text/plain; charset=utf-8")
+
+    async def status(self, call: Call) -> Response:
+        """Tell all public numbers; administrators also see who has had how many answers."""
+        return _json(self._status_for(self._admit(call, "observe")))
+
+    async def prometheus(self, call: Call) -> Response:
+        """Tell the metrics."""
+        self._admit(call, "observe")
+        return _packed(call, self.metrics.text(), {}, CONTENT_TYPE)
+
+    async def events(self, call: Call) -> Response:
+        """Tell the status once a second, for as long as someone listens."""
+        key = self._admit(call, "observe")
+        if self._streams >= self.limits.streams:
+            raise Problem("busy", f"there may be at most {self.limits.streams} streams", {"Retry-After": "10"})
+        self._streams += 1
+        return _Stream(self, key)
+
+    async def stream(self, key: Key, receive: Receive) -> AsyncIterator[bytes]:
+        """The status once a second, until the listener is gone, the service closes, or the key is revoked."""
+        gone = asyncio.create_task(_gone(receive))
+        closing = asyncio.create_task(self.closing.wait())
+        try:
+            while not (gone.done() or closing.done()):
+                yield b"event: status\ndata: " + msgspec.json.encode(self._status_for(key)) + b"\n\n"
+                await asyncio.wait({gone, closing}, timeout=1, return_when=asyncio.FIRST_COMPLETED)
+                if not self.keyring.still(key):
+                    return
+        finally:
+            gone.cancel()
+            closing.cancel()
+
+    def _status_for(self, key: Key) -> dict[str, Any]:
+        now = time.monotonic()
+        if now - self._snapshot[0] > 0.5:
+            self._snapshot = now, self._load(now)
+        found = {"model": self.name, **asdict(self.desk.status()), "load": self._snapshot[1]}
+        return {**found, "clients": self.keyring.clients()} if key.allows("admin") else found
+
+    def _load(self, now: float) -> dict[str, float | int | None]:
+        """Of the last ten seconds; how long an answer takes does not depend on what it is."""
+        recent = [one for one in self._recent if now - one[0] <= 10]
+        # Where more came than is remembered, the time that is remembered is shorter.
+        span = 10.0 if len(recent) < len(self._recent) or len(recent) < 8192 else max(now - recent[0][0], 1e-3)
+        times = sorted(one[1] for one in recent)
+        return {
+            "answers_per_second": sum(one[2] for one in recent) / span,
+            "requests_per_second": len(recent) / span,
+            "median_seconds": times[len(times) // 2] if times else None,
+            "p99_seconds": times[int(len(times) * 0.99)] if times else None,
+        }
+
+    # ── who and how much ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _admit(self, call: Call, scope: str) -> Key:
+        """The key of a call, if it allows the scope."""
+        if self.keyring.open:
+            # Without keys a page of some other site could have the browser ask here, under a name of its own.
+            host, origin = call.header(b"host") or "", call.header(b"origin")
+            if not loopback(_hostname(host)) or (origin is not None and origin.partition("://")[2] != host):
+                raise Problem("foreign-page", "without keys, only this machine may ask, by the name localhost")
+        key = self.keyring.authenticate(call.header(b"authorization"))
+        if not key.allows(scope):
+            raise Problem("not-allowed", f"this needs a key with the scope {scope!r}")
+        return key
+
+    def _check_model(self, call: Call) -> None:
+        parts = call.scope["path_params"]
+        if parts["name"] != self.name or parts.get("version", protocol.VERSION) != protocol.VERSION:
+            raise Problem("not-found", "there is no model, or no version, of that name")
+
+    async def _body(self, call: Call) -> bytes:
+        """The body, decompressed; `_held` is larger by its length."""
+        limit, close = self.limits.body, {"Connection": "close"}
+        declared = call.headers.get(b"content-length", b"0")
+        if declared.isdigit() and (len(declared) > 15 or int(declared) > limit):
+            raise Problem("too-large", f"the body may have at most {limit} bytes", close)
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                more = True
+                while more:
+                    message = await call.receive()
+                    if message["type"] == "http.disconnect":
+                        raise Problem("malformed", "the body is not complete", close)
+                    chunk = message.get("body", b"")
+                    more = message.get("more_body", False)
+                    chunks.append(chunk)
+                    size += len(chunk)
+                    self._held += len(chunk)
+                    if size > limit:
+                        raise Problem("too-large", f"the body may have at most {limit} bytes", close)
+                    if self._held > self.limits.bodies:
+                        raise Problem("busy", "", {"Retry-After": "1", **close})
+            body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            plain = await self._plain(call, body)
+        except BaseException as error:
+            self._held -= size
+            if isinstance(error, TimeoutError):
+                raise Problem("too-slow", "", close) from None
+            raise
+        self._held += len(plain) - size
+        return plain
+
+    async def _plain(self, call: Call, body: bytes) -> bytes:
+        encoding = (call.header(b"content-encoding") or "identity").strip().lower()
+        if encoding == "identity":
+            return body
+        if encoding not in ("gzip", "deflate"):
+            headers = {"Accept-Encoding": "gzip, deflate"}
+            raise Problem("wrong-type", "the Content-Encoding must be gzip or deflate", headers)
+        return await asyncio.to_thread(_unzipped, body, self.limits.body)
+
+
+class _Stream(Response):
+    """Server-sent events."""
+
+    def __init__(self, service: Service, key: Key) -> None:
+        super().__init__(None, 200, {**SAFE, "X-Accel-Buffering": "no"}, "text/event-stream")
+        del self.headers["content-length"]
+        self._service, self._key = service, key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                async for event in self._service.stream(self._key, receive):
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._service._streams -= 1
+
+
+class _Endpoint:
+    """A handler as an application: problems become responses, every call is counted, nothing else gets out."""
+
+    def __init__(self, service: Service, handler: Handler, name: str) -> None:
+        self._service, self._handler, self._name = service, handler, name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        try:
+            response = await self._handler(Call(scope, receive, dict(scope["headers"])))
+        except Problem as problem:
+            response = problem.response()
+        except Exception as error:
+            # The message of an error may hold data: only its type and place are written down.
+            trace, place = error.__traceback__, "?"
+            while trace is not None:
+                place, trace = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next
+            log.error("%s at %s, in %s", type(error).__name__, place, self._name)
+            response = Problem("internal").response()
+        self._service.metrics.count(self._name, response.status_code, time.perf_counter() - started)
+        await response(scope, receive, send)
+
+
+def make_app(service: Service) -> Starlette:
+    """The application of a service; it closes the desk when it stops."""
+    made = {
+        "/v2/models/{name}/infer": ("POST", service.infer),
+        "/v2/models/{name}/versions/{version}/infer": ("POST", service.infer),
+        "/invocations": ("POST", service.invoke),
+        "/v2": ("GET", service.server),
+        "/v2/health/live": ("GET", service.live),
+        "/v2/health/ready": ("GET", service.ready),
+        "/v2/models/{name}": ("GET", service.model),
+        "/v2/models/{name}/versions/{version}": ("GET", service.model),
+        "/v2/models/{name}/ready": ("GET", service.model_ready),
+        "/v2/models/{name}/versions/{version}/ready": ("GET", service.model_ready),
+        "/ping": ("GET", service.ping),
+        "/health": ("GET", service.ping),
+        "/version": ("GET", service.mlflow_version),
+        "/guarantee": ("GET", service.guarantee),
+        "/status": ("GET", service.status),
+        "/events": ("GET", service.events),
+        "/metrics": ("GET", service.prometheus),
+    }
+    routes: list[BaseRoute] = [
+        Route(path, _Endpoint(service, handler, handler.__name__), methods=[method])
+        for path, (method, handler) in made.items()
+    ]
+    document = openapi.document(service.name, service.rules, service.limits.rows, service.version)
+    routes += [*_described(service, document), *_dashboard(service)]
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        service.closing.set()
+        await service.batcher.close()
+        service.desk.close()
+
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_route})
+    app.router.redirect_slashes = False
+    app.state.service = service
+    return app
+
+
+@functools.lru_cache(maxsize=256)  # it is asked for every request
+def loopback(host: str) -> bool:
+    """Whether a host is this machine, reachable from nowhere else."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _described(service: Service, document: dict[str, Any]) -> list[BaseRoute]:
+    encoded = msgspec.json.encode(document)
+    page, policy = openapi.page(document)
+
+    async def openapi_json(call: Call) -> Response:
+        return _packed(call, encoded, {}, JSON)
+
+    async def docs(call: Call) -> Response:
+        return _packed(call, page, {"Content-Security-Policy": policy}, "text/html; charset=utf-8")
+
+    pages: dict[str, Handler] = {"/openapi.json": openapi_json, "/docs": docs}
+    return [Route(path, _Endpoint(service, one, path[1:]), methods=["GET"]) for path, one in pages.items()]
+
+
+def _dashboard(service: Service) -> list[BaseRoute]:
+    """The routes of the dashboard, which finds the service at `request.app.state.service`."""
+    if not service.dashboard or find_spec("reticent.service.dashboard") is None:
+
+        async def to_docs(request: StarletteRequest) -> Response:
+            return RedirectResponse("/docs", 307)
+
+        return [Route("/", to_docs, methods=["GET"])]
+    routes: list[BaseRoute] = import_module("reticent.service.dashboard").dashboard_routes()
+    return routes
+
+
+async def _no_route(request: StarletteRequest, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = dict(getattr(error, "headers", None) or {})
+    return Problem({404: "not-found", 405: "wrong-method"}.get(status, "internal"), "", headers).response()
+
+
+def _told(error: Exception) -> Problem | None:
+    """What the caller is told of an error of the desk."""
+    soon = {"Retry-After": "1"}
+    if isinstance(error, KeyReused):
+        return Problem("key-reused")
+    if isinstance(error, BudgetExhausted):
+        return Problem("no-answers-left")
+    if isinstance(error, Overloaded):
+        return Problem("busy", "", soon)
+    if isinstance(error, Closing):
+        return Problem("closing", "", {"Retry-After": "5"})
+    if isinstance(error, Halted):
+        return Problem("busy", "answering has stopped until the service is started anew")
+    return None
+
+
+def _idempotency_key(call: Call) -> str | None:
+    key = call.headers.get(b"idempotency-key")
+    if key is None:
+        return None
+    if not 1 <= len(key) <= 255 or any(not 0x21 <= byte <= 0x7E for byte in key):
+        raise Problem("malformed", "Idempotency-Key must be 1 to 255 visible ASCII characters")
+    return key.decode("ascii")
+
+
+def _digest(repeat: str | None, call: Call, form: bytes, body: bytes) -> bytes:
+    """Of all that says what is asked; it is only ever compared with that of the same client's same key."""
+    if repeat is None:
+        return b""
+    hashed = hashlib.sha256(b"%b\0%b\0" % (call.scope["path"].encode(), form))
+    hashed.update(body)
+    return hashed.digest()
+
+
+def _unzipped(body: bytes, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while body:
+        reader = zlib.decompressobj(wbits=47)  # gzip or zlib, as its first bytes say
+        try:
+            parts.append(reader.decompress(body, limit - size + 1))
+        except zlib.error:
+            raise Problem("malformed", "the body is not what its Content-Encoding says") from None
+        size += len(parts[-1])
+        if size > limit:
+            raise Problem("too-large", f"the body may have at most {limit} bytes when it is decompressed")
+        if not reader.eof:
+            raise Problem("malformed", "the body is not what its Content-Encoding says")
+        body = reader.unused_data
+    return b"".join(parts)
+
+
+def _packed(call: Call, body: bytes, headers: Mapping[str, str], media_type: str) -> Response:
+    """A response, compressed if it is long and the caller takes that."""
+    sent = {**SAFE, **headers, "Vary": "Accept-Encoding"}
+    if len(body) > SMALL and b"gzip" in call.headers.get(b"accept-encoding", b""):
+        body = gzip.compress(body, compresslevel=1, mtime=0)
+        sent["Content-Encoding"] = "gzip"
+    return Response(body, 200, sent, media_type)
+
+
+def _json(value: object) -> Response:
+    return Response(msgspec.json.encode(value), 200, SAFE, JSON)
+
+
+def _hostname(host: str) -> str:
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+

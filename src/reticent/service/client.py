@@ -1,0 +1,353 @@
+"""Asking a service from Python: rows in, labels out; a question that was lost on the way is repeated, and paid once."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import random
+import ssl
+import struct
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+from urllib.parse import quote, urlsplit
+
+import h11
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+URL = "http://127.0.0.1:8341"
+AT_ONCE = 50_000  # rows a request
+NUMBERS = {"BOOL": "?", "INT64": "<i8", "FP64": "<f8"}
+
+
+class ServiceError(RuntimeError):
+    """The service refused; `status` is that of HTTP, `kind` the last part of the problem's type."""
+
+    def __init__(self, status: int, kind: str, detail: str) -> None:
+        super().__init__(f"{detail} ({status})")
+        self.status, self.kind = status, kind
+
+
+class _Reply(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class _Question(NamedTuple):
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class _Base:
+    """What both clients know: how a question is written, an answer read, and when to try again."""
+
+    def __init__(
+        self,
+        url: str = URL,
+        *,
+        model: str | None = None,
+        key: str | None = None,
+        timeout: float = 30.0,
+        retries: int = 5,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("url must be http://host:port or https://host:port")
+        if retries < 0:
+            raise ValueError(f"retries must be at least 0, got {retries}")
+        self._host, self._prefix = parts.hostname, parts.path.rstrip("/")
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._context = (context or ssl.create_default_context()) if parts.scheme == "https" else None
+        self._model, self._key, self._timeout, self._retries = model, key, timeout, retries
+
+    def _get(self, path: str) -> _Question:
+        return _Question("GET", self._prefix + path, self._headers({"Accept": "application/json"}), b"")
+
+    def _headers(self, headers: dict[str, str]) -> dict[str, str]:
+        return headers if self._key is None else {**headers, "Authorization": f"Bearer {self._key}"}
+
+    def _questions(self, rows: Any, model: str) -> Iterator[_Question]:
+        """One question for every so many rows, each with a key of its own, so that it may be repeated."""
+        tensors = _tensors(rows)
+        count = len(next(iter(tensors.values()))) if tensors else 0
+        if count == 0:
+            raise ValueError("rows must have at least one row")
+        path = f"{self._prefix}/v2/models/{quote(model, safe='')}/infer"
+        for start in range(0, count, AT_ONCE):
+            head, data = _written({name: values[start : start + AT_ONCE] for name, values in tensors.items()})
+            headers = {
+                "Content-Type": "application/octet-stream",
+                "Inference-Header-Content-Length": str(len(head)),
+                "Idempotency-Key": uuid.uuid4().hex,
+            }
+            yield _Question("POST", path, self._headers(headers), head + data)
+
+    def _wait(self, attempt: int, reply: _Reply | None) -> float | None:
+        """How long to wait before trying again; None if that would not help."""
+        if attempt >= self._retries:
+            return None
+        if reply is None:  # it was lost on the way
+            return random.uniform(0.5, 1.0) * min(5.0, 0.05 * 2.0**attempt)
+        after = reply.headers.get("retry-after", "")
+        if reply.status not in (429, 503) or not after.isdigit():
+            return None
+        return float(after) * random.uniform(1.0, 1.1)
+
+
+class Client(_Base):
+    """Asks a service; may be used by several threads.
+
+    A question that was lost on the way, or came too early, is repeated under the same idempotency key: it is answered
+    and paid for once.
+
+    >>> client = Client("http://127.0.0.1:8341", key="…")
+    >>> client.ask([[54.0, 81.5]])  # doctest: +SKIP
+    array([1])
+    """
+
+    def __init__(self, url: str = URL, **options: Any) -> None:
+        super().__init__(url, **options)
+        self._local = threading.local()
+
+    def ask(self, rows: Any) -> Array:
+        """A label for every row of an array, of a data frame, or of a mapping of columns."""
+        if self._model is None:
+            self._model = str(self.guarantee()["model"])
+        return np.concatenate([_labels(self._told(one)) for one in self._questions(rows, self._model)])
+
+    def status(self) -> dict[str, Any]:
+        """All public numbers: phase, answers left, length and head of the ledger."""
+        return _object(self._told(self._get("/status")))
+
+    def guarantee(self) -> dict[str, Any]:
+        """What is promised, with `words`."""
+        return _object(self._told(self._get("/guarantee")))
+
+    def close(self) -> None:
+        """Close the connection of this thread."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _told(self, question: _Question) -> _Reply:
+        attempt = 0
+        while True:
+            try:
+                reply, lost = self._send(question), None
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                reply, lost = None, error
+            if reply is not None and reply.status == 200:
+                return reply
+            wait = self._wait(attempt, reply)
+            if wait is None:
+                raise _error(reply) if reply is not None else ConnectionError("the service does not answer") from lost
+            time.sleep(wait)
+            attempt += 1
+
+    def _send(self, question: _Question) -> _Reply:
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            made: dict[str, Any] = {"timeout": self._timeout}
+            if self._context is None:
+                connection = http.client.HTTPConnection(self._host, self._port, **made)
+            else:
+                connection = http.client.HTTPSConnection(self._host, self._port, context=self._context, **made)
+            self._local.connection = connection
+        connection.request(question.method, question.path, question.body or None, question.headers)
+        found = connection.getresponse()
+        body = found.read()
+        return _Reply(found.status, {name.lower(): value for name, value in found.getheaders()}, body)
+
+
+class AsyncClient(_Base):
+    """Asks a service from asyncio, as many questions at a time as are awaited; otherwise like `Client`."""
+
+    def __init__(self, url: str = URL, **options: Any) -> None:
+        super().__init__(url, **options)
+        self._idle: list[_Wire] = []
+
+    async def ask(self, rows: Any) -> Array:
+        """A label for every row of an array, of a data frame, or of a mapping of columns."""
+        if self._model is None:
+            self._model = str((await self.guarantee())["model"])
+        return np.concatenate([_labels(await self._told(one)) for one in self._questions(rows, self._model)])
+
+    async def status(self) -> dict[str, Any]:
+        """All public numbers: phase, answers left, length and head of the ledger."""
+        return _object(await self._told(self._get("/status")))
+
+    async def guarantee(self) -> dict[str, Any]:
+        """What is promised, with `words`."""
+        return _object(await self._told(self._get("/guarantee")))
+
+    async def close(self) -> None:
+        """Close all connections that are idle."""
+        while self._idle:
+            await self._idle.pop().close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _told(self, question: _Question) -> _Reply:
+        attempt = 0
+        while True:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    reply, lost = await self._send(question), None
+            except (OSError, h11.ProtocolError) as error:
+                reply, lost = None, error
+            if reply is not None and reply.status == 200:
+                return reply
+            wait = self._wait(attempt, reply)
+            if wait is None:
+                raise _error(reply) if reply is not None else ConnectionError("the service does not answer") from lost
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    async def _send(self, question: _Question) -> _Reply:
+        wire = self._idle.pop() if self._idle else None
+        try:
+            if wire is None:
+                streams = await asyncio.open_connection(self._host, self._port, ssl=self._context)
+                wire = _Wire(*streams, f"{self._host}:{self._port}")
+            reply = await wire.send(question)
+        except BaseException:
+            if wire is not None:
+                await wire.close()
+            raise
+        if wire.usable():
+            self._idle.append(wire)
+        else:
+            await wire.close()
+        return reply
+
+
+class _Wire:
+    """One connection: h11 speaks HTTP, asyncio carries it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
+        self._reader, self._writer, self._host = reader, writer, host
+        self._state = h11.Connection(our_role=h11.CLIENT)
+
+    async def send(self, question: _Question) -> _Reply:
+        headers = {**question.headers, "Host": self._host, "Content-Length": str(len(question.body))}
+        request = h11.Request(method=question.method, target=question.path, headers=list(headers.items()))
+        events = (request, h11.Data(data=question.body), h11.EndOfMessage())
+        self._writer.write(b"".join(self._state.send(event) or b"" for event in events))
+        await self._writer.drain()
+        status, found, parts = 0, {}, []
+        while True:
+            event = self._state.next_event()
+            if event is h11.NEED_DATA:
+                data = await self._reader.read(1 << 16)
+                if not data and self._state.their_state is h11.SEND_RESPONSE:
+                    raise ConnectionResetError("the connection was closed")
+                self._state.receive_data(data)
+            elif isinstance(event, h11.Response):
+                status = event.status_code
+                found = {name.decode("ascii").lower(): value.decode("latin-1") for name, value in event.headers}
+            elif isinstance(event, h11.Data):
+                parts.append(bytes(event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                return _Reply(status, found, b"".join(parts))
+            elif isinstance(event, h11.ConnectionClosed):
+                raise ConnectionResetError("the connection was closed")
+
+    def usable(self) -> bool:
+        """Whether another question can be sent; if so, get ready for it."""
+        if self._state.our_state is not h11.DONE or self._state.their_state is not h11.DONE:
+            return False
+        self._state.start_next_cycle()
+        return True
+
+    async def close(self) -> None:
+        self._writer.close()
+
+
+# ── what is sent and what comes back ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _tensors(rows: Any) -> dict[str, Array]:
+    """Columns by name, or all in one array."""
+    if hasattr(rows, "columns") and hasattr(rows, "to_numpy"):  # a data frame, of pandas or polars
+        rows = {str(name): rows[name].to_numpy() for name in rows.columns}
+    if not isinstance(rows, Mapping):
+        table = np.asarray(rows, dtype=np.float64)
+        if table.ndim != 2:
+            raise ValueError(f"rows must have two dimensions, got {table.ndim}")
+        return {"rows": table}
+    tensors = {str(name): np.asarray(values) for name, values in rows.items()}
+    if len({values.shape for values in tensors.values()}) > 1 or any(one.ndim != 1 for one in tensors.values()):
+        raise ValueError("rows must be columns of one length")
+    return tensors
+
+
+def _written(tensors: Mapping[str, Array]) -> tuple[bytes, bytes]:
+    """The JSON of a question, and its binary data."""
+    inputs, data = [], []
+    for name, values in tensors.items():
+        if values.dtype.kind in "biuf":
+            datatype, packed = "FP64", np.ascontiguousarray(values, dtype="<f8").tobytes()
+        else:
+            words = ["" if one is None else str(one) for one in values]
+            datatype, packed = "BYTES", b"".join(_with_length(word.encode()) for word in words)
+        shape, size = list(values.shape), {"binary_data_size": len(packed)}
+        inputs.append({"name": name, "shape": shape, "datatype": datatype, "parameters": size})
+        data.append(packed)
+    head = {"inputs": inputs, "parameters": {"binary_data_output": True}}
+    return msgspec.json.encode(head), b"".join(data)
+
+
+def _with_length(word: bytes) -> bytes:
+    return struct.pack("<I", len(word)) + word
+
+
+def _labels(reply: _Reply) -> Array:
+    length = int(reply.headers["inference-header-content-length"])
+    (output,) = msgspec.json.decode(reply.body[:length])["outputs"]
+    data = memoryview(reply.body)[length:]
+    if output["datatype"] in NUMBERS:
+        return np.frombuffer(data, dtype=NUMBERS[output["datatype"]]).copy()
+    words, at = [], 0
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        words.append(str(data[at + 4 : at + 4 + size], "utf-8"))
+        at += 4 + size
+    return np.array(words)
+
+
+def _object(reply: _Reply) -> dict[str, Any]:
+    return msgspec.json.decode(reply.body, type=dict[str, Any])
+
+
+def _error(reply: _Reply) -> ServiceError:
+    try:
+        found = _object(reply)
+    except msgspec.DecodeError:
+        return ServiceError(reply.status, "unknown", "the service refused")
+    kind = str(found.get("type", "")).rpartition("#")[2]
+    return ServiceError(reply.status, kind, str(found.get("error", "the service refused")))

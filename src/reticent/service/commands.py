@@ -1,0 +1,959 @@
+"""The commands that make a service and run it: schema, fit, serve, ask, status and keys.
+
+Everything slow is imported inside the command that needs it.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, replace
+from fractions import Fraction
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter, Token
+
+if TYPE_CHECKING:
+    from reticent.plan.advise import Advice, Option
+    from reticent.plan.everlasting import Everlasting
+    from reticent.predictors.everlasting import EverlastingPredictor
+    from reticent.predictors.rows import Rows
+    from reticent.service.client import Client
+    from reticent.service.desk import Desk
+    from reticent.service.home import Home
+    from reticent.service.schema import Schema
+    from reticent.service.tables import Table
+
+Learner = Literal["auto", "linear", "trees", "thresholds", "private"]
+Flag = Parameter(negative="")
+
+KEYS, ADDRESS = "keys.sqlite", "address"  # beside the store, in the folder of a predictor
+BETTER = 0.01  # of all answers: what another way must gain before `fit` asks whether it is meant
+PLANNED = {"linear": "linear", "trees": "other", "thresholds": "thresholds", "private": "private"}
+TREE_ROWS = 100  # a teacher that is a tree needs so many
+
+
+class UsageError(Exception):
+    """A request that cannot be met as it was put; the message says what would do."""
+
+
+def number(_: object, tokens: Sequence[Token]) -> Fraction | int:
+    """A number exactly as it was written: 0.1, 1e-6, 1/3."""
+    try:
+        found = Fraction(tokens[0].value)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"must be a number such as 10, 0.1 or 1e-6, got {tokens[0].value!r}") from None
+    return found.numerator if found.denominator == 1 else found
+
+
+def _answers(_: object, tokens: Sequence[Token]) -> int | str:
+    word = tokens[0].value
+    if word == "endless":
+        return word
+    if not (word.isascii() and word.isdecimal() and int(word) > 0):
+        raise ValueError(f"must be a whole number, or endless, got {word!r}")
+    return int(word)
+
+
+Number = Annotated[float, Parameter(converter=number)]  # an exact number, in truth
+
+
+# ── schema ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def schema(table: Path, *, target: str | None = None, group: str | None = None, out: Path | None = None) -> int:
+    """Draft a schema for a table, from its header alone.
+
+    Ranges, categories and classes are left empty: they are to be filled in from what is known about the columns, never
+    from the rows. A Parquet or Arrow file also declares the types of its columns.
+
+    Parameters
+    ----------
+    table
+        A CSV, Parquet or Arrow file.
+    target
+        The column to be predicted.
+    group
+        The column that says whose row it is, if someone may have several.
+    out
+        A file to write the draft into; without it, it is printed.
+    """
+    from reticent.service import tables
+    from reticent.service.schema import draft
+
+    with _refusing():
+        found = tables.open_table(table)
+        text = draft(found.names, found.types, target=target, group=group)
+    if out is None:
+        print(text, end="")
+        return 0
+    try:
+        with open(out, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"--out: {out} exists; delete it, or name another file") from None
+    except OSError as error:
+        raise UsageError(f"--out: {out}: {error.strerror}") from error
+    print(f"Drafted {out} from the names of the {len(found.names)} columns; no row was read.")
+    print("Fill in the ranges, categories and classes from what is known about them, then: reticent fit --schema …")
+    return 0
+
+
+# ── fit ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fit(
+    table: Path,
+    *,
+    name: str,
+    epsilon: Number,
+    delta: Number,
+    target: str | None = None,
+    group: str | None = None,
+    schema: Path | None = None,
+    learner: Learner = "auto",
+    answers: Annotated[int | str, Parameter(converter=_answers)] = "endless",
+    drift: Literal["none", "slow", "fast"] = "none",
+    client_share: Number = 1,
+    client_phases: int = 1,
+    yes: Annotated[bool, Flag] = False,
+    quiet: Annotated[bool, Flag] = False,
+) -> int:
+    """Make a predictor from a table, ready to be served.
+
+    The plan is printed first, from the header, the schema and the number of rows; only then are the rows read.
+
+    Parameters
+    ----------
+    table
+        A CSV, Parquet or Arrow file.
+    name
+        What the predictor is called from now on.
+    epsilon
+        The privacy of everybody in the table, and of everybody in the queries.
+    delta
+        The probability with which that may fail; well below one in the number of rows.
+    target
+        The column to be predicted, if the schema does not say.
+    group
+        The column that says whose row it is: all rows of one are protected together.
+    schema
+        The public description of the columns; `reticent schema` drafts one.
+    learner
+        What answers: teachers that vote (linear, trees, thresholds), or private, a private model a phase. auto takes
+        what advice expects to lose least.
+    answers
+        How many queries will be answered, or endless.
+    drift
+        How fast what is to be learned changes, for the advice.
+    client_share
+        The share of what a phase learns from that may come from one client; less than 1 if clients are not trusted.
+    client_phases
+        With a group: into how many phases the queries of one client may enter; each costs epsilon and delta.
+    yes
+        Go on although another way would be better.
+    quiet
+        Show no progress.
+    """
+    from reticent.service import home, tables
+
+    with _refusing():
+        folder = home.folder_of(name)
+        if folder.exists():
+            raise UsageError(f"there is a predictor {name!r} already; choose another --name, or delete {folder}")
+        found = tables.open_table(table)
+        rules = _rules(found, schema, target, group)
+        with _bar("counting rows", None, quiet) as advance:
+            rows = found.count(advance)
+        if rows == 0:
+            raise UsageError(f"{table} has no rows")
+        choice = _choose(rules, rows, learner, epsilon=epsilon, delta=delta, answers=answers, drift=drift)
+        print(_told(choice, rules, table))
+        if not choice.plan.phases or not choice.plan.sustained:
+            raise UsageError(_what_would_do(choice))
+        if (better := choice.better(rules)) is not None:
+            _confirm(better, yes)
+        predictor = _predictor(
+            rules, choice, epsilon=epsilon, delta=delta, client_share=client_share, client_phases=client_phases
+        )
+        learned_from = _read(found, rules, rows, quiet)
+        with _bar("learning", None, quiet):
+            predictor.fit(learned_from.X, _labels(rules)[learned_from.codes], groups=learned_from.groups)
+        with _bar("writing it down", None, quiet):
+            home.Home.create(folder, predictor, _model(rules, choice, rows, epsilon, delta)).close()
+    print(f"\n{predictor.guarantee_.explain()}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
+    return 0
+
+
+def _rules(table: Table, path: Path | None, target: str | None, group: str | None) -> Schema:
+    """The schema, with what the command line says besides."""
+    from reticent.service import tables
+    from reticent.service.schema import Schema
+
+    if path is None:
+        options = [*(["--target", target] if target else []), *(["--group", group] if group else [])]
+        command = shlex.join(["reticent", "schema", str(table.path), *options, "--out", "schema.toml"])
+        raise UsageError(
+            "a schema is needed: ranges, categories and classes are not read off private rows. Draft one from the "
+            f"header with: {command} (then fill it in, and add --schema schema.toml)"
+        )
+    rules = Schema.read(path)
+    if target is not None and target != rules.target:
+        raise UsageError(f"--target {target!r} is not the target of {path}, which is {rules.target!r}")
+    if group is not None and rules.group not in (None, group):
+        raise UsageError(f"--group {group!r} is not the group of {path}, which is {rules.group!r}")
+    rules = rules if group is None else replace(rules, group=group)
+    tables.check_columns(table, _wanted(rules))
+    for column in rules.columns:
+        if column.kind == "number" and table.types.get(column.name) == "category":
+            raise UsageError(f"{path}: the column {column.name!r} is a number, but the file declares another type")
+    return rules
+
+
+def _wanted(rules: Schema) -> list[str]:
+    """The columns that `fit` reads."""
+    return [*(one.name for one in rules.columns), rules.target, *([] if rules.group is None else [rules.group])]
+
+
+class _Choice:
+    """What was chosen, the plan for it, and all that advice says; `phases` are the predictor's parameters for them."""
+
+    def __init__(
+        self, learner: str, answers: int | str, phases: dict[str, Any], plan: Everlasting, advice: Advice
+    ) -> None:
+        self.learner, self.answers, self.phases, self.plan, self.advice = learner, answers, phases, plan, advice
+
+    @property
+    def way(self) -> str:
+        """What advice calls it."""
+        if self.learner == "private":
+            return "chain"
+        return "endless votes" if self.answers == "endless" else "finite votes"
+
+    def option(self, way: str) -> Option:
+        """What advice says of a way."""
+        return next(one for one in self.advice.options if one.way == way)
+
+    def better(self, rules: Schema) -> str | None:
+        """What would be better, in words; None if nothing would by much."""
+        if rules.group is not None and self.learner != "private" and len(self.plan.phases) > 1:
+            least = self.plan.phases[1].teachers
+            return (
+                f"with a group, all queries of a client stay together, and the next phase needs {least:,} clients or "
+                "more, as it has one teacher or less for each. If there will not be so many, give a number for "
+                "--answers that one phase can give, or take --learner private"
+            )
+        best, mine = self.advice.best, self.option(self.way)
+        if not mine.possible or mine.loss - best.loss < BETTER:
+            return None
+        served = {"one-shot": "private", "chain": "private"}.get(best.way)
+        how = f" (--learner {served})" if served and served != self.learner else f": {best.estimator}"
+        return (
+            f"{best.way} is expected to lose {best.loss:.1%} of all answers to a model that is not private, and "
+            f"{self.way} {mine.loss:.1%}. Better take {best.way}{how}"
+        )
+
+
+def _choose(
+    rules: Schema, rows: int, learner: str, *, epsilon: Any, delta: Any, answers: int | str, drift: str
+) -> _Choice:
+    """By public numbers alone."""
+    from reticent.plan.advise import DRIFT_GROWTH, advise
+    from reticent.plan.everlasting import everlasting
+
+    if learner == "thresholds" and (rules.width != 1 or len(rules.classes) != 2):
+        raise UsageError("--learner thresholds is for two classes and one column, which is a number")
+    common: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "classes": len(rules.classes), "answers": answers}
+    advice = advise(
+        rows,
+        rules.width,
+        drift=False if drift == "none" else drift,  # type: ignore[arg-type]
+        black_box=learner == "trees",
+        concept="thresholds" if learner == "thresholds" else None,
+        **common,
+    )
+    if learner == "auto":
+        votes = "endless votes" if answers == "endless" else "finite votes"
+        ranked = [one for one in advice.options if one.way in (votes, "chain") and one.possible]
+        # With groups, votes of later phases take as many clients as teachers, which few services have.
+        votes_do = ranked and ranked[0].way == votes and not (rules.group is not None and answers == "endless")
+        learner = "linear" if votes_do else "private"
+    phases: dict[str, Any] = {"rows_per_teacher": TREE_ROWS if learner == "trees" else "auto"}
+    if drift != "none":
+        phases |= {"growth": DRIFT_GROWTH, "max_rows": rows}  # short phases, as advised: they follow what drifts
+    plan = everlasting(
+        rows,
+        rules.width,
+        learner=PLANNED[learner],  # type: ignore[arg-type]
+        phases=4,
+        **phases,
+        **common,
+    )
+    return _Choice(learner, answers, phases, plan, advice)
+
+
+def _told(choice: _Choice, rules: Schema, table: Path) -> str:
+    """The plan and the advice, as text."""
+    of = f"{len(rules.columns)} columns ({rules.width} numbers a row)"
+    lines = [
+        f"The plan, from the header of {table.name}, the schema and the number of rows; no row was read yet.",
+        f"{of}, {len(rules.classes)} classes" + ("" if rules.group is None else f", grouped by {rules.group!r}"),
+        "",
+        str(choice.plan),
+        *([] if rules.group is None else [_GROUPED["private" if choice.learner == "private" else "votes"]]),
+        "",
+        "What each way is expected to lose, of all answers, to a model that is not private:",
+    ]
+    for one in choice.advice.options:
+        mark = "→" if one.way == choice.way else " "
+        lines.append(f"{mark} {one.way:14} {f'{one.loss:.1%}' if one.possible else 'cannot be done: ' + one.why}")
+    return "\n".join(lines)
+
+
+_GROUPED = {
+    "private": "With a group, the first row of each counts, and of the queries the first of each client in a phase.",
+    "votes": "With a group, there are no more teachers than groups, and later no more than clients.",
+}
+
+
+def _what_would_do(choice: _Choice) -> str:
+    plan = choice.plan
+    if plan.phases:
+        return "this cannot be sustained: " + plan.why
+    ways = [f"{plan.rows_required:,} rows", f"--epsilon {plan.epsilon_required:.3g}"]
+    if plan.finite:
+        ways.append(f"--answers {plan.finite}")
+    if choice.learner != "private":
+        ways.append("--learner private")
+    return f"{plan.rows:,} rows are too few for this; what would do: {', or '.join(ways)}"
+
+
+def _confirm(better: str, yes: bool) -> None:
+    print(f"\nAnother way would be better: {better}.")
+    if yes:
+        return
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
+        if input("Go on all the same? [y/N] ").strip().lower() in ("y", "yes"):
+            return
+        raise UsageError("nothing was read or made")
+    raise UsageError(f"another way would be better ({better}); add --yes to go on all the same")
+
+
+def _predictor(
+    rules: Schema, choice: _Choice, *, epsilon: Any, delta: Any, client_share: Any, client_phases: int
+) -> EverlastingPredictor:
+    from reticent.predictors.everlasting import EverlastingPredictor
+
+    learner: Any = None
+    if choice.learner == "trees":
+        from sklearn.tree import DecisionTreeClassifier
+
+        learner = DecisionTreeClassifier(random_state=0)
+    elif choice.learner == "thresholds":
+        from reticent.concepts import Thresholds
+
+        learner = Thresholds()
+    elif choice.learner == "private":
+        from reticent.learners.logistic import PrivateLogisticRegression
+
+        learner = PrivateLogisticRegression(epsilon=epsilon, delta=delta, row_norm=rules.row_norm)
+    return EverlastingPredictor(
+        learner,
+        epsilon=epsilon,
+        delta=delta,
+        answers=choice.answers,
+        classes=list(rules.classes),
+        **choice.phases,
+        client_share=client_share,
+        client_phases=client_phases,
+    )
+
+
+def _labels(rules: Schema) -> Any:
+    import numpy as np
+
+    return np.asarray(rules.classes)
+
+
+def _read(table: Table, rules: Schema, rows: int, quiet: bool) -> Rows:
+    """All rows of the table as numbers; in a file without a name, where they would take too much memory."""
+    import numpy as np
+
+    from reticent.predictors.rows import RowStore
+
+    store = RowStore(rows, rules.width, dtype=np.float64, classes=len(rules.classes), memory_limit=1 << 30)
+    numbers: dict[str, int] = {}  # of groups, by their text: as much a group in a CSV file as elsewhere
+    groups = None if rules.group is None else np.empty(rows, dtype=np.int64)
+    with _bar("reading rows", rows, quiet) as advance:
+        for chunk in table.chunks(_wanted(rules), advance):
+            start = len(store)
+            encoded = rules.encode(chunk)
+            if start + len(encoded) > rows:
+                raise UsageError(f"{table.path} has changed while it was read")
+            store.append(encoded, rules.codes(chunk[rules.target]))
+            if groups is not None and rules.group is not None:
+                of = [numbers.setdefault(str(one), len(numbers)) for one in chunk[rules.group]]
+                groups[start : start + len(of)] = of
+    if len(store) < rows:
+        raise UsageError(f"{table.path} has changed while it was read")
+    return store.rows()._replace(groups=groups)
+
+
+def _model(rules: Schema, choice: _Choice, rows: int, epsilon: Any, delta: Any) -> str:
+    """The text of model.toml: the schema, and under [model] how the predictor was made. All of it is public."""
+    from reticent.service.schema import toml
+
+    made: dict[str, Any] = {
+        "epsilon": str(epsilon),
+        "delta": str(delta),
+        "learner": choice.learner,
+        "answers": choice.answers,
+        "rows": rows,
+        "features": list(rules.features),
+        "reticent": version("reticent"),
+    }
+    return rules.to_toml() + "\n[model]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in made.items())
+
+
+# ── serve ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def serve(
+    name: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8341,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    behind_proxy: Annotated[bool, Flag] = False,
+) -> int:
+    """Answer queries over HTTP, until Ctrl-C or SIGTERM; the dashboard is at /.
+
+    Parameters
+    ----------
+    name
+        The predictor, as it was named for `reticent fit`.
+    host
+        Where to listen; other than this machine only with keys, and with TLS or a proxy.
+    port
+        Where to listen.
+    tls_cert
+        A certificate, with its chain, in PEM.
+    tls_key
+        Its private key, in PEM; if that is encrypted, $RETICENT_TLS_PASSWORD opens it.
+    behind_proxy
+        A proxy in front takes care of TLS.
+    """
+    from reticent.service.app import Service
+    from reticent.service.batching import Batcher
+    from reticent.service.server import Binding, serve
+
+    with _refusing(), ExitStack() as cleanup:
+        folder = _folder(name)
+        desk = _desk(name)
+        until_served = cleanup.enter_context(ExitStack())
+        until_served.callback(desk.close)
+        ring = _keyring(folder, desk)
+        binding = Binding(
+            host=host,
+            port=port,
+            certificate=tls_cert,
+            private_key=tls_key,
+            password=None if tls_key is None else os.environ.get("RETICENT_TLS_PASSWORD"),
+            behind_proxy=behind_proxy,
+        )
+        binding.check(ring)
+        _check_free(host, port)
+        service = Service(name, _schema(desk.home), desk, Batcher(desk), keyring=ring)
+        address = folder / ADDRESS
+        address.write_text(binding.address, encoding="utf-8")
+        cleanup.callback(address.unlink, missing_ok=True)
+        print(f"{name}: {binding.address} (dashboard; /docs says how to ask). Ctrl-C ends it.", flush=True)
+        until_served.pop_all()  # from here on the service closes the desk, when all is answered
+        serve(service, binding)
+    return 0
+
+
+def _check_free(host: str, port: int) -> None:
+    """Refuse a port that someone listens at, before a server says so in other words."""
+    import socket
+
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        with socket.socket(family, kind, protocol) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind(address)
+            except OSError as error:
+                why = f"cannot listen at {host}, port {port}: {error.strerror}"
+                raise UsageError(f"{why}; choose another --port") from None
+
+
+def _desk(name: str) -> Desk:
+    from reticent.service.desk import Desk
+    from reticent.service.home import Home
+
+    folder = _folder(name)
+    with _bar("opening", None, False):
+        return Desk(Home(folder))
+
+
+def _schema(home: Home) -> Schema:
+    from reticent.service.schema import Schema
+
+    return Schema.from_toml(home.model)
+
+
+def _keyring(folder: Path, desk: Desk) -> Any:
+    from reticent.service.keys import Keyring, KeyTable
+
+    return Keyring(KeyTable(folder / KEYS), used=desk.clients())
+
+
+# ── ask ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ask(
+    name: str,
+    *,
+    table: Path,
+    out: Path,
+    url: str | None = None,
+    key_file: Path | None = None,
+    resume: Annotated[bool, Flag] = False,
+    quiet: Annotated[bool, Flag] = False,
+) -> int:
+    """Ask for the labels of all rows of a table.
+
+    If a server of this name runs on this machine, or a URL is given, it is asked; else the predictor is opened and
+    asked here, with the same counts and records. A question that is lost on the way is repeated, and counts once.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    table
+        A CSV, Parquet or Arrow file with the columns of the schema.
+    out
+        A CSV file to write the answers into, one a row, in the order of the table.
+    url
+        The address of a server.
+    key_file
+        A file with the key to ask with; else it is taken from $RETICENT_KEY.
+    resume
+        Go on with an --out that was not finished.
+    quiet
+        Show no progress.
+    """
+    import csv
+
+    from reticent.service import tables
+
+    with _refusing(), ExitStack() as cleanup:
+        found = tables.open_table(table)
+        asking = cleanup.enter_context(_asking(name, url, _key(key_file)))
+        tables.check_columns(found, asking.columns)
+        with _bar("counting rows", None, quiet) as advance:
+            rows = found.count(advance)
+        done = _answered_before(out, asking.target, resume)
+        file = cleanup.enter_context(open(out, "a" if resume else "x", encoding="utf-8", newline=""))
+        writer = csv.writer(file, lineterminator="\n")
+        if done is None:
+            writer.writerow([asking.target])
+        answered = skip = done or 0
+        advance = cleanup.enter_context(_bar("asking", rows, quiet))
+        try:
+            for chunk in found.chunks(asking.columns, advance, rows=AT_ONCE):
+                size = len(chunk[asking.columns[0]])
+                if skip >= size:
+                    skip -= size
+                    continue
+                labels = asking.ask({each: values[skip:] for each, values in chunk.items()})
+                writer.writerows([_written(label)] for label in labels)
+                file.flush()
+                answered, skip = answered + size - skip, 0
+        except BaseException as error:
+            _told_after(error, answered, rows, out)
+            raise
+    print(f"{answered:,} answers in {out}")
+    return 0
+
+
+AT_ONCE = 10_000  # rows a question
+
+
+class _Asking:
+    """Who answers: a server, or the predictor itself."""
+
+    def __init__(self, columns: list[str], target: str, ask: Callable[[dict[str, Any]], list[Any]]) -> None:
+        self.columns, self.target, self.ask = columns, target, ask
+
+
+@contextmanager
+def _asking(name: str, url: str | None, key: str | None) -> Iterator[_Asking]:
+    from reticent.service.home import AlreadyServed
+
+    if url is None:
+        try:
+            desk = _desk(name)
+        except AlreadyServed:
+            url = _address(name)
+        else:
+            with ExitStack() as cleanup:
+                cleanup.callback(desk.close)
+                rules = _schema(desk.home)
+                columns = [one.name for one in rules.columns]
+                yield _Asking(columns, rules.target, lambda chunk: _here(desk, rules, chunk))
+            return
+    from reticent.service.client import Client
+
+    with Client(url, model=name, key=key) as client:
+        kinds, target = _kinds(name, url, key)
+        yield _Asking(list(kinds), target, lambda chunk: _there(client, _typed(chunk, kinds)))
+
+
+def _there(client: Client, columns: dict[str, Any]) -> list[Any]:
+    """Answers of a server, in smaller parts where it takes no more at once; what it refuses costs nothing."""
+    from reticent.service.client import ServiceError
+
+    rows = len(next(iter(columns.values())))
+    try:
+        return list(client.ask(columns).tolist())
+    except ServiceError as error:
+        if error.kind != "too-large" or rows == 1:
+            raise
+    half = rows // 2
+    parts = ({name: values[part] for name, values in columns.items()} for part in (slice(half), slice(half, None)))
+    return [label for part in parts for label in _there(client, part)]
+
+
+def _typed(chunk: dict[str, Any], kinds: dict[str, str]) -> dict[str, Any]:
+    """Columns as they are sent: a CSV file has text where the service wants numbers."""
+    from reticent.service.schema import as_numbers, as_text
+
+    return {
+        name: as_numbers(chunk[name]) if kind == "number" else [as_text(one) for one in chunk[name]]
+        for name, kind in kinds.items()
+    }
+
+
+def _here(desk: Desk, rules: Schema, chunk: dict[str, Any]) -> list[Any]:
+    """Answers of the desk itself; it counts and stores them as it would for a server."""
+    import uuid
+
+    from reticent.service.desk import ANONYMOUS, Request
+
+    (found,) = desk.answer([Request(ANONYMOUS, rules.encode(chunk), uuid.uuid4().hex, b"")])
+    if isinstance(found, Exception):
+        raise found
+    return found.labels
+
+
+def _address(name: str) -> str:
+    """Where the server that runs says that it listens."""
+    from reticent.service.server import HOST, PORT
+
+    with suppress(OSError):
+        return (_folder(name) / ADDRESS).read_text(encoding="utf-8").strip()
+    return f"http://{HOST}:{PORT}"
+
+
+def _kinds(name: str, url: str, key: str | None) -> tuple[dict[str, str], str]:
+    """The columns and the target: from the predictor's folder if it is on this machine, else as the server tells."""
+    from urllib.request import Request, urlopen
+
+    from reticent.service import home
+    from reticent.service.schema import Schema
+
+    folder = home.folder_of(name)
+    if (folder / home.MODEL).is_file():
+        rules = Schema.from_toml(home.read_model(folder))
+        return {one.name: one.kind for one in rules.columns}, rules.target
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    with urlopen(Request(f"{url.rstrip('/')}/v2/models/{name}", headers=headers), timeout=30) as reply:
+        inputs = json_format.load(reply)["inputs"]
+    return {one["name"]: "category" if one["datatype"] == "BYTES" else "number" for one in inputs}, "answer"
+
+
+def _key(path: Path | None) -> str | None:
+    if path is None:
+        return os.environ.get("RETICENT_KEY") or None
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"--key-file: {path} cannot be read, or holds no key") from None
+
+
+def _answered_before(out: Path, target: str, resume: bool) -> int | None:
+    """How many answers a file holds from before; None if it is a new one."""
+    if not resume or not out.exists():
+        if out.exists():
+            raise UsageError(f"--out: {out} exists; delete it, name another file, or go on with it by --resume")
+        return None
+    with open(out, encoding="utf-8", newline="") as file:
+        lines = file.read().splitlines(keepends=True)
+    if not lines:
+        return None
+    if lines[0].strip() != target or not lines[-1].endswith("\n"):
+        raise UsageError(f"--resume: {out} does not hold answers of this predictor, or was cut off in a line")
+    return len(lines) - 1
+
+
+def _written(label: Any) -> Any:
+    """Truths as TOML and JSON write them."""
+    return ("false", "true")[label] if isinstance(label, bool) else label
+
+
+def _told_after(error: BaseException, answered: int, rows: int, out: Path) -> None:
+    if answered and answered < rows:
+        print(
+            f"reticent: {answered:,} of {rows:,} rows are answered in {out}; the rest can be asked with --resume",
+            file=sys.stderr,
+        )
+    elif not answered and isinstance(error, Exception):
+        with suppress(OSError):
+            out.unlink()
+
+
+# ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def status(
+    name: str | None = None,
+    *,
+    verify: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+    key_file: Path | None = None,
+) -> int:
+    """Say what a predictor promises, and where it stands; without a name, which predictors there are.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    verify
+        Check every row of the ledger, and that all counts add up.
+    json
+        Print a JSON object instead of text.
+    key_file
+        A file with the key to ask a running server with; else it is taken from $RETICENT_KEY.
+    """
+    from reticent.service import home, store
+
+    if name is None:
+        print("\n".join(home.names()) or "there are no predictors yet: make one by reticent fit")
+        return 0
+    with _refusing():
+        folder = _folder(name)
+        found = _status(name, _key(key_file))
+        if verify:
+            with _bar("checking the ledger", None, json):
+                checked = store.verify(folder / home.STORE)
+            found["verified"] = asdict(checked)
+    if json:
+        print(json_format.dumps(found, indent=2, ensure_ascii=False, default=str))
+        return 0
+    print(_in_words(name, found))
+    return 0
+
+
+def _status(name: str, key: str | None) -> dict[str, Any]:
+    from reticent.service.client import Client
+    from reticent.service.home import AlreadyServed
+
+    try:
+        desk = _desk(name)
+    except AlreadyServed:
+        url = _address(name)
+        with Client(url, model=name, key=key) as client:
+            return {**client.status(), "words": client.guarantee()["words"], "served": url}
+    try:
+        now = desk.status()
+        return {"model": name, **asdict(now), "words": now.guarantee.explain(), "served": None}
+    finally:
+        desk.close()
+
+
+def _in_words(name: str, found: dict[str, Any]) -> str:
+    left, halted = found["answers_left"], found["halted"]
+    lines = [
+        f"{name}: {'served at ' + found['served'] if found['served'] else 'not served now'}",
+        "",
+        found["words"],
+        "",
+        f"phase {found['phase']}, which learned from {found['rows']:,} rows"
+        + (f" by {found['teachers']:,} teachers" if found["teachers"] else ""),
+        f"answered: {found['answered']:,} in all; left in this phase: {found['answers_left_in_phase']:,} of "
+        f"{found['answers_in_phase']:,}" + ("" if left is None else f"; left in all: {left:,}"),
+        f"gathered for the next phase: {found['rows_gathered']:,} of {found['rows_wanted']:,} rows",
+        f"ledger: {found['ledger_length']:,} rows, head {found['ledger_head']}",
+    ]
+    if halted:
+        lines.append(f"HALTED: {halted}")
+    if "verified" in found:
+        counted = found["verified"]["counted"]
+        phases = ", ".join(f"{many:,} in phase {phase}" for phase, many in counted.items())
+        lines.append(
+            f"verified: {found['verified']['length']:,} rows are chained without a gap, and count {phases}, as the "
+            "phases do"
+        )
+    return "\n".join(lines)
+
+
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def add_key(
+    name: str,
+    who: str,
+    *,
+    scope: Annotated[list[Literal["ask", "observe", "admin"]] | None, Parameter(negative="")] = None,
+    rate: float | None = None,
+    burst: int | None = None,
+    quota: int | None = None,
+) -> int:
+    """Make a key, and print it: only now, as only its hash is kept.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    who
+        Whom the key is for; a name that no other key has.
+    scope
+        What it may do: ask (the default), observe, admin. May be given several times.
+    rate
+        Answers a second.
+    burst
+        Answers at once; by default as many as in a second.
+    quota
+        Answers in all.
+    """
+    from reticent.service.keys import make_key
+
+    with _refusing(), _keys(name) as table:
+        token, key = make_key(who, scope or ["ask"], rate=rate, burst=burst, quota=quota)
+        table.add(key)
+    print(token)
+    print(f"A key for {who}, to {' and '.join(key.scopes)}. It is not kept: write it down now.", file=sys.stderr)
+    return 0
+
+
+def list_keys(name: str, *, json: Annotated[bool, Flag] = False) -> int:
+    """List the keys.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    json
+        Print a JSON object instead of text.
+    """
+    with _refusing(), _keys(name) as table:
+        found = [
+            {
+                "id": key.id,
+                "name": key.name,
+                "scopes": list(key.scopes),
+                "rate": key.rate,
+                "burst": key.burst,
+                "quota": key.quota,
+                "revoked": key.revoked is not None,
+            }
+            for key in table.all()
+        ]
+    if json:
+        print(json_format.dumps(found, indent=2, ensure_ascii=False))
+        return 0
+    if not found:
+        print(f"there are no keys: without any, whoever is on this machine may ask; reticent keys add {name} WHO")
+    for one in found:
+        limits = [f"{one['rate']:g}/s, {one['burst']} at once"] if one["rate"] else []
+        limits += [f"{one['quota']:,} in all"] if one["quota"] is not None else []
+        state = "revoked" if one["revoked"] else ", ".join(limits) or "no limits"
+        print(f"{one['id']}  {one['name']:20}  {'+'.join(one['scopes']):18}  {state}")
+    return 0
+
+
+def revoke_key(name: str, who: str) -> int:
+    """Let a key open nothing any more, also on a server that runs; what it was answered stays counted.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    who
+        The name or id of the key.
+    """
+    with _refusing(), _keys(name) as table:
+        key = table.revoke(who)
+    print(f"the key of {key.name} ({key.id}) is revoked")
+    return 0
+
+
+@contextmanager
+def _keys(name: str) -> Iterator[Any]:
+    from reticent.service.keys import KeyTable
+
+    table = KeyTable(_folder(name) / KEYS)
+    try:
+        yield table
+    finally:
+        table.close()
+
+
+# ── for all of them ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _folder(name: str) -> Path:
+    from reticent.service import home
+
+    folder = home.folder_of(name)
+    if not (folder / home.STORE).is_file():
+        known = home.names()
+        there = f"there are: {', '.join(known)}" if known else "there are none yet"
+        raise UsageError(f"there is no predictor {name!r}; {there} (reticent fit makes one)")
+    return folder
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What the parts refuse, as one line; none of them repeats a value of a table."""
+    from reticent.errors import BudgetExhausted, InsufficientData
+
+    try:
+        yield
+    except (ValueError, TypeError, BudgetExhausted, InsufficientData, OSError, RuntimeError) as error:
+        raise UsageError(_said(error)) from error
+
+
+def _said(error: Exception) -> str:
+    if getattr(error, "kind", None) in ("no-key", "not-allowed"):  # of a ServiceError
+        return "the server wants a key that allows this: give one by $RETICENT_KEY or --key-file"
+    return str(error)
+
+
+@contextmanager
+def _bar(what: str, total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error while something goes on; it is told how many rows are done."""
+    from reticent.service.tables import progress
+
+    with progress(quiet=quiet) as bars:
+        task = bars.add_task(what, total=total)
+        yield lambda rows: bars.advance(task, rows)
+
+
+def register(app: App) -> None:
+    """Add the commands of the service to a command line."""
+    for command in (schema, fit, serve, ask, status):
+        app.command(command)
+    keys = App(name="keys", help="Who may ask, observe or administer a service.")
+    keys.command(add_key, name="add")
+    keys.command(list_keys, name="list")
+    keys.command(revoke_key, name="revoke")
+    app.command(keys)

@@ -1,0 +1,212 @@
+"""The folder of one predictor: its model, its store and the state of its phase; open to one server at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.service.store import Damaged, Opened, Store
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+MODEL, STORE, LOCK = "model.toml", "store.sqlite", "lock"
+SEAL = 64  # the last bytes of a state: the SHA-256 of all before, which `saving` checks
+
+
+class AlreadyServed(RuntimeError):
+    """Another process uses this folder."""
+
+
+def folder_of(name: str) -> Path:
+    """Where the predictor of this name lives: under $RETICENT_HOME, or in the user's folder for data."""
+    if not NAME.fullmatch(name):
+        raise ValueError("name must be letters, digits, '.', '_' and '-', 64 at most, and start with a letter or digit")
+    root = os.environ.get("RETICENT_HOME")
+    if root:
+        return Path(root) / name
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "reticent" / name
+
+
+def names() -> list[str]:
+    """All predictors that there are."""
+    root = folder_of("x").parent
+    return sorted(one.parent.name for one in root.glob(f"*/{STORE}")) if root.is_dir() else []
+
+
+def read_model(folder: str | os.PathLike[str]) -> str:
+    """The text of model.toml, also while a server runs."""
+    try:
+        return (Path(folder) / MODEL).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no predictor in {folder}: make one by `reticent fit`") from None
+
+
+class Home:
+    """The folder of one predictor, locked for as long as this is open.
+
+    | file | what it is |
+    |---|---|
+    | `model.toml` | schema and parameters, public; must stay as it was written |
+    | `store.sqlite`, `-wal`, `-shm` | the store; as secret as the data |
+    | `witness` | how long the ledger is, for a store that has lost something |
+    | `phase-<i>.state` | what phase i knows; as secret as the data |
+    | `lock` | held by the server, gone with its process, however that ends |
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.name = self.folder.name
+        text = read_model(self.folder)
+        self._lock = _locked(self.folder)
+        try:
+            self.store = Store(self.folder / STORE)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        try:
+            if hashlib.sha256(text.encode()).hexdigest() != self.store.settings["model"]:
+                raise Damaged(f"{self.folder / MODEL} was changed: put it back as it was, or fit a new predictor")
+            self.model = text
+            if (found := seal_of(self.state)) != self.store.position.seal:
+                what = "is missing" if found is None else "is not the one that the store belongs to"
+                raise Damaged(f"{self.state} {what}: nothing can be answered without it")
+            self._sweep()
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def create(
+        cls, folder: str | os.PathLike[str], predictor: EverlastingPredictor, model: str, *, now: float | None = None
+    ) -> Self:
+        """A new folder for a fitted predictor, whole or not at all; `model` is the text of model.toml.
+
+        From now on the predictor is the folder's: answers that are given by the one in memory are not counted here.
+        """
+        place = Path(folder)
+        if predictor.answered_:
+            raise ValueError(
+                f"predictor must be new: it has answered {predictor.answered_} queries that nobody recorded"
+            )
+        if place.exists():
+            raise FileExistsError(f"{place} exists: choose another name, or delete what is there")
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        unfinished = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))  # mode 0700
+        try:
+            (unfinished / MODEL).write_text(model, encoding="utf-8")
+            opened = save_phase(predictor, unfinished)
+            settings = {
+                "format": "reticent-store",
+                "model": hashlib.sha256(model.encode()).hexdigest(),
+                "guarantee": predictor.guarantee_.explain(),
+                "classes": str(len(predictor.classes_)),
+                "id": os.urandom(16).hex(),
+            }
+            at = int(1000 * (time.time() if now is None else now))
+            Store.create(unfinished / STORE, settings, opened, predictor.clock(), time=at).close()
+            for one in unfinished.iterdir():
+                _synced(one)
+            _synced(unfinished)
+            os.rename(unfinished, place)
+            _synced(place.parent)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+        return cls(place)
+
+    @property
+    def state(self) -> Path:
+        """The state of the present phase."""
+        return state_path(self.folder, self.store.position.phase)
+
+    def tidy(self) -> None:
+        """Delete for good what belonged to phases that are over: files, and rows in the store."""
+        self._sweep(learning=True)
+        if self.store.position.untidy:
+            self.store.tidy()
+
+    def next_rows(self, phase: int, what: str) -> Path:
+        """A file for what a coming phase learns from, or has learned; it does not outlive the phase before."""
+        return self.folder / f"next-{phase}.{what}"
+
+    def _sweep(self, *, learning: bool = False) -> None:
+        """Remove states of other phases, unfinished files, and rows on their way to be learned from by nobody."""
+        for one in self.folder.iterdir():
+            found = re.match(r"\.?(phase|next)-(\d+)\.", one.name)
+            if found is None:
+                continue
+            kind, number = found[1], int(found[2])
+            current = kind == "phase" and number == self.store.position.phase and not one.name.startswith(".")
+            if not current and not (learning and kind == "next" and number > self.store.position.phase):
+                with suppress(FileNotFoundError):
+                    one.unlink()
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self.store.close()
+        with suppress(OSError):
+            os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def state_path(folder: Path, phase: int) -> Path:
+    """The file of a phase."""
+    return folder / f"phase-{phase}.state"
+
+
+def save_phase(predictor: EverlastingPredictor, folder: Path) -> Opened:
+    """Write the state of the present phase, which is on the disk when this returns."""
+    path, phase = state_path(folder, predictor.phase.number), predictor.phase
+    predictor.save(path)
+    seal = seal_of(path)
+    assert seal is not None
+    return Opened(phase.number, phase.rows, phase.answers, json.dumps(predictor.event_.to_json()), seal)
+
+
+def seal_of(path: Path) -> str | None:
+    """The seal at the end of a saved state; None if there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - SEAL))
+            return file.read().decode("ascii", "replace")
+    except FileNotFoundError:
+        return None
+
+
+def _locked(folder: Path) -> int:
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise AlreadyServed(
+            f"{folder} is in use by process {holder or 'unknown'}: one server at a time, since two would both spend "
+            "the answers that are left. Stop it first"
+        ) from None
+    with suppress(OSError):  # for the message only
+        os.pwrite(descriptor, f"{os.getpid():<20}".encode(), 0)
+    return descriptor
+
+
+def _synced(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,82 @@
+"""Numbers for Prometheus: public ones only, none is computed from a row, a vote or a label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+# Of the status: name, meaning, whether it only grows.
+NUMBERS = (
+    ("phase", "The number of the phase, from 1 on", False),
+    ("answers_in_phase", "Answers that the phase gives in all", False),
+    ("answers_left_in_phase", "Answers that the phase still gives", False),
+    ("answered", "Answers given in all", True),
+    ("rows", "Rows that the phase learned from", False),
+    ("teachers", "Teachers of the phase", False),
+    ("rows_gathered", "Rows gathered for the next phase", False),
+    ("rows_wanted", "Rows that the next phase learns from", False),
+    ("learning", "Whether the next phase is learning now", False),
+    ("ledger_length", "Records in the ledger", True),
+)
+
+
+class Metrics:
+    """Counters of one service, each with a registry of its own."""
+
+    def __init__(self, status: Callable[[], Any]) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "reticent_requests", "Requests, by endpoint and status", ["endpoint", "status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "reticent_request_seconds", "Time from the request to its answer", ["endpoint"],
+            buckets=BUCKETS, registry=self._registry,
+        )  # fmt: skip
+        self.waiting = Gauge("reticent_waiting", "Requests that wait for an answer", registry=self._registry)
+        self.replayed = Counter("reticent_replayed", "Requests answered by a stored answer", registry=self._registry)
+        self._registry.register(_Status(status))
+        # Looking up a child by its labels costs more than counting: there are few, so they are kept.
+        self._counts: dict[tuple[str, int], Any] = {}
+        self._times: dict[str, Any] = {}
+
+    def count(self, endpoint: str, status: int, seconds: float) -> None:
+        """A request that was answered."""
+        child = self._counts.get((endpoint, status))
+        if child is None:
+            child = self._counts[endpoint, status] = self._requests.labels(endpoint, str(status))
+            self._times.setdefault(endpoint, self._seconds.labels(endpoint))
+        child.inc()
+        self._times[endpoint].observe(seconds)
+
+    def text(self) -> bytes:
+        """Everything, as Prometheus reads it."""
+        return generate_latest(self._registry)
+
+
+class _Status(Collector):
+    """The public numbers of the desk, read when they are asked for."""
+
+    def __init__(self, status: Callable[[], Any]) -> None:
+        self._status = status
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        status = self._status()
+        for name, meaning, grows in NUMBERS:
+            family = CounterMetricFamily if grows else GaugeMetricFamily
+            yield family(f"reticent_{name}", meaning, value=float(getattr(status, name)))
+        for name in ("epsilon", "delta"):
+            yield GaugeMetricFamily(
+                f"reticent_{name}", f"The {name} that is promised", value=float(getattr(status.guarantee, name))
+            )
+        yield GaugeMetricFamily("reticent_halted", "Whether answering has stopped", value=float(bool(status.halted)))

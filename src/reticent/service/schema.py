@@ -1,0 +1,453 @@
+"""What is public about a table: its columns, their ranges and categories, the classes; and rows of numbers by it."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Rows = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Kind = Literal["number", "category"]
+
+TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+LARGEST = 1e300  # of the ends of a range: the room between two of them is still a number
+
+
+class SchemaError(ValueError):
+    """A schema that cannot be used as it stands; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that is learned from.
+
+    A number has a range, and what stands for a missing one, by default the middle of it. A category has categories;
+    what is none of them is nothing, or with `other` a category of its own.
+    """
+
+    name: str
+    kind: Kind
+    range: tuple[float, float] | None = None
+    missing: float | None = None
+    categories: tuple[Any, ...] = ()
+    other: bool = False
+
+    def __post_init__(self) -> None:
+        _check_name(self.name, "name")
+        if self.kind == "number":
+            self._check_number()
+        elif self.kind == "category":
+            self._check_category()
+        else:
+            raise SchemaError(f"column {self.name!r}: kind must be \"number\" or \"category\"")
+
+    def _check_number(self) -> None:
+        if self.categories or self.other:
+            raise SchemaError(f"column {self.name!r}: a number has a range, not categories")
+        if self.range is None or len(self.range) != 2 or not all(map(_is_number, self.range)):
+            raise SchemaError(f"column {self.name!r}: range must be two numbers, as in range = [0, 120]")
+        low, high = self.range
+        if not high / 2 - low / 2 > 0:
+            raise SchemaError(f"column {self.name!r}: range must have the lesser end first, and room between its ends")
+        if self.missing is not None and not (_is_number(self.missing) and low <= self.missing <= high):
+            raise SchemaError(f"column {self.name!r}: missing must be a number of the range")
+
+    def _check_category(self) -> None:
+        if self.range is not None or self.missing is not None:
+            raise SchemaError(f"column {self.name!r}: a category has categories, neither range nor missing")
+        if not self.categories:
+            raise SchemaError(f'column {self.name!r}: categories must be listed, as in categories = ["a", "b"]')
+        if not isinstance(self.other, bool):
+            raise SchemaError(f"column {self.name!r}: other must be true or false")
+        _Places(self.categories, f"column {self.name!r}: categories")
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the numbers that it becomes."""
+        if self.kind == "number":
+            return [self.name]
+        names = [*map(as_text, self.categories), *(["?"] if self.other else [])]
+        return [f"{self.name}={one}" for one in names]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The public description of a table, by which every row becomes numbers, whatever it holds.
+
+    Nothing in it may come from the rows: who writes it writes down what is known of the columns without looking. Each
+    row is encoded by itself, and none is refused:
+
+    - a **number** is clipped to its range, which is then laid onto [-1, 1]. What is missing or is no number is taken
+      for `missing`, by default the middle of the range;
+    - a **category** is one column of 0 and 1 for each that is declared. What is missing or was not declared has 0 in
+      all of them, or with `other` a column of its own;
+    - a **label** that is missing or none of the classes counts as the first class.
+
+    So the encoded table has as many rows as the table, and they differ in one row if those do.
+
+    >>> schema = Schema(
+    ...     columns=(Column("age", "number", range=(0, 100)), Column("ward", "category", categories=("a", "b"))),
+    ...     target="readmitted",
+    ...     classes=("no", "yes"),
+    ... )
+    >>> schema.encode({"age": [25, 400, None], "ward": ["b", "a", "?"]}).tolist()
+    [[-0.5, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    >>> schema.codes(["yes", "no", "perhaps"]).tolist()
+    [1, 0, 0]
+    >>> Schema.from_toml(schema.to_toml()) == schema
+    True
+
+    In TOML, `kind` may be left out: what has categories is a category.
+    """
+
+    columns: tuple[Column, ...]
+    target: str
+    classes: tuple[Any, ...]
+    group: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(self.target, "target")
+        if self.group is not None:
+            _check_name(self.group, "group")
+        names = [one.name for one in self.columns]
+        if not names:
+            raise SchemaError("there must be at least one column to learn from")
+        if len(set(names)) < len(names):
+            raise SchemaError("two columns have the same name")
+        for which, name in (("target", self.target), ("group", self.group)):
+            if name in names:
+                raise SchemaError(f"the {which} {name!r} must not be learned from: remove it from the columns")
+        if self.group == self.target:
+            raise SchemaError("group and target must be different columns")
+        if len(self.classes) < 2:
+            raise SchemaError("classes must be at least two labels, as in classes = [\"no\", \"yes\"]")
+        _Places(self.classes, "classes")
+
+    # ── encoding ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def features(self) -> list[str]:
+        """The names of the numbers of an encoded row: first all numbers, then the categories."""
+        return [name for column in (*self._numbers, *self._categories) for name in column.features]
+
+    @property
+    def width(self) -> int:
+        """How many numbers an encoded row has."""
+        return len(self.features)
+
+    @property
+    def row_norm(self) -> float:
+        """How long an encoded row can be: every column adds at most 1 to its square. Rounded up to hundredths."""
+        return (math.isqrt(10_000 * len(self.columns) - 1) + 1) / 100
+
+    def encode(self, table: Mapping[str, Any], /) -> Rows:
+        """Columns by name as rows of numbers, all of them finite; other columns are not looked at."""
+        sizes = {len(table[one.name]) for one in self.columns}
+        if len(sizes) != 1:
+            raise ValueError("the columns must have the same number of rows")
+        rows = np.zeros((sizes.pop(), self.width))
+        middle, half, low, high, missing = self._scales
+        numbers = rows[:, : len(middle)]
+        for place, column in enumerate(self._numbers):
+            numbers[:, place] = as_numbers(table[column.name])
+        np.copyto(numbers, missing, where=np.isnan(numbers))
+        _clip(numbers, low, high)
+        numbers -= middle
+        numbers /= half
+        _clip(numbers, -1, 1)  # rounding may lead past the ends
+        start, cells = len(middle), rows.reshape(-1)
+        first = np.arange(0, cells.size, self.width)
+        for column, places in zip(self._categories, self._places, strict=True):
+            found = places.of(table[column.name])
+            if column.other:
+                found[found < 0] = len(column.categories)
+            cells[(first + start + found)[found >= 0]] = 1
+            start += len(column.categories) + column.other
+        return rows
+
+    def codes(self, labels: Any) -> Codes:
+        """Labels as places among the classes; the first class for what is none of them."""
+        return np.maximum(self._labels.of(labels), 0)
+
+    @cached_property
+    def _numbers(self) -> tuple[Column, ...]:
+        return tuple(one for one in self.columns if one.kind == "number")
+
+    @cached_property
+    def _categories(self) -> tuple[Column, ...]:
+        return tuple(one for one in self.columns if one.kind == "category")
+
+    @cached_property
+    def _scales(self) -> tuple[Array, Array, Array, Array, Array]:
+        ranges = [one.range or (0, 1) for one in self._numbers]
+        low, high = (np.array([one[end] for one in ranges], dtype=np.float64) for end in (0, 1))
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        missing = middle.copy()
+        for place, one in enumerate(self._numbers):
+            if one.missing is not None:
+                missing[place] = one.missing
+        return middle, half, low, high, missing
+
+    @cached_property
+    def _places(self) -> list[_Places]:
+        return [_Places(one.categories, one.name) for one in self._categories]
+
+    @cached_property
+    def _labels(self) -> _Places:
+        return _Places(self.classes, "classes")
+
+    # ── TOML ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """The schema that a text describes; a table `model`, of which a schema knows nothing, may stand beside it."""
+        try:
+            page = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise SchemaError(f"this is no TOML: {error}") from None
+        _check_keys(page, {"target", "classes", "group", "columns", "model"}, "the schema")
+        tables = page.get("columns", [])
+        if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+            raise SchemaError("every column must be a table of its own, under [[columns]]")
+        if empty := unfilled(page):
+            raise SchemaError(f"these are still to be filled in: {', '.join(empty)}")
+        return cls(
+            columns=tuple(_column(one) for one in tables),
+            target=page.get("target", ""),
+            classes=_listed(page.get("classes"), "classes"),
+            group=page.get("group"),
+        )
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """The schema in a file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            what = error.strerror if isinstance(error, OSError) else "it must be in UTF-8"
+            raise SchemaError(f"{path} cannot be read: {what}") from None
+        try:
+            return cls.from_toml(text)
+        except SchemaError as error:
+            raise SchemaError(f"{path}: {error}") from None
+
+    def to_toml(self) -> str:
+        """The schema as text."""
+        lines = [f"target = {toml(self.target)}", f"classes = {toml(self.classes)}"]
+        if self.group is not None:
+            lines.append(f"group = {toml(self.group)}")
+        for column in self.columns:
+            lines += ["", "[[columns]]", f"name = {toml(column.name)}", f"kind = {toml(column.kind)}"]
+            if column.kind == "number":
+                lines.append(f"range = {toml(column.range)}")
+                lines += [] if column.missing is None else [f"missing = {toml(column.missing)}"]
+            else:
+                lines.append(f"categories = {toml(column.categories)}")
+                lines += ["other = true"] if column.other else []
+        return "\n".join(lines) + "\n"
+
+
+# ── a draft ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def draft(
+    names: Sequence[str], types: Mapping[str, str], *, target: str | None = None, group: str | None = None
+) -> str:
+    """A schema to be filled in: what the names of columns, and the types of a file that declares them, can tell.
+
+    It never holds a value of the table: ranges, categories and classes found in the rows would tell of single ones.
+
+    >>> print(draft(["age", "readmitted"], {}, target="readmitted").partition("[[columns]]")[2].strip())
+    name = "age"
+    range = []
+    categories = []
+    """
+    for which, name in (("target", target), ("group", group)):
+        if name is not None and name not in names:
+            raise SchemaError(f"the {which} {name!r} is no column of the table; there are: {', '.join(names)}")
+    lines = [
+        "# What is public about this table. Fill it in from what is known about the columns without looking at the",
+        "# rows: a code book, the law, common sense. Ranges, categories and classes that are copied from the rows give",
+        "# single people away; so they were not read, and must not be.",
+        "#",
+        "# For each column, fill in one of the two, and delete the other:",
+        "#   range = [0, 120]          if it is a number: the least and the greatest that it can be; beyond is clipped",
+        '#   categories = ["a", "b"]   if it is a category: all that it can be; anything else counts as none of them',
+        "# Delete the columns that are not to be learned from.",
+        "",
+        f"target = {toml(target or '')}  # the column to be predicted",
+        'classes = []  # every label that it can have, as in ["no", "yes"]; anything else counts as the first',
+        '# group = ""  # the column that says whose row it is, if someone may have several'
+        if group is None
+        else f"group = {toml(group)}  # whose row it is: all rows of one are protected together",
+    ]
+    for name in names:
+        if name not in (target, group):
+            lines += ["", "[[columns]]", f"name = {toml(name)}"]
+            lines += [] if types.get(name) == "category" else ["range = []"]
+            lines += [] if types.get(name) == "number" else ["categories = []"]
+    return "\n".join(lines) + "\n"
+
+
+def unfilled(page: Mapping[str, Any]) -> list[str]:
+    """What a draft has that is still empty."""
+    empty = [key for key in ("target", "classes") if page.get(key) in (None, "", [])]
+    for place, column in enumerate(page.get("columns", []), start=1):
+        keys = [key for key in ("range", "categories") if key in column]
+        if keys and all(column[key] == [] for key in keys):
+            empty.append(f"{' or '.join(keys)} of {column.get('name') or f'column {place}'}")
+    return empty
+
+
+# ── values ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def as_numbers(values: Any) -> Rows:
+    """Values as numbers, each by itself; NaN for what is missing or is no number."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        return np.asarray(values, dtype=np.float64)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "cmMV":
+        raise TypeError("a column of numbers must hold numbers")
+    some = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    with suppress(ValueError):  # the same numbers, sooner, where all of them are written as such
+        if all(type(one) is str for one in some) and _is_plain("".join(some)):
+            return np.fromiter(map(float, some), dtype=np.float64, count=len(some))
+    return np.fromiter(map(_number, some), dtype=np.float64, count=len(some))
+
+
+def _is_plain(text: str) -> bool:
+    """Whether text has no digits of other scripts and no underscores: float() takes them, and no table means them."""
+    return text.isascii() and "_" not in text
+
+
+def _number(value: object) -> float:
+    try:
+        if isinstance(value, str):
+            return float(value) if _is_plain(value) else math.nan
+        return float(value) if isinstance(value, (int, float)) else math.nan
+    except ValueError:
+        return math.nan
+    except OverflowError:
+        return math.inf if isinstance(value, int) and value > 0 else -math.inf
+
+
+def _clip(numbers: Array, low: Any, high: Any) -> None:
+    """In place; np.clip takes longer to start than a row takes."""
+    np.maximum(numbers, low, out=numbers)
+    np.minimum(numbers, high, out=numbers)
+
+
+class _Places:
+    """Finds values among those that were declared, which are all strings, all numbers or all truths.
+
+    Strings are compared without the spaces around them, numbers by their value, whether or not they are written as
+    text; so a table means the same in a CSV file, which knows only text, and in others.
+    """
+
+    def __init__(self, declared: Sequence[Any], name: str) -> None:
+        kinds = {float if _is_number(one) else type(one) if isinstance(one, (bool, str)) else None for one in declared}
+        if len(kinds) != 1 or None in kinds:
+            raise SchemaError(f"{name} must be all text, all finite numbers, or all true or false")
+        self.kind = kinds.pop()
+        self.places = {self.key(one): place for place, one in enumerate(declared)}
+        if len(self.places) < len(declared):
+            raise SchemaError(f"{name} must be different from each other")
+
+    def key(self, value: object) -> object:
+        """What is compared of a value; None if it is missing, or of no use."""
+        if self.kind is str:
+            return as_text(value)
+        if self.kind is bool:
+            return TRUTHS.get(as_text(value).lower())
+        number = _number(value)
+        return number if math.isfinite(number) else None
+
+    def of(self, values: Any) -> Codes:
+        """The place of each value; -1 for those that are not there."""
+        some = values.tolist() if isinstance(values, np.ndarray) else list(values)
+        if all(type(one) is str for one in some):  # 1, 1.0 and True are the same key of a dict, and not the same here
+            known = {one: self.places.get(self.key(one), -1) for one in set(some)}
+            return np.fromiter(map(known.__getitem__, some), dtype=np.int64, count=len(some))
+        return np.array([self.places.get(self.key(one), -1) for one in some], dtype=np.int64)
+
+
+def as_text(value: object) -> str:
+    """A value as a CSV file would write it."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return str(value) if isinstance(value, (int, float)) and value == value else ""  # noqa: PLR0124  # NaN
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
+
+
+# ── reading and writing TOML ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _column(page: Mapping[str, Any]) -> Column:
+    name = page.get("name", "")
+    _check_name(name, "name of a column")
+    _check_keys(page, {"name", "kind", "range", "missing", "categories", "other"}, f"column {name!r}")
+    ends = _listed(page.get("range", []), f"column {name!r}: range")
+    categories = _listed(page.get("categories", []), f"column {name!r}: categories")
+    return Column(
+        name=name,
+        kind=page.get("kind", "category" if categories else "number"),
+        range=ends or None,
+        missing=page.get("missing"),
+        categories=categories,
+        other=page.get("other", False),
+    )
+
+
+def _listed(value: Any, name: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise SchemaError(f"{name} must be a list, in brackets")
+    return tuple(value)
+
+
+def _check_keys(page: Mapping[str, Any], known: set[str], where: str) -> None:
+    if unknown := sorted(page.keys() - known):
+        raise SchemaError(f"{where} has {unknown[0]!r}, which is not known; there may be: {', '.join(sorted(known))}")
+
+
+def _check_name(name: object, which: str) -> None:
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise SchemaError(f"{which} must be the name of a column")
+
+
+def toml(value: Any) -> str:
+    """A value as TOML: text, numbers, truths and lists of these.
+
+    >>> print(toml(["a\\"b", 1, 2.5, True]))
+    ["a\\"b", 1, 2.5, true]
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = "".join(
+            f"\\{one}" if one in '"\\' else one if one.isprintable() else f"\\U{ord(one):08x}" for one in value
+        )
+        return f'"{escaped}"'
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, (int, float)) and math.isfinite(value):
+        return repr(value)
+    raise TypeError(f"there is no TOML for {type(value).__name__}")

@@ -1,0 +1,603 @@
+"""The store: one SQLite file that knows every answer that was counted, before anyone has seen it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+APPLICATION = 0x72657469  # "reti": in the header of the file, so that no other database is taken for a store
+VERSION = 1
+TAIL = 1000  # rows of the ledger that are checked whenever a store is opened; `verify` checks all
+EXPIRED = 64  # expired answers that a transaction deletes at most: a day's worth at once would hold others up
+SECRET = 256  # bytes of the clock, always: the room that it takes must not tell what it says
+PARTS, LARGEST = 1024, 1 << 22  # so many parts of the journal are made one, if they have no more bytes than this
+WITNESS = struct.Struct(">8sQ32s16s")  # a name, how many rows, the hash of the last, and a checksum of these
+
+TABLES = """
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE ledger (
+  number INTEGER PRIMARY KEY, time INTEGER NOT NULL, client TEXT NOT NULL, answers INTEGER NOT NULL,
+  phase INTEGER NOT NULL, cost INTEGER NOT NULL, previous BLOB NOT NULL, hash BLOB NOT NULL
+);
+CREATE TRIGGER ledger_no_update BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER ledger_no_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TABLE phases (
+  number INTEGER PRIMARY KEY, rows INTEGER NOT NULL, answers INTEGER NOT NULL, event TEXT NOT NULL,
+  counted INTEGER NOT NULL
+);
+CREATE TABLE clients (client TEXT PRIMARY KEY, answers INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE answers (
+  client TEXT NOT NULL, key TEXT NOT NULL, digest BLOB NOT NULL, codes BLOB NOT NULL, phase INTEGER NOT NULL,
+  expires INTEGER NOT NULL, PRIMARY KEY (client, key)
+) WITHOUT ROWID;
+CREATE INDEX answers_by_expiry ON answers (expires);
+CREATE TABLE journal (
+  number INTEGER PRIMARY KEY, clients TEXT NOT NULL, rows BLOB NOT NULL, codes BLOB NOT NULL, hash BLOB NOT NULL
+);
+CREATE TABLE position (
+  one INTEGER PRIMARY KEY CHECK (one = 1), phase INTEGER NOT NULL, seal TEXT NOT NULL, clock BLOB NOT NULL,
+  time INTEGER NOT NULL, untidy INTEGER NOT NULL, length INTEGER NOT NULL, head BLOB NOT NULL, journal BLOB NOT NULL
+);
+"""
+
+# What turns a store of version v into one of version v + 1, within the transaction that also writes the new version.
+UPGRADES: dict[int, Callable[[sqlite3.Connection], None]] = {}
+
+
+class Damaged(ValueError):
+    """A file is not what was written: it was torn, edited, or put back from elsewhere. Nothing is guessed."""
+
+
+class NotStored(OSError):
+    """A transaction was not written: nothing of it counts, and nothing of it may be handed out."""
+
+
+class Entry(NamedTuple):
+    """What a row of the ledger is about: how many answers a client got in a phase, and how many count."""
+
+    client: str
+    answers: int
+    phase: int
+    cost: int
+
+
+class LedgerRow(NamedTuple):
+    """A row of the ledger. `time` is in milliseconds since 1970, and never runs backwards."""
+
+    number: int
+    time: int
+    client: str
+    answers: int
+    phase: int
+    cost: int
+    previous: bytes
+    hash: bytes
+
+
+class Stored(NamedTuple):
+    """An answer that was given under an idempotency key."""
+
+    digest: bytes
+    codes: bytes
+    phase: int
+
+
+class Part(NamedTuple):
+    """Queries of the window and the codes of their answers; `clients` is a list of [client, rows], None for nobody."""
+
+    clients: list[tuple[str, int]] | None
+    rows: bytes
+    codes: bytes
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A phase that begins: its public numbers, its event as JSON, and the seal of the file with its state."""
+
+    number: int
+    rows: int
+    answers: int
+    event: str
+    seal: str
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """All that one batch changes."""
+
+    time: int
+    clock: Mapping[str, Any]
+    entries: Sequence[Entry]
+    answers: Sequence[tuple[str, str, Stored]] = ()
+    expires: int = 0
+    journal: Part | None = None
+    passed: Sequence[Opened] = ()  # phases that began in this batch, the last of which is the present one
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a store stands."""
+
+    phase: int
+    seal: str
+    clock: dict[str, Any]
+    time: int
+    untidy: bool
+    length: int
+    head: bytes
+    journal: bytes
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a check of all that there is found: the rows of the ledger, its head, and the answers counted by phase."""
+
+    length: int
+    head: str
+    counted: dict[int, int] = field(default_factory=dict)
+
+
+def canonical(number: int, time: int, entry: Entry, previous: bytes) -> bytes:
+    """The row as JSON with sorted names and no spaces, in ASCII; its SHA-256 is the hash of the row.
+
+    >>> canonical(1, 5, Entry("a", 2, 1, 2), bytes(2))
+    b'{"answers":2,"client":"a","cost":2,"number":1,"phase":1,"previous":"0000","time":5}'
+    """
+    return (
+        f'{{"answers":{entry.answers},"client":{json.dumps(entry.client)},"cost":{entry.cost},"number":{number},'
+        f'"phase":{entry.phase},"previous":"{previous.hex()}","time":{time}}}'
+    ).encode()
+
+
+def chained(before: bytes, part: Part) -> bytes:
+    """The hash of a part of the journal: over the hash before, the clients, the rows and the codes."""
+    digest = hashlib.sha256(before)
+    for piece in (json.dumps(part.clients).encode(), part.rows, part.codes):
+        digest.update(len(piece).to_bytes(8, "big"))
+        digest.update(piece)
+    return digest.digest()
+
+
+@dataclass(frozen=True)
+class Loose:
+    """The last parts of the journal, which are to be made one when there are enough, and the hash before them.
+
+    A journal of a million parts would take long to read. One of a thousand takes a second, however many rows it has.
+    """
+
+    before: bytes
+    parts: tuple[Part, ...] = ()
+    size: int = 0
+
+    def add(self, part: Part, end: bytes) -> tuple[Loose, Part, int, bytes]:
+        """What is loose now; what is to be written, in place of how many of the last parts; and the new end."""
+        after, more = chained(end, part), len(part.rows)
+        if more > LARGEST:
+            return Loose(after), part, 0, after
+        alike = not self.parts or (part.clients is None) == (self.parts[0].clients is None)
+        if not alike or self.size + more > LARGEST:  # those before stay as they are
+            return Loose(end, (part,), more), part, 0, after
+        loose = Loose(self.before, (*self.parts, part), self.size + more)
+        if len(loose.parts) < PARTS:
+            return loose, part, 0, after
+        merged = _merged(loose.parts)
+        after = chained(self.before, merged)
+        return Loose(after), merged, len(self.parts), after
+
+
+def _merged(parts: Sequence[Part]) -> Part:
+    """Parts as one; a client that comes twice in a row is named once."""
+    runs: list[tuple[str, int]] = []
+    for part in parts:
+        for client, count in part.clients or ():
+            before = runs.pop()[1] if runs and runs[-1][0] == client else 0
+            runs.append((client, before + count))
+    clients = None if parts[0].clients is None else runs
+    return Part(clients, b"".join(one.rows for one in parts), b"".join(one.codes for one in parts))
+
+
+class Store:
+    """One SQLite file, one connection, used by one thread at a time; every transaction is on the disk when it returns.
+
+    The ledger is append-only: each row holds the hash of the one before, so that a row cannot be changed, left out or
+    put in without all later hashes changing. The first `previous` is the hash of the settings that the store was made
+    with. Beside the file lies the *witness*: after each transaction the number of rows and the last hash are written
+    to it. It is not forced to the disk, so after a loss of power it may be behind the store, but never ahead. A store
+    that is behind its witness has lost transactions (a write-ahead log that was removed or damaged, a file put back
+    from a backup), and is refused.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, upgrade: bool = True) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise Damaged(f"{self.path} does not exist")
+        self._check_length()
+        with self._refusing():
+            self._db = _connected(self.path)
+            try:
+                _check_kind(self._db, self.path, upgrade=upgrade)
+                self.settings = _settings(self._db)
+                self.position = _position(self._db)
+                self._loose = Loose(self.position.journal)
+                self._check_ends()
+                self._witness = os.open(self.path.with_name("witness"), os.O_WRONLY | os.O_CLOEXEC)
+            except BaseException:
+                self._db.close()
+                raise
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        settings: Mapping[str, str],
+        opened: Opened,
+        clock: Mapping[str, Any],
+        *,
+        time: int,
+    ) -> Self:
+        """A new store; `settings` never change, and start the chain of hashes."""
+        place = Path(path)
+        if place.exists():
+            raise FileExistsError(f"{place} exists")
+        os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        db = _connected(place)
+        start = _start(settings)
+        with _transaction(db):
+            for statement in _statements(TABLES):
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id = {APPLICATION}")
+            db.execute(f"PRAGMA user_version = {VERSION}")
+            db.executemany("INSERT INTO settings VALUES (?, ?)", settings.items())
+            _begin(db, opened)
+            db.execute(
+                "INSERT INTO position VALUES (1, ?, ?, ?, ?, 0, 0, ?, ?)",
+                (opened.number, opened.seal, _packed(clock), time, start, start),
+            )
+        db.close()
+        descriptor = os.open(place.with_name("witness"), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        os.pwrite(descriptor, _testimony(0, start), 0)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        return cls(place)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with suppress(OSError):
+            os.close(self._witness)
+        with suppress(sqlite3.Error):
+            self._db.close()
+
+    # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(self, batch: Transaction) -> list[LedgerRow]:
+        """Write all that a batch changes, or nothing; when this returns, it is on the disk. The new rows."""
+        now, time = self.position, max(batch.time, self.position.time)
+        made = list(_rows(now.length, now.head, time, batch.entries))
+        head = made[-1].hash if made else now.head
+        last = batch.passed[-1] if batch.passed else None
+        journal = now.journal if last is None else _start(self.settings)
+        loose, part, merged = self._loose if last is None else Loose(journal), batch.journal, 0
+        if part is not None:
+            loose, part, merged, journal = loose.add(part, journal)
+        after = Position(
+            phase=now.phase if last is None else last.number,
+            seal=now.seal if last is None else last.seal,
+            clock=dict(batch.clock),
+            time=time,
+            untidy=now.untidy or last is not None,
+            length=now.length + len(made),
+            head=head,
+            journal=journal,
+        )
+        try:
+            with _transaction(self._db):
+                self._write(batch, made, after)
+                self._write_part(part, merged, journal)
+        except sqlite3.Error as error:
+            raise NotStored(f"nothing was stored: {error}") from error
+        self.position, self._loose = after, loose
+        os.pwrite(self._witness, _testimony(after.length, after.head), 0)
+        return made
+
+    def _write(self, batch: Transaction, made: Sequence[LedgerRow], after: Position) -> None:
+        db = self._db
+        db.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)", made)
+        if batch.passed:
+            db.execute("DELETE FROM journal")
+            for opened in batch.passed:
+                _begin(db, opened)
+        for entry in batch.entries:
+            db.execute("UPDATE phases SET counted = counted + ? WHERE number = ?", (entry.cost, entry.phase))
+            db.execute(
+                "INSERT INTO clients VALUES (?, ?) ON CONFLICT (client) "
+                "DO UPDATE SET answers = answers + excluded.answers",
+                (entry.client, entry.answers),
+            )
+        db.executemany(
+            "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
+            [(client, key, *stored, batch.expires) for client, key, stored in batch.answers],
+        )
+        gone = "SELECT client, key FROM answers WHERE expires <= ? ORDER BY expires LIMIT ?"
+        db.execute(f"DELETE FROM answers WHERE (client, key) IN ({gone})", (after.time, EXPIRED))
+        db.execute(
+            "UPDATE position SET phase = ?, seal = ?, clock = ?, time = ?, untidy = ?, length = ?, head = ?, "
+            "journal = ?",
+            (after.phase, after.seal, _packed(after.clock), after.time, after.untidy, after.length, after.head,
+             after.journal),
+        )  # fmt: skip
+
+    def _write_part(self, part: Part | None, merged: int, end: bytes) -> None:
+        if part is None:
+            return
+        if merged:
+            self._db.execute("DELETE FROM journal WHERE number > (SELECT MAX(number) FROM journal) - ?", (merged,))
+        clients, rows, codes = part
+        self._db.execute(
+            "INSERT INTO journal (clients, rows, codes, hash) VALUES (?, ?, ?, ?)",
+            (json.dumps(clients), rows, codes, end),
+        )
+
+    def tidy(self) -> None:
+        """Delete for good what was deleted: give its pages back, and empty the log that still holds them.
+
+        Deleted rows were overwritten with zeros (`secure_delete`), so giving pages back is as thorough as rewriting the
+        whole file, and takes as long as what was deleted, not as all that is kept.
+        """
+        try:
+            self._db.executescript("PRAGMA incremental_vacuum")  # `execute` would stop after a page
+            if self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                raise sqlite3.OperationalError("someone reads the store")
+            with _transaction(self._db):
+                self._db.execute("UPDATE position SET untidy = 0")
+        except sqlite3.Error as error:
+            raise NotStored(f"what was deleted is not yet wiped from the disk: {error}") from error
+        self.position = Position(**{**self.position.__dict__, "untidy": False})
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def stored(self, client: str, key: str, time: int) -> Stored | None:
+        """The answer that this client got under this key, unless it has expired."""
+        with self._refusing():
+            found = self._db.execute(
+                "SELECT digest, codes, phase FROM answers WHERE client = ? AND key = ? AND expires > ?",
+                (client, key, max(time, self.position.time)),
+            ).fetchone()
+        return None if found is None else Stored(*found)
+
+    def journal(self) -> Iterator[Part]:
+        """The journal of the present phase, in order; `Damaged` if it is not the one that was written."""
+        hash_, number = _start(self.settings), 0
+        with self._refusing():
+            query = "SELECT number, clients, rows, codes, hash FROM journal ORDER BY number"
+            for found, clients, rows, codes, noted in self._db.execute(query):
+                named = json.loads(clients)
+                part = Part(None if named is None else [(str(one), int(many)) for one, many in named], rows, codes)
+                hash_, number = chained(hash_, part), number + 1
+                if noted != hash_ or found != number:
+                    raise Damaged(f"{self.path} is damaged: part {found} of its journal is not what was written")
+                yield part
+        if hash_ != self.position.journal:
+            raise Damaged(f"{self.path} is damaged: its journal is not whole")
+
+    def clients(self) -> dict[str, int]:
+        """How many answers each client has had."""
+        with self._refusing():
+            return dict(self._db.execute("SELECT client, answers FROM clients"))
+
+    def tail(self, rows: int) -> list[LedgerRow]:
+        """The last rows of the ledger, in order."""
+        with self._refusing():
+            return _tail(self._db, rows)
+
+    # ── checking ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _check_length(self) -> None:
+        """Refuse a file that ends before its header says so; pages that are only in the log do not count there."""
+        with open(self.path, "rb") as file:
+            start = file.read(100)
+            length = file.seek(0, os.SEEK_END)
+        if start[:16] != b"SQLite format 3\0" or len(start) < 100:
+            raise Damaged(f"{self.path} is damaged, or is no store")
+        (page,) = struct.unpack(">H", start[16:18])
+        (pages,) = struct.unpack(">I", start[28:32])
+        if pages * (65536 if page == 1 else page) > length:
+            raise Damaged(f"{self.path} is damaged: it ends too early")
+
+    def _check_ends(self) -> None:
+        """Whether the end of the ledger, the counts and the witness agree, in the same time however long it is."""
+        now = self.position
+        last = _tail(self._db, TAIL)
+        (length,) = self._db.execute("SELECT COALESCE(MAX(number), 0) FROM ledger").fetchone()
+        start = _start(self.settings) if len(last) == length else last[0].previous
+        head, _ = _walked(last, length - len(last), start, self.path)
+        if (length, head) != (now.length, now.head):
+            raise Damaged(f"{self.path} is damaged: its ledger does not end where it should")
+        counted = dict(self._db.execute("SELECT number, counted FROM phases"))
+        if counted.get(now.phase) != now.clock["asked"] or sum(counted.values()) != now.clock["answered"]:
+            raise Damaged(f"{self.path} is damaged: its phases do not have the counts that they should")
+        try:
+            testimony = self.path.with_name("witness").read_bytes()
+        except FileNotFoundError:
+            raise Damaged(f"the witness beside {self.path} is missing: the store may not be whole") from None
+        if len(testimony) != WITNESS.size or testimony != _testimony(*WITNESS.unpack(testimony)[1:3]):
+            raise Damaged(f"the witness beside {self.path} is damaged")
+        _, seen, seen_head, _ = WITNESS.unpack(testimony)
+        known = _start(self.settings) if seen == 0 else self._db.execute(
+            "SELECT hash FROM ledger WHERE number = ?", (seen,)
+        ).fetchone()  # fmt: skip
+        if seen > length or (known if isinstance(known, bytes) else known and known[0]) != seen_head:
+            raise Damaged(
+                f"{self.path} has lost answers that were counted: {length} rows of the ledger, while the witness saw "
+                f"{seen}. It was put back from a backup, or its log was removed; going on would count them twice"
+            )
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        with _refusing(self.path):
+            yield
+
+
+def verify(path: str | os.PathLike[str]) -> Verified:
+    """Check all of a store, also while a server uses it: every page, every hash, and that all counts add up."""
+    place = Path(path)
+    with _refusing(place):
+        db = sqlite3.connect(f"{place.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            _check_kind(db, place, upgrade=False)
+            db.execute("BEGIN")  # one view of everything, whatever is written meanwhile
+            settings, position = _settings(db), _position(db)
+            if (found := db.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
+                raise Damaged(f"{place} is damaged: {str(found).splitlines()[0]}")
+            rows = (LedgerRow(*one) for one in db.execute("SELECT * FROM ledger ORDER BY number"))
+            head, counted = _walked(rows, 0, _start(settings), place)
+            (length,) = db.execute("SELECT COUNT(*) FROM ledger").fetchone()
+            if (length, head) != (position.length, position.head):
+                raise Damaged(f"{place} is damaged: its ledger does not end where it should")
+            phases = dict(db.execute("SELECT number, counted FROM phases"))
+            if phases != dict.fromkeys(phases, 0) | counted:
+                raise Damaged(f"{place} is damaged: its phases do not have the counts of the ledger")
+            if phases[position.phase] != position.clock["asked"] or sum(phases.values()) != position.clock["answered"]:
+                raise Damaged(f"{place} is damaged: the clock does not have the counts of the ledger")
+            given = dict(db.execute("SELECT client, SUM(answers) FROM ledger GROUP BY client"))
+            if given != dict(db.execute("SELECT client, answers FROM clients")):
+                raise Damaged(f"{place} is damaged: clients do not have the counts of the ledger")
+        finally:
+            db.close()
+    return Verified(length, head.hex(), phases)
+
+
+# ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1)
+    try:
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file; must come before all else
+        if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise sqlite3.OperationalError("the file system cannot hold a write-ahead log")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA fullfsync = ON")
+        db.execute("PRAGMA secure_delete = ON")
+        db.execute("PRAGMA temp_store = MEMORY")
+        db.execute("PRAGMA cache_size = -65536")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _check_kind(db: sqlite3.Connection, path: Path, *, upgrade: bool) -> None:
+    """Refuse what is no store, or one of a version that is not known; bring an older one up to date."""
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise Damaged(f"{path} is no store of reticent")
+    if version > VERSION:
+        raise Damaged(f"{path} is a store of version {version}; this reticent knows up to {VERSION}: use a newer one")
+    if version < VERSION and not upgrade:
+        raise Damaged(f"{path} is a store of version {version}, not {VERSION}: start the server once to upgrade it")
+    while version < VERSION:
+        with _transaction(db):
+            UPGRADES[version](db)
+            version += 1
+            db.execute(f"PRAGMA user_version = {version}")
+
+
+def _settings(db: sqlite3.Connection) -> dict[str, str]:
+    return dict(db.execute("SELECT name, value FROM settings"))
+
+
+def _start(settings: Mapping[str, str]) -> bytes:
+    return hashlib.sha256(json.dumps(dict(settings), sort_keys=True, separators=(",", ":")).encode()).digest()
+
+
+def _position(db: sqlite3.Connection) -> Position:
+    phase, seal, clock, time, untidy, length, head, journal = db.execute(
+        "SELECT phase, seal, clock, time, untidy, length, head, journal FROM position"
+    ).fetchone()
+    return Position(phase, seal, json.loads(clock), time, bool(untidy), length, head, journal)
+
+
+def _packed(clock: Mapping[str, Any]) -> bytes:
+    packed = json.dumps(dict(clock)).encode().ljust(SECRET)
+    if len(packed) != SECRET:
+        raise ValueError(f"the clock takes {len(packed)} bytes, more than {SECRET}")
+    return packed
+
+
+def _begin(db: sqlite3.Connection, opened: Opened) -> None:
+    db.execute("INSERT INTO phases VALUES (?, ?, ?, ?, 0)", (opened.number, opened.rows, opened.answers, opened.event))
+
+
+def _rows(length: int, head: bytes, time: int, entries: Sequence[Entry]) -> Iterator[LedgerRow]:
+    for number, entry in enumerate(entries, start=length + 1):
+        made = hashlib.sha256(canonical(number, time, entry, head)).digest()
+        yield LedgerRow(number, time, *entry, head, made)
+        head = made
+
+
+def _tail(db: sqlite3.Connection, rows: int) -> list[LedgerRow]:
+    found = db.execute("SELECT * FROM ledger ORDER BY number DESC LIMIT ?", (rows,)).fetchall()
+    return [LedgerRow(*one) for one in reversed(found)]
+
+
+def _walked(rows: Any, number: int, head: bytes, path: Path) -> tuple[bytes, dict[int, int]]:
+    """Follow the chain from a row on: the last hash, and what was counted by phase."""
+    counted: dict[int, int] = {}
+    time = 0
+    for row in rows:
+        number += 1
+        entry = Entry(row.client, row.answers, row.phase, row.cost)
+        right = row.number == number and row.previous == head and row.time >= time
+        head = hashlib.sha256(canonical(number, row.time, entry, head)).digest()
+        if not right or row.hash != head or not 0 <= entry.answers <= entry.cost:
+            raise Damaged(f"{path} is damaged: row {row.number} of its ledger is not the one that was written")
+        counted[entry.phase] = counted.get(entry.phase, 0) + entry.cost
+        time = row.time
+    return head, counted
+
+
+def _testimony(length: int, head: bytes) -> bytes:
+    seen = WITNESS.pack(b"reticent", length, head, bytes(16))
+    return seen[:-16] + hashlib.sha256(seen).digest()[:16]
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script, one at a time, since running it as a whole would end the transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # a failed COMMIT may have rolled back by itself
+            db.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Whatever SQLite finds wrong with the bytes of a file, it is refused as damaged; what the disk refuses is not."""
+    try:
+        yield
+    except (sqlite3.OperationalError, Damaged):
+        raise
+    except (sqlite3.Error, json.JSONDecodeError, TypeError, KeyError, IndexError, UnicodeDecodeError) as error:
+        raise Damaged(f"{path} is damaged, or is no store ({type(error).__name__})") from error

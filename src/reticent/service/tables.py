@@ -1,0 +1,308 @@
+"""Reading tables, a part at a time: CSV by ourselves, Parquet and Arrow by pyarrow."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+Array = NDArray[Any]
+Chunk = dict[str, Any]  # a column each: a list of text, or an array
+Advance = Callable[[int], None]  # told how many rows were read
+
+ROWS = 16_384  # in a part
+LONGEST = 1 << 24  # characters of a cell
+ENDINGS = {
+    ".csv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet",
+    ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow",
+}  # fmt: skip
+
+
+class TableError(ValueError):
+    """A table that cannot be read; the message never repeats what is in it."""
+
+
+class Table(Protocol):
+    """A table in a file."""
+
+    path: Path
+    names: list[str]
+    types: dict[str, str]  # "number" or "category", for the columns whose type the file declares
+
+    def count(self, advance: Advance | None = None) -> int:
+        """How many rows there are; nothing else is taken from them."""
+
+    def chunks(self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS) -> Iterator[Chunk]:
+        """The named columns, some rows at a time."""
+
+
+def open_table(path: str | Path) -> Table:
+    """The table in a file, by the ending of its name; only its header is read."""
+    place = Path(path)
+    kind = ENDINGS.get(place.suffix.lower())
+    if kind is None:
+        raise TableError(f"{place} must end in one of {', '.join(ENDINGS)}")
+    if not place.is_file():
+        raise TableError(f"there is no file {place}")
+    try:
+        table: Table = Csv(place) if kind == "csv" else Parquet(place) if kind == "parquet" else Arrow(place)
+    except OSError as error:
+        raise TableError(f"{place} cannot be read: {error.strerror or 'it is damaged, or of another kind'}") from None
+    if len(set(table.names)) < len(table.names):
+        raise TableError(f"{place}: two columns have the same name")
+    return table
+
+
+def check_columns(table: Table, columns: Sequence[str]) -> None:
+    """Refuse a table without these columns."""
+    if missing := [name for name in columns if name not in table.names]:
+        known = ", ".join(table.names)
+        raise TableError(f"{table.path} has no column {', '.join(map(repr, missing))}; there are: {known}")
+
+
+# ── CSV ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Csv:
+    """Lines of cells between commas, in UTF-8, the first of which names the columns. All cells are text.
+
+    No line is refused for what it holds: cells that a line lacks are empty, those that it has too many are not looked
+    at, and bytes that are no UTF-8 are read as marks for that. Empty lines are no rows.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.types: dict[str, str] = {}
+        with self._lines() as lines:
+            self.names = [name.strip() for name in next(lines, [])]
+        if not self.names or not all(self.names):
+            raise TableError(f"{path} must start with a line that names every column")
+
+    def count(self, advance: Advance | None = None) -> int:
+        """How many lines there are after the first."""
+        rows = told = 0
+        with self._lines() as lines:
+            next(lines)
+            for line in lines:
+                rows += bool(line)
+                if advance is not None and rows - told >= ROWS:
+                    advance(rows - told)
+                    told = rows
+        if advance is not None:
+            advance(rows - told)
+        return rows
+
+    def chunks(self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS) -> Iterator[Chunk]:
+        """The named columns as lists of text."""
+        check_columns(self, columns)
+        places = [self.names.index(name) for name in columns]
+        with self._lines() as lines:
+            next(lines)
+            part: list[list[str]] = []
+            for line in lines:
+                if not line:
+                    continue
+                part.append(line + [""] * (len(self.names) - len(line)))
+                if len(part) == rows:
+                    yield self._columns(columns, places, part)
+                    if advance is not None:
+                        advance(len(part))
+                    part = []
+        if part:
+            yield self._columns(columns, places, part)
+            if advance is not None:
+                advance(len(part))
+
+    @staticmethod
+    def _columns(columns: Sequence[str], places: Sequence[int], part: list[list[str]]) -> Chunk:
+        return {name: [line[place] for line in part] for name, place in zip(columns, places, strict=True)}
+
+    @contextmanager
+    def _lines(self) -> Iterator[Iterator[list[str]]]:
+        before = csv.field_size_limit(LONGEST)
+        try:
+            with open(self.path, encoding="utf-8-sig", errors="replace", newline="") as file:
+                yield csv.reader(_without_nul(file))
+        except csv.Error:
+            raise TableError(f"{self.path} is no CSV: a cell is longer than {LONGEST} characters") from None
+        finally:
+            csv.field_size_limit(before)
+
+
+def _without_nul(file: IO[str]) -> Iterator[str]:
+    for line in file:
+        yield line.replace("\0", "\ufffd") if "\0" in line else line
+
+
+# ── Parquet and Arrow ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError:
+        raise TableError(
+            "Parquet and Arrow files need pyarrow: pip install 'reticent[arrow]'; or write the table as CSV"
+        ) from None
+    return pyarrow
+
+
+class _Typed:
+    """A file whose columns have types. Those that are neither numbers nor text are refused, if they are asked for."""
+
+    path: Path
+
+    def __init__(self, path: Path, schema: Any) -> None:
+        self.path, self._schema = path, schema
+        self.names: list[str] = list(schema.names)
+        self.types = {field.name: kind for field in schema if (kind := _kind(field.type)) is not None}
+
+    def chunks(self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS) -> Iterator[Chunk]:
+        """The named columns as arrays; NaN or None for nulls."""
+        check_columns(self, columns)
+        for name in columns:
+            if name not in self.types:
+                raise TableError(
+                    f"{self.path}: the column {name!r} is of type {self._schema.field(name).type}: make it a number or "
+                    "text, or leave it out of the schema"
+                )
+        with _reading(self.path):
+            for batch in self._batches(list(columns), rows):
+                yield {name: _as_array(batch.column(place)) for place, name in enumerate(columns)}
+                if advance is not None:
+                    advance(batch.num_rows)
+
+    def count(self, advance: Advance | None = None) -> int:
+        """How many rows there are."""
+        raise NotImplementedError
+
+    def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
+        raise NotImplementedError
+
+
+class Parquet(_Typed):
+    """A Parquet file; pages that are not asked for are not read."""
+
+    def __init__(self, path: Path) -> None:
+        arrow = _pyarrow()
+        with _reading(path):
+            self._file = arrow.parquet.ParquetFile(path)
+            super().__init__(path, self._file.schema_arrow)
+
+    def count(self, advance: Advance | None = None) -> int:
+        """How many rows there are, by the footer."""
+        return int(self._file.metadata.num_rows)
+
+    def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
+        for batch in self._file.iter_batches(batch_size=rows, columns=columns):
+            yield batch.select(columns)
+
+
+class Arrow(_Typed):
+    """An Arrow file, which is mapped, or a stream of Arrow's."""
+
+    def __init__(self, path: Path) -> None:
+        self._arrow = _pyarrow()
+        self.path = path
+        with _reading(path), self._opened() as batches:
+            super().__init__(path, batches.schema)
+
+    def count(self, advance: Advance | None = None) -> int:
+        """How many rows there are."""
+        with _reading(self.path), self._opened() as batches:
+            return sum(one.num_rows for one in _each(batches))
+
+    def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
+        with self._opened() as batches:
+            for batch in _each(batches):
+                chosen = batch.select(columns)
+                for start in range(0, batch.num_rows, rows):
+                    yield chosen.slice(start, rows)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        ipc = self._arrow.ipc
+        with self._arrow.memory_map(str(self.path)) as source:
+            try:
+                batches = ipc.open_file(source)
+            except self._arrow.ArrowInvalid:
+                source.seek(0)
+                batches = ipc.open_stream(source)
+            yield batches
+
+
+def _each(batches: Any) -> Iterator[Any]:
+    if hasattr(batches, "num_record_batches"):
+        for place in range(batches.num_record_batches):
+            yield batches.get_batch(place)
+    else:
+        yield from batches
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What pyarrow says of a file that it cannot read may repeat what is in it: so it is not repeated."""
+    arrow = _pyarrow()
+    try:
+        yield
+    except arrow.ArrowException:
+        raise TableError(f"{path} is damaged, or of another kind than its name says") from None
+
+
+def _kind(type_: Any) -> str | None:
+    """Whether a type of Arrow's is for numbers or for categories; None if it is for neither."""
+    types = _pyarrow().types
+    if types.is_dictionary(type_):
+        type_ = type_.value_type
+    if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_):
+        return "number"
+    if types.is_boolean(type_) or types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
+        return "category"
+    return None
+
+
+def _as_array(column: Any) -> Array:
+    arrow = _pyarrow()
+    if arrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if arrow.types.is_decimal(column.type):
+        return np.array([None if one is None else float(one) for one in column.to_pylist()], dtype=object)
+    if arrow.types.is_integer(column.type) and column.null_count:
+        # As floats, whether or not a part has nulls, whole numbers beyond 2^53 would be rounded in some parts only.
+        return np.array(column.to_pylist(), dtype=object)
+    if arrow.types.is_floating(column.type) or arrow.types.is_integer(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    found = np.empty(len(column), dtype=object)
+    found[:] = column.to_pylist()
+    return found
+
+
+# ── progress ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def progress(*, quiet: bool = False) -> Progress:
+    """Bars on standard error, gone when done; nothing where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=quiet or not console.is_terminal,
+    )

@@ -1,0 +1,44 @@
+"""A small predictor behind a desk, for tests: thresholds on one column, quick to fit and to start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reticent.concepts import Thresholds
+from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.service.desk import Answered, Desk, Request, digest
+from reticent.service.home import Home
+
+MODEL = 'name = "clinic"\n'
+
+
+def predictor(rows: int = 400, learner: Any = None, **options: Any) -> EverlastingPredictor:
+    X = np.random.default_rng(0).random((rows, 1))
+    y = np.where(X[:, 0] < 0.5, "yes", "no")
+    settings: dict[str, Any] = {"epsilon": 20, "delta": 1e-5, "classes": ("no", "yes"), "client_share": 1, **options}
+    return EverlastingPredictor(learner or Thresholds(), **settings).fit(X, y)
+
+
+def new_home(folder: Path, **options: Any) -> Home:
+    return Home.create(folder, predictor(**options), MODEL)
+
+
+def new_desk(folder: Path, *, elsewhere: bool = False, **options: Any) -> Desk:
+    return Desk(new_home(folder, **options), elsewhere=elsewhere)
+
+
+def request(rows: int = 1, key: str | None = None, client: str = "ann", seed: int = 0, body: bytes = b"") -> Request:
+    return Request(client, np.random.default_rng(seed).random((rows, 1)), key, digest(body))
+
+
+def labels(results: Sequence[Answered | Exception]) -> list[Any]:
+    found = []
+    for one in results:
+        if isinstance(one, Exception):
+            raise one
+        found.append(one.labels)
+    return found

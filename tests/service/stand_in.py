@@ -1,0 +1,143 @@
+"""A schema and a desk in memory: what the routes need, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent import BudgetExhausted, Guarantee
+from reticent.service.app import Limits, Service, make_app
+from reticent.service.desk import Answered, KeyReused, Request, Status
+from reticent.service.keys import Keyring
+from reticent.service.server import Binding, Patience, listening, make_server
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    kind: str = "number"
+    categories: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rules:
+    columns: tuple[Column, ...] = (Column("age"), Column("weight"))
+    classes: tuple[Any, ...] = (0, 1)
+
+    def encode(self, table: Mapping[str, Any], /) -> NDArray[np.float64]:
+        made = []
+        for column in self.columns:
+            values = table[column.name]
+            if column.kind == "category":
+                values = [column.categories.index(one) if one in column.categories else np.nan for one in values]
+            made.append(np.asarray(values, dtype=np.float64))
+        return np.column_stack(made)
+
+
+MIXED = Rules((Column("age"), Column("sex", "category", ("f", "m"))), ("no", "yes"))
+
+
+@dataclass
+class Desk:
+    """Answers by whether the first column is above 0.5, and remembers what it was asked."""
+
+    classes: Sequence[Any] = (0, 1)
+    left: int = 1_000_000
+    asked: list[Request] = field(default_factory=list)
+    stored: dict[tuple[str, str], tuple[bytes, Answered]] = field(default_factory=dict)
+    spent: int = 0
+    closed: bool = False
+    halted: str | None = None
+
+    def answer(self, requests: Sequence[Request]) -> list[Answered | Exception]:
+        return [self._one(request) for request in requests]
+
+    def _one(self, request: Request) -> Answered | Exception:
+        place = (request.client, request.idempotency_key or "")
+        if request.idempotency_key is not None and place in self.stored:
+            digest, answered = self.stored[place]
+            if digest != request.digest:
+                return KeyReused()
+            return Answered(answered.labels, answered.phase, True)
+        if len(request.rows) > self.left - self.spent:
+            return BudgetExhausted("no more")
+        self.asked.append(request)
+        self.spent += len(request.rows)
+        labels = [self.classes[int(one > 0.5)] for one in request.rows[:, 0]]
+        answered = Answered(labels, 1, False)
+        if request.idempotency_key is not None:
+            self.stored[place] = request.digest, answered
+        return answered
+
+    def status(self) -> Status:
+        return Status(
+            guarantee=Guarantee(epsilon=1, delta=1e-6, protects="rows and queries"),
+            phase=1, answers_in_phase=self.left,
+            answers_left_in_phase=self.left - self.spent, answers_left=None, answered=self.spent, rows=1000,
+            teachers=100, rows_gathered=self.spent, rows_wanted=1000, learning=False, ledger_length=len(self.asked),
+            ledger_head="0" * 64, last_time=None, halted=self.halted,
+        )  # fmt: skip
+
+    def clients(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Batcher:
+    def __init__(self, desk: Any) -> None:
+        self.desk = desk
+
+    async def ask(self, request: Request) -> Answered:
+        (answered,) = self.desk.answer([request])
+        if isinstance(answered, Exception):
+            raise answered
+        assert isinstance(answered, Answered)
+        return answered
+
+    async def close(self) -> None:
+        pass
+
+
+def make_service(
+    rules: Rules | None = None,
+    desk: Desk | None = None,
+    *,
+    keyring: Keyring | None = None,
+    limits: Limits | None = None,
+) -> Service:
+    rules = rules or Rules()
+    desk = desk or Desk(rules.classes)
+    return Service("clinic", rules, desk, Batcher(desk), keyring=keyring, limits=limits, dashboard=False)
+
+
+def connect(service: Service) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(make_app(service)), base_url="http://127.0.0.1")
+
+
+@contextmanager
+def running(service: Service, binding: Binding | None = None, patience: Patience | None = None) -> Iterator[int]:
+    """A real server in a thread; its port."""
+    server = make_server(service, binding or Binding(port=0), patience)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until = time.monotonic() + 30
+    while not server.started:
+        assert thread.is_alive()
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    try:
+        yield listening(server)[1]
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()

@@ -1,0 +1,187 @@
+"""Batches: what came meanwhile goes together, nobody waits for a slow reader, and the last ones are still answered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from shop import new_desk, request
+
+from reticent.service.batching import Batcher, Closing, Overloaded
+from reticent.service.desk import Answered, KeyReused, Request
+
+
+class Stub:
+    """A desk that waits until it is let go, and remembers what it was handed."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.go = threading.Semaphore(0)
+        self.untidy = False
+        self.tidied = 0
+        self.threads: set[int] = set()
+
+    def answer(self, requests: Sequence[Request]) -> list[Answered | Exception]:
+        self.threads.add(threading.get_ident())
+        self.go.acquire()
+        self.batches.append([one.client for one in requests])
+        return [KeyReused("no") if one.client == "bad" else Answered([one.client], 1, False) for one in requests]
+
+    def tidy(self) -> None:
+        self.tidied += 1
+        self.untidy = False
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_what_came_meanwhile_is_the_next_batch() -> None:
+    async def run() -> None:
+        stub = Stub()
+        batcher = Batcher(stub)
+        first = asyncio.create_task(batcher.ask(request(client="a")))
+        await settled()
+        rest = [asyncio.create_task(batcher.ask(request(client=name))) for name in ("b", "bad", "c")]
+        await settled()
+        assert batcher.queued == 3
+        stub.go.release()
+        stub.go.release()
+        assert (await first).labels == ["a"]
+        results = await asyncio.gather(*rest, return_exceptions=True)
+        assert [one.labels for one in results if isinstance(one, Answered)] == [["b"], ["c"]]
+        assert isinstance(results[1], KeyReused)
+        assert stub.batches == [["a"], ["b", "bad", "c"]]
+        await batcher.close()
+        assert len(stub.threads) == 1
+
+    asyncio.run(run())
+
+
+def test_batches_have_a_largest_size_and_keep_the_order() -> None:
+    async def run() -> None:
+        stub = Stub()
+        batcher = Batcher(stub, max_rows=5)
+        sizes = {"a": 1, "b": 3, "c": 2, "d": 3, "e": 9, "f": 1}
+        asked = []
+        for name, rows in sizes.items():
+            asked.append(asyncio.create_task(batcher.ask(request(rows, client=name))))
+            await settled()
+        for _ in range(9):
+            stub.go.release()
+        await asyncio.gather(*asked)
+        assert stub.batches == [["a"], ["b", "c"], ["d"], ["e"], ["f"]]
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("limits", [{"waiting": 3}, {"waiting_rows": 30}])
+def test_too_much_waiting_is_refused_and_what_waits_is_answered(limits: dict[str, int]) -> None:
+    async def run() -> None:
+        stub = Stub()
+        batcher = Batcher(stub, **limits)
+        asked = []
+        for name in "abcd":
+            asked.append(asyncio.create_task(batcher.ask(request(10, client=name))))
+            await settled()
+        with pytest.raises(Overloaded, match="3 requests are waiting"):
+            await batcher.ask(request(10, client="e"))
+        for _ in range(2):
+            stub.go.release()
+        assert [one.labels for one in await asyncio.gather(*asked)] == [["a"], ["b"], ["c"], ["d"]]
+        stub.go.release()
+        assert (await batcher.ask(request(10, client="e"))).labels == ["e"]
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_who_goes_away_is_forgotten_and_holds_nobody_up() -> None:
+    async def run() -> None:
+        stub = Stub()
+        batcher = Batcher(stub)
+        tasks = {}
+        for name in "abc":
+            tasks[name] = asyncio.create_task(batcher.ask(request(client=name)))
+            await settled()
+        tasks["a"].cancel()  # is being answered
+        tasks["b"].cancel()  # waits
+        await settled()
+        stub.go.release()
+        stub.go.release()
+        assert (await tasks["c"]).labels == ["c"]
+        assert stub.batches == [["a"], ["c"]]
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_closing_answers_what_was_taken_and_takes_no_more() -> None:
+    async def run() -> None:
+        stub = Stub()
+        batcher = Batcher(stub, max_rows=1)
+        asked = [asyncio.create_task(batcher.ask(request(client=name))) for name in "abc"]
+        await settled()
+        closing = asyncio.create_task(batcher.close())
+        await settled()
+        with pytest.raises(Closing):
+            await batcher.ask(request())
+        assert not closing.done()
+        for _ in asked:
+            stub.go.release()
+        await closing
+        assert [one.labels for one in await asyncio.gather(*asked)] == [["a"], ["b"], ["c"]]
+
+    asyncio.run(run())
+
+
+def test_tidying_comes_after_the_answers() -> None:
+    async def run() -> None:
+        stub = Stub()
+        batcher = Batcher(stub)
+        stub.untidy = True
+        stub.go.release()
+        await batcher.ask(request())
+        await batcher.close()
+        assert (stub.tidied, stub.untidy) == (1, False)
+
+    asyncio.run(run())
+
+
+def test_a_desk_that_breaks_is_told_to_all_who_wait() -> None:
+    class Broken(Stub):
+        def answer(self, requests: Sequence[Request]) -> list[Answered | Exception]:
+            raise MemoryError
+
+    async def run() -> None:
+        batcher = Batcher(Broken())
+        results = await asyncio.gather(*(batcher.ask(request()) for _ in range(3)), return_exceptions=True)
+        assert [type(one) for one in results] == [MemoryError] * 3
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_many_clients_at_once_on_a_real_desk(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic", rows=1000)
+
+    async def client(batcher: Batcher, name: str) -> int:
+        return sum([len((await batcher.ask(request(2, key=str(one), client=name))).labels) for one in range(40)])
+
+    async def run() -> list[int]:
+        batcher = Batcher(desk)
+        found = await asyncio.gather(*(client(batcher, f"c{one}") for one in range(16)))
+        await batcher.close()
+        return found
+
+    assert asyncio.run(run()) == [80] * 16
+    assert desk.clients() == {f"c{one}": 80 for one in range(16)}
+    commits = len({row.time for row in desk.tail()})
+    assert commits < 16 * 40
+    assert desk.verify().counted == {1: 1280}
+    desk.close()

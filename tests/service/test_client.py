@@ -1,0 +1,199 @@
+"""Our own clients: what they ask, and that a question lost on the way is paid once."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from stand_in import MIXED, Desk, Rules, make_service, running
+
+from reticent.service.app import Service
+from reticent.service.client import AsyncClient, Client, ServiceError
+from reticent.service.keys import Keyring, KeyTable, make_key
+
+Ask = Callable[..., Any]
+
+
+def asked(url: str, rows: Any, kind: str, **options: Any) -> Any:
+    if kind == "sync":
+        with Client(url, **options) as client:
+            return client.ask(rows)
+
+    async def run() -> Any:
+        async with AsyncClient(url, **options) as client:
+            return await client.ask(rows)
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(params=["sync", "async"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def spent(service: Service) -> int:
+    assert isinstance(service.desk, Desk)
+    return service.desk.spent
+
+
+def test_rows_and_columns(kind: str) -> None:
+    service = make_service()
+    with running(service) as port:
+        url = f"http://127.0.0.1:{port}"
+        assert asked(url, [[0.1, 2], [0.9, 3]], kind).tolist() == [0, 1]
+        assert asked(url, {"weight": [1, 2], "age": [0.9, 0.1]}, kind).tolist() == [1, 0]
+        assert asked(url, pd.DataFrame({"weight": [1, 2], "age": [0.9, 0.1]}), kind).tolist() == [1, 0]
+        assert asked(url, pl.DataFrame({"weight": [1, 2], "age": [0.9, 0.1]}), kind).tolist() == [1, 0]
+    assert spent(service) == 8
+
+
+@pytest.mark.parametrize("classes", [("no", "yes"), (False, True), (0.5, 1.5), (-3, 4)])
+def test_labels_keep_their_type(kind: str, classes: tuple[Any, ...]) -> None:
+    with running(make_service(Rules(MIXED.columns, classes))) as port:
+        found = asked(f"http://127.0.0.1:{port}", {"age": [0.1, 0.9], "sex": ["f", None]}, kind)
+    assert found.tolist() == list(classes)
+
+
+def test_many_rows_are_many_requests(kind: str) -> None:
+    service = make_service()
+    rows = np.column_stack([np.arange(120_001) % 2, np.zeros(120_001)])
+    with running(service) as port:
+        assert (asked(f"http://127.0.0.1:{port}", rows, kind) == rows[:, 0]).all()
+    assert isinstance(service.desk, Desk)
+    assert len(service.desk.asked) == 3
+
+
+@pytest.mark.parametrize("rows", [[], [1, 2], np.zeros((0, 2)), {}, {"age": [1], "weight": [1, 2]}, {"age": [[1]]}])
+def test_bad_rows_are_refused_at_home(kind: str, rows: Any) -> None:
+    with pytest.raises(ValueError, match="rows must"):
+        asked("http://127.0.0.1:9", rows, kind, model="clinic")
+
+
+def test_refusals_are_told(kind: str) -> None:
+    with running(make_service()) as port, pytest.raises(ServiceError) as refused:
+        asked(f"http://127.0.0.1:{port}", [[1.0]], kind)
+    assert (refused.value.status, refused.value.kind) == (400, "wrong-tensors")
+
+
+def test_keys_status_and_guarantee(tmp_path: Path) -> None:
+    table = KeyTable(tmp_path / "keys")
+    token, key = make_key("a")
+    table.add(key)
+    with running(make_service(keyring=Keyring(table))) as port:
+        url = f"http://127.0.0.1:{port}"
+        with Client(url, key=token) as client:
+            assert client.status()["phase"] == 1
+            assert client.guarantee()["epsilon"] == 1.0
+            assert client.ask([[1, 2]]).tolist() == [1]
+        with Client(url) as client, pytest.raises(ServiceError) as refused:
+            client.status()
+        assert refused.value.status == 401
+
+        async def run() -> None:
+            async with AsyncClient(url, key=token) as client:
+                assert (await client.status())["answered"] == 1
+                found = await asyncio.gather(*(client.ask([[one % 2, 0]]) for one in range(50)))
+                assert [one[0] for one in found] == [one % 2 for one in range(50)]
+
+        asyncio.run(run())
+
+
+@contextmanager
+def losing(port: int, lost: int) -> Iterator[int]:
+    """A wire that carries requests, and cuts the connection before the first answers come back."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    left = [lost]
+
+    def carry(outside: socket.socket) -> None:
+        asked = threading.Event()
+
+        def there(inside: socket.socket) -> None:
+            with suppress(OSError):
+                while data := outside.recv(1 << 16):
+                    if data.startswith(b"POST"):
+                        asked.set()
+                    inside.sendall(data)
+                inside.shutdown(socket.SHUT_WR)
+
+        with outside, socket.create_connection(("127.0.0.1", port)) as inside, suppress(OSError):
+            threading.Thread(target=there, args=(inside,), daemon=True).start()
+            while answer := inside.recv(1 << 16):
+                if asked.is_set() and left[0]:
+                    left[0] -= 1
+                    outside.shutdown(socket.SHUT_RDWR)
+                    return
+                outside.sendall(answer)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=carry, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.close()
+
+
+def test_a_lost_answer_is_asked_for_again_and_paid_once(kind: str) -> None:
+    service = make_service()
+    with running(service) as port, losing(port, 3) as wire:
+        assert asked(f"http://127.0.0.1:{wire}", [[1, 2], [0, 0]], kind).tolist() == [1, 0]
+    assert spent(service) == 2
+
+
+def test_without_the_same_key_it_would_be_paid_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: a client whose repeats carry new keys pays for each."""
+    fresh = iter(range(100))
+    for client in (Client, AsyncClient):
+        send = client._send
+
+        def renewed(self: Any, question: Any, send: Any = send) -> Any:
+            headers = {**question.headers, "Idempotency-Key": str(next(fresh))}
+            return send(self, question._replace(headers=headers))
+
+        monkeypatch.setattr(client, "_send", renewed)
+    service = make_service()
+    with running(service) as port, losing(port, 3) as wire:
+        asked(f"http://127.0.0.1:{wire}", [[1, 2], [0, 0]], kind)
+    assert spent(service) == 8
+
+
+def test_it_gives_up_in_the_end(kind: str) -> None:
+    service = make_service()
+    with running(service) as port, losing(port, 100) as wire, pytest.raises(ConnectionError):
+        asked(f"http://127.0.0.1:{wire}", [[1, 2]], kind, retries=2)
+    with pytest.raises(ConnectionError):
+        asked("http://127.0.0.1:1", [[1, 2]], kind, retries=1)
+
+
+def test_it_waits_as_long_as_it_is_told(kind: str, tmp_path: Path) -> None:
+    table = KeyTable(tmp_path / "keys")
+    token, key = make_key("a", rate=2, burst=2)
+    table.add(key)
+    service = make_service(keyring=Keyring(table))
+    with running(service) as port:
+        for _ in range(2):
+            assert asked(f"http://127.0.0.1:{port}", [[1, 2], [1, 2]], kind, key=token).tolist() == [1, 1]
+
+
+def test_what_waiting_cannot_help_is_told_at_once(kind: str) -> None:
+    with running(make_service(desk=Desk(left=0))) as port, pytest.raises(ServiceError) as refused:
+        asked(f"http://127.0.0.1:{port}", [[1, 2]], kind)
+    assert refused.value.kind == "no-answers-left"
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:8341", "ftp://x", "http://"])
+def test_bad_addresses(url: str) -> None:
+    with pytest.raises(ValueError, match="url"):
+        Client(url)

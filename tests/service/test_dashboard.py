@@ -1,0 +1,695 @@
+"""The dashboard in a real browser: live, offline, under its policy, light and dark, by keyboard, on a phone.
+
+Screenshots of every run are in tests/service/artefacts. Where there is no browser these tests fail; set
+RETICENT_NO_BROWSER=1 to leave them out on purpose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import shop
+import stand_in
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Route, expect, sync_playwright
+from playwright.sync_api import Request as Sent
+
+from reticent.service import dashboard, store
+from reticent.service.app import Service
+from reticent.service.batching import Batcher
+from reticent.service.desk import Answered, Request, Status
+from reticent.service.keys import Keyring, KeyTable, make_key
+from reticent.service.server import Binding
+from reticent.service.store import Damaged, Entry, LedgerRow, Verified
+
+ARTEFACTS = Path(__file__).parent / "artefacts"
+SIZES = {"desktop": (1200, 900), "phone": (390, 844), "narrow": (320, 640)}
+CLIENTS = (  # name, scopes, quota, answers a second, answers used
+    ("ward 3", ["ask"], 50_000, 200, 21_000),
+    ("emergency room", ["ask"], 300_000, None, 143_400),
+    ("research portal", ["ask"], None, None, 180_000),
+    ("night shift", ["ask"], 20_000, 50, 18_300),
+    ("monitoring", ["observe"], None, None, 0),
+    ("operations", ["admin"], None, None, 12),
+)
+browser_test = pytest.mark.skipif(
+    os.environ.get("RETICENT_NO_BROWSER") == "1", reason="RETICENT_NO_BROWSER=1 leaves the browser out"
+)
+
+
+# ── a service to look at ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Desk(stand_in.Desk):
+    """The desk in memory, with a ledger that is chained as the real one is."""
+
+    rows: list[LedgerRow] = field(default_factory=list)
+    changes: dict[str, Any] = field(default_factory=dict)
+    damaged: bool = False
+
+    def write(self, client: str, answers: int, at: int | None = None) -> None:
+        previous = self.rows[-1].hash if self.rows else bytes(32)
+        number, phase = len(self.rows) + 1, self.changes.get("phase", 1)
+        at = int(1000 * time.time()) if at is None else at
+        digest = hashlib.sha256(store.canonical(number, at, Entry(client, answers, phase, answers), previous)).digest()
+        self.rows.append(LedgerRow(number, at, client, answers, phase, answers, previous, digest))
+
+    def answer(self, requests: Any) -> list[Answered | Exception]:
+        found = super().answer(requests)
+        for request in requests:
+            self.write(request.client, len(request.rows))
+        return found
+
+    def status(self) -> Status:
+        head = self.rows[-1].hash.hex() if self.rows else "0" * 64
+        return replace(super().status(), ledger_length=len(self.rows), ledger_head=head, **self.changes)
+
+    def tail(self) -> list[LedgerRow]:
+        return self.rows[-100:]
+
+    def verify(self) -> Verified:
+        if self.damaged:
+            raise Damaged("/secret/place is damaged")
+        return Verified(len(self.rows), self.status().ledger_head)
+
+
+class Drowsy:
+    """A batcher that takes as long as a disk does, so that there is something to see."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._noise = np.random.default_rng(1)
+
+    async def ask(self, request: Request) -> Answered:
+        await asyncio.sleep(0.002 + float(self._noise.exponential(0.002)))
+        (answered,) = self.desk.answer([request])
+        assert isinstance(answered, Answered)
+        return answered
+
+    async def close(self) -> None:
+        pass
+
+
+@dataclass
+class Running:
+    address: str
+    desk: Desk
+    tokens: dict[str, str]
+
+    def ask(self, rows: int = 1, name: str | None = None) -> None:
+        inputs = [
+            {"name": one.name, "shape": [rows, 1], "datatype": "FP64", "data": [0.0] * rows}
+            for one in stand_in.Rules().columns
+        ]
+        url = f"{self.address}/v2/models/clinic/infer"
+        httpx.post(url, json={"inputs": inputs}, headers=self.headers(name)).raise_for_status()
+
+    def headers(self, name: str | None) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.tokens[name]}"} if name else {}
+
+
+@contextmanager
+def serving(keyring: Keyring | None = None, desk: Desk | None = None, port: int = 0) -> Iterator[Running]:
+    desk = desk or Desk()
+    service = Service("clinic", stand_in.Rules(), desk, Drowsy(desk), keyring=keyring)
+    with stand_in.running(service, Binding(port=port)) as bound:
+        yield Running(f"http://127.0.0.1:{bound}", desk, {})
+
+
+@pytest.fixture
+def unlocked() -> Iterator[Running]:
+    """A service without keys."""
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Iterator[Running]:
+    """A service with keys that has been at work for a while."""
+    table, tokens, used = KeyTable(tmp_path / "keys.sqlite"), {}, {}
+    for name, scopes, quota, rate, before in CLIENTS:
+        tokens[name], key = make_key(name, scopes, quota=quota, rate=rate)
+        table.add(key)
+        used[key.id] = before
+    desk = Desk(left=600_000, spent=187_000)
+    desk.changes = {"phase": 3, "answered": 1_387_000, "rows": 300_000, "teachers": 10_000, "rows_wanted": 300_000}
+    random = np.random.default_rng(0)
+    for client, answers in zip(random.choice(list(used)[:3], 40), random.integers(1, 65, 40), strict=True):
+        desk.write(str(client), int(answers))
+    with serving(Keyring(table, used), desk) as found:
+        found.tokens.update(tokens)
+        yield found
+    table.close()
+
+
+# ── a browser to look with ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def chromium() -> str | None:
+    """The machine's browser; None for the one that Playwright brings."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    # No name but this machine's is found: what would be loaded from elsewhere fails, and shows up as an error.
+    quiet = ["--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-component-update"]
+    offline = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
+    with sync_playwright() as playwright:
+        try:
+            started = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", *quiet, offline])
+        except Error as error:
+            advice = "apt-get install chromium, or playwright install chromium; or set RETICENT_NO_BROWSER=1"
+            pytest.fail(f"no browser could be started: {advice}\n{error}")
+        yield started
+        started.close()
+
+
+@dataclass
+class Watched:
+    """A page, and all that went wrong on it."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+
+    def listen(self) -> None:
+        def heard(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                self.errors.append(message.text)
+
+        def failed(error: Error) -> None:
+            self.errors.append(str(error))
+
+        def sent(request: Sent) -> None:
+            self.sent.append(request)
+
+        self.page.on("console", heard)
+        self.page.on("pageerror", failed)
+        self.page.on("request", sent)
+
+    def violations(self) -> list[str]:
+        found: list[str] = self.page.evaluate("window.violations")
+        return found
+
+    def open(self, address: str, token: str | None = None) -> None:
+        self.page.goto(address)
+        if token is not None:
+            self.page.get_by_label("Key", exact=True).fill(token)
+            self.page.get_by_role("button", name="Show the numbers").click()
+        expect(self.page.locator("#link")).to_have_text("live")
+
+    def number(self, name: str) -> int:
+        return int(self.page.locator(f"#{name}").inner_text().replace(",", ""))
+
+    def picture(self, name: str) -> None:
+        ARTEFACTS.mkdir(exist_ok=True)
+        self.page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True)
+
+    def check(self, host: str) -> None:
+        """Nothing went wrong, nothing was blocked, and nothing went elsewhere."""
+        assert self.errors == []
+        assert self.violations() == []
+        assert {one.url.split("/")[2] for one in self.sent} == {host.removeprefix("http://")}
+
+
+Look = Callable[..., Watched]
+
+
+@pytest.fixture
+def look(browser: Browser) -> Iterator[Look]:
+    contexts = []
+
+    def start(size: str = "desktop", scheme: Any = "light") -> Watched:
+        width, height = SIZES[size]
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        context.set_default_timeout(20_000)
+        contexts.append(context)
+        context.add_init_script(
+            "window.violations = [];"
+            "document.addEventListener('securitypolicyviolation', (one) => violations.push(one.violatedDirective));"
+        )
+        watched = Watched(context.new_page())
+        watched.listen()
+        return watched
+
+    expect.set_options(timeout=20_000)
+    yield start
+    for context in contexts:
+        context.close()
+
+
+# What is wrong with a page for people who cannot see it, see it badly, or do not use a mouse.
+FAULTS = r"""
+() => {
+  const faults = [];
+  const all = (query) => [...document.querySelectorAll(query)].filter((one) => one.checkVisibility());
+  const called = (one) => one.tagName.toLowerCase() + (one.id ? "#" + one.id : "");
+  if (document.documentElement.lang !== "en") faults.push("no language");
+  if (!document.title) faults.push("no title");
+  for (const query of ["h1", "main", "body > header", "body > footer", "nav[aria-label]"])
+    if (all(query).length !== 1) faults.push(`not one of ${query}`);
+  let before = 0;
+  for (const one of all("h1, h2, h3, h4")) {
+    if (one.closest("dialog")) continue;
+    const level = Number(one.tagName[1]);
+    if (level > before + 1) faults.push(`a heading is skipped before ${called(one)}`);
+    if (!one.textContent.trim()) faults.push(`${called(one)} is empty`);
+    before = level;
+  }
+  const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
+  for (const id of new Set(ids.filter((one, place) => ids.indexOf(one) !== place))) faults.push(`${id} is there twice`);
+  for (const attribute of ["aria-labelledby", "aria-describedby", "for"])
+    for (const one of document.querySelectorAll(`[${attribute}]`))
+      for (const id of one.getAttribute(attribute).split(" "))
+        if (!ids.includes(id)) faults.push(`${attribute} of ${called(one)} names nothing`);
+  for (const one of all("input, select, textarea"))
+    if (!one.labels.length && !one.ariaLabel) faults.push(`${called(one)} has no label`);
+  for (const one of all("button, a, summary"))
+    if (!(one.textContent.trim() || one.ariaLabel)) faults.push(`${called(one)} has no name`);
+  for (const one of all("img")) if (!one.hasAttribute("alt")) faults.push(`${called(one)} has no alt`);
+  for (const one of all("section, [role=img], [role=region], [role=meter]"))
+    if (!one.getAttribute("aria-label") && !one.getAttribute("aria-labelledby"))
+      faults.push(`${called(one)} has no name`);
+  for (const one of all("[role=meter]"))
+    if (!one.getAttribute("aria-valuetext")) faults.push(`${called(one)} says no value`);
+  for (const one of all("th")) if (!one.scope) faults.push("a column has no scope");
+  for (const one of all("*")) {
+    const scrolls = ["auto", "scroll"].includes(getComputedStyle(one).overflowX);
+    if (scrolls && one.scrollWidth > one.clientWidth + 1 && one.tabIndex < 0)
+      faults.push(`${called(one)} scrolls, but not by keyboard`);
+  }
+  for (const one of all("button, nav a, summary, input")) {
+    const { width, height } = one.getBoundingClientRect();
+    if (Math.min(width, height) < 24) faults.push(`${called(one)} is too small to hit`);
+  }
+  if (document.documentElement.scrollWidth > innerWidth) faults.push("the page scrolls sideways");
+
+  const rgb = (text) => text.match(/[\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b]
+    .map((one) => one / 255)
+    .map((one) => (one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, one, place) => sum + one * [0.2126, 0.7152, 0.0722][place], 0);
+  const ground = (one) => {
+    for (; one; one = one.parentElement) {
+      const [r, g, b, a = 1] = rgb(getComputedStyle(one).backgroundColor);
+      if (a === 1) return [r, g, b];
+      if (a > 0) faults.push(`${called(one)} is half transparent`);
+    }
+    return [255, 255, 255];
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let texts = 0;
+  while (walker.nextNode()) {
+    const one = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !one.checkVisibility() || one.closest("noscript, .hidden, .skip")) continue;
+    texts += 1;
+    const [a, b] = [light(rgb(getComputedStyle(one).color)), light(ground(one))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) faults.push(`${called(one)} has a contrast of ${contrast.toFixed(2)}`);
+  }
+  if (texts < 20) faults.push("hardly any text was looked at");
+  return faults;
+}
+"""
+
+
+# ── without a browser ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_page_is_static_and_its_policy_is_strict(unlocked: Running) -> None:
+    page = httpx.get(unlocked.address)
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    policy = dict(one.strip().split(" ", 1) for one in page.headers["content-security-policy"].split(";"))
+    expected = {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'"}
+    assert policy == expected | dict.fromkeys(("script-src", "style-src", "connect-src", "img-src"), "'self'")
+    assert not re.search(r"<style|style=|<script>|\son\w+=|https?:", page.text)
+    again = httpx.get(unlocked.address, headers={"If-None-Match": page.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    plain = httpx.get(unlocked.address, headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.text == page.text
+    for path, name, kind in dashboard.FILES:
+        found = httpx.get(unlocked.address + path)
+        assert (found.status_code, found.headers["content-type"]) == (200, kind)
+        assert found.content == (dashboard.HERE / name).read_bytes()
+        assert found.headers["content-security-policy"] == dashboard.POLICY
+
+
+def test_the_files_of_others_keep_their_licence() -> None:
+    assert "Leon Sorokin" in (dashboard.HERE / "uplot" / "LICENSE").read_text()
+
+
+def test_who_asked_is_told_to_administrators_and_to_themselves(clinic: Running) -> None:
+    assert httpx.get(f"{clinic.address}/dashboard/ledger").status_code == 401
+    found = {
+        name: httpx.get(f"{clinic.address}/dashboard/ledger", headers=clinic.headers(name)).json()
+        for name in clinic.tokens
+    }
+    everyone = [row["client"] for row in found["operations"]["rows"]]
+    assert everyone == [row.client for row in clinic.desk.rows[-dashboard.SHOWN :]]
+    assert [row["client"] for row in found["monitoring"]["rows"]] == [None] * dashboard.SHOWN
+    own = found["ward 3"]["own"]
+    assert own["name"] == "ward 3"
+    assert (own["used"], own["quota"]) == (21_000, 50_000)
+    assert [row["client"] for row in found["ward 3"]["rows"]] == [one if one == own["id"] else None for one in everyone]
+    assert [found[name]["admin"] for name in ("operations", "ward 3")] == [True, False]
+
+
+def test_only_administrators_start_a_verification_and_no_path_is_told(clinic: Running) -> None:
+    def verify(name: str | None) -> httpx.Response:
+        return httpx.post(f"{clinic.address}/dashboard/verify", headers=clinic.headers(name))
+
+    assert [verify(name).status_code for name in (None, "ward 3", "monitoring")] == [401, 403, 403]
+    good = verify("operations").json()["verified"]
+    assert (good["intact"], good["length"], good["head"]) == (True, 40, clinic.desk.rows[-1].hash.hex())
+    seen = httpx.get(f"{clinic.address}/dashboard/ledger", headers=clinic.headers("monitoring")).json()
+    assert (seen["verified"], seen["may_verify"]) == (good, False)
+    clinic.desk.damaged = True
+    bad = verify("operations")
+    assert bad.json()["verified"]["intact"] is False
+    assert "secret" not in bad.text
+
+
+def test_pages_of_other_sites_get_nothing(unlocked: Running) -> None:
+    elsewhere = {"Origin": "http://elsewhere.example"}
+    assert httpx.post(f"{unlocked.address}/dashboard/verify", headers=elsewhere).status_code == 403
+    assert httpx.get(f"{unlocked.address}/dashboard/ledger", headers={"Host": "elsewhere.example"}).status_code == 403
+
+
+# ── in a browser ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@browser_test
+def test_numbers_are_live_and_nothing_leaves_the_host(unlocked: Running, look: Look) -> None:
+    watched = look()
+    page = watched.page
+    watched.open(unlocked.address)
+    expect(page.locator("#answered")).to_have_text("0")
+    expect(page.locator("#promise")).to_contain_text("at most e^1 = 2.72 times as likely")
+    expect(page.locator("#delta")).to_have_text("10−6")
+    unlocked.ask(5)
+    expect(page.locator("#answered")).to_have_text("5")
+    expect(page.locator("#left")).to_have_text("999,995")
+    expect(page.locator("#gathered")).to_have_text("5")
+    expect(page.locator("#length")).to_have_text("1")
+    expect(page.locator("#records tr")).to_have_count(1)
+    expect(page.locator("#rate")).to_have_text(re.compile(r"0\.\d"))
+    expect(page.locator("#median")).to_contain_text("ms")
+    unlocked.ask(2)
+    expect(page.locator("#answered")).to_have_text("7")
+    expect(page.locator("#records tr")).to_have_count(2)
+    expect(page.locator("#no-alerts")).to_be_visible()
+    assert page.title() == "clinic · 1M answers left"
+    watched.check(unlocked.address)
+    assert len(watched.sent) > 8
+
+
+@browser_test
+def test_the_policy_is_enforced(unlocked: Running, look: Look) -> None:
+    """The control of the others: what the policy forbids is seen when it is tried."""
+    watched = look()
+    watched.open(unlocked.address)
+    watched.page.evaluate(
+        """() => {
+          const script = document.createElement("script");
+          script.textContent = "window.ran = true";
+          const style = document.createElement("style");
+          style.textContent = "body { display: none }";
+          document.head.append(script, style);
+          new Image().src = "http://elsewhere.example/seen.png";
+          fetch("http://elsewhere.example/").catch(() => {});
+        }"""
+    )
+    watched.page.wait_for_function("violations.length >= 4")
+    kinds = {one.removesuffix("-elem") for one in watched.violations()}
+    assert kinds == {"script-src", "style-src", "img-src", "connect-src"}
+    assert watched.page.evaluate("window.ran") is None
+    with pytest.raises(AssertionError):
+        watched.check(unlocked.address)
+
+
+@browser_test
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", list(SIZES))
+def test_everyone_can_read_it(clinic: Running, look: Look, size: str, scheme: str) -> None:
+    if size == "narrow":  # with every kind of alert
+        clinic.desk.changes |= {"answers_left_in_phase": 20_000, "halted": "OSError"}
+    watched = look(size, scheme)
+    page = watched.page
+    page.goto(clinic.address)
+    expect(page.get_by_label("Key", exact=True)).to_be_focused()
+    assert page.evaluate(FAULTS) == []
+    watched.picture(f"key-{size}-{scheme}")
+    watched.open(clinic.address, clinic.tokens["operations"])
+    for _ in range(3):
+        clinic.ask(32, "ward 3")
+    page.get_by_role("button", name="Verify all of it").click()
+    expect(page.locator("#verified")).to_contain_text("43 records, the chain is whole")
+    expect(page.locator("#clients tr")).to_have_count(len(CLIENTS))
+    expect(page.locator("#records")).to_contain_text("ward 3")
+    page.locator("summary").last.click()
+    expect(page.locator("#minute tr").first).to_be_visible()
+    assert page.evaluate(FAULTS) == []
+    page.locator("summary").last.click()
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(13, 18, 23)") == (scheme == "dark")
+    watched.picture(f"{size}-{scheme}")
+
+
+@browser_test
+def test_the_check_of_readability_finds_faults(unlocked: Running, look: Look) -> None:
+    """The control of the test above: each of these makes a good page bad."""
+    watched = look()
+    watched.open(unlocked.address)
+    spoil = {
+        "contrast": "document.getElementById('left').style.color = '#999'",
+        "skipped": "document.querySelector('main h2').outerHTML = '<h4>x</h4>'",
+        "no label": "document.querySelector('main').append(document.createElement('input'))",
+        "no name": "document.querySelector('nav button').textContent = ''",
+        "not one of main": "document.querySelector('main').outerHTML = document.querySelector('main').innerHTML",
+        "sideways": "document.querySelector('footer').style.width = '3000px'",
+        "twice": "document.querySelector('footer').id = 'left'",
+        "too small": "document.querySelector('nav a').style.cssText = 'font-size: 6px; padding: 0'",
+        "says no value": "document.querySelector('[role=meter]').removeAttribute('aria-valuetext')",
+    }
+    for fault, script in spoil.items():
+        watched.page.reload()
+        expect(watched.page.locator("#link")).to_have_text("live")
+        watched.page.evaluate("document.getElementById('key-open').hidden = false")
+        assert watched.page.evaluate(FAULTS) == []
+        found = watched.page.evaluate(f"() => {{ {script}; return ({FAULTS})(); }}")
+        assert any(fault in one for one in found), fault
+
+
+@browser_test
+def test_a_key_is_asked_for_and_stays_in_the_tab(clinic: Running, look: Look) -> None:
+    watched = look()
+    page = watched.page
+    page.goto(clinic.address)
+    field_ = page.get_by_label("Key", exact=True)
+    expect(field_).to_be_focused()
+    expect(page.locator("#promise")).to_contain_text("2.72 times")  # the promise needs no key
+    for wrong, told in (("wrong", "This key was refused."), ("ключ", "This is not a key.")):
+        field_.fill(wrong)
+        page.keyboard.press("Enter")
+        expect(page.locator("#key-error")).to_have_text(told)
+        expect(field_).to_be_focused()
+    field_.fill(clinic.tokens["ward 3"])
+    page.keyboard.press("Enter")
+    expect(page.locator("#link")).to_have_text("live")
+    expect(page.locator("#clients tr")).to_have_count(1)  # its own, no other's
+    expect(page.locator("#clients")).to_contain_text("21,000 of 50,000")
+    expect(page.get_by_role("button", name="Verify all of it")).to_be_hidden()
+    assert page.locator("#records td:nth-child(3)").all_inner_texts().count("ward 3") in range(dashboard.SHOWN)
+    assert "emergency room" not in page.inner_text("body")
+    page.reload()
+    expect(page.locator("#link")).to_have_text("live")
+    assert page.evaluate("localStorage.length") == 0
+    assert page.context.cookies() == []
+    assert not any(clinic.tokens["ward 3"] in one.url for one in watched.sent)
+    page.get_by_role("button", name="Key").click()
+    page.get_by_role("button", name="Forget the key").click()
+    expect(field_).to_be_focused()
+    assert page.evaluate("sessionStorage.length") == 0
+    assert watched.violations() == []
+
+
+@browser_test
+def test_by_keyboard_alone(clinic: Running, look: Look) -> None:
+    watched = look()
+    page = watched.page
+    page.goto(clinic.address)
+    expect(page.get_by_label("Key", exact=True)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#key-dialog")).to_be_hidden()
+    page.evaluate("document.activeElement.blur()")
+    page.get_by_role("button", name="Use a key").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.type(clinic.tokens["operations"])
+    page.keyboard.press("Enter")
+    expect(page.locator("#link")).to_have_text("live")
+    expect(page.locator("#verify")).to_be_visible()
+    expect(page.locator("#clients-box")).to_be_visible()
+    page.reload()
+    expect(page.locator("#clients-box")).to_be_visible()
+    expect(page.locator("#verify")).to_be_visible()
+    reached = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        name, outline = page.evaluate(
+            "[document.activeElement.id || document.activeElement.textContent.trim(),"
+            " parseFloat(getComputedStyle(document.activeElement).outlineWidth)]"
+        )
+        if name in reached:
+            break
+        reached.append(name)
+        assert outline >= 2, name
+    expected = ["Skip to the numbers", "Guarantee", "API", "key-open", "Against what, and what is not protected"]
+    assert reached[:5] == expected
+    assert {"The last minute as a table", "verify", "records-box", "clients-box"} <= set(reached)
+    page.locator("#verify").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#verified")).to_contain_text("40 records, the chain is whole")
+    page.locator(".words summary").focus()
+    page.keyboard.press("Space")
+    expect(page.locator("#promise-more")).to_contain_text("Facts about the population are not hidden")
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+
+
+@browser_test
+def test_alerts(unlocked: Running, look: Look) -> None:
+    watched = look()
+    watched.open(unlocked.address)
+    alerts = watched.page.locator("#alert-list")
+    expect(watched.page.locator("#no-alerts")).to_be_visible()
+    assert watched.page.locator("#alerts").get_attribute("aria-live") == "polite"
+    window = {"rows_wanted": 1_000_000, "rows_gathered": 900_000}
+    soon = "Phase 1 is about to end: less than"
+    told: list[tuple[dict[str, Any], str]] = [
+        (window | {"answers_left_in_phase": 40_000}, f"{soon} 5 % of its answers are left; phase 2 is gathering."),
+        (
+            window | {"answers_left_in_phase": 90_000, "learning": True},
+            f"{soon} 10 % of its answers are left; phase 2 is b",
+        ),
+        (window | {"answers_left_in_phase": 999_500, "rows_gathered": 200}, "clients have reached the cap"),
+        ({"answers_left": 99, "answered": 9_000}, "Fewer than 100 answers are left in all."),
+        ({"answers_left": 0, "answered": 9_000}, "No answers are left. Every question is refused."),
+        ({"halted": "OSError: /secret/place"}, "Answering has stopped"),
+    ]
+    for changes, words in told:
+        unlocked.desk.changes = changes
+        expect(alerts).to_contain_text(words)
+        assert "secret" not in watched.page.inner_text("body")
+    assert "listitem: Danger:" in alerts.aria_snapshot().replace('"', "")  # how bad it is can be heard as well
+    unlocked.desk.changes = {}
+    expect(alerts).to_be_empty()
+    unlocked.ask()
+    expect(watched.page.locator("#length")).to_have_text("1")
+    unlocked.desk.rows.clear()
+    expect(alerts).to_contain_text("The ledger is shorter than it was.")
+
+
+@browser_test
+def test_clients_near_their_quota(clinic: Running, look: Look) -> None:
+    watched = look()
+    watched.open(clinic.address, clinic.tokens["operations"])
+    alerts = watched.page.locator("#alert-list")
+    expect(alerts).to_have_text("night shift has nearly used up the quota.")
+    clinic.ask(50, "night shift")
+    expect(watched.page.locator("#clients")).to_contain_text("18,350 of 20,000")
+
+
+@browser_test
+def test_a_broken_chain_is_seen_by_the_page_itself(clinic: Running, look: Look) -> None:
+    watched = look()
+    watched.open(clinic.address, clinic.tokens["operations"])
+    expect(watched.page.locator("#records tr")).to_have_count(dashboard.SHOWN)
+    assert "broken" not in watched.page.inner_text("#alert-list")
+    clinic.desk.rows[-3] = clinic.desk.rows[-3]._replace(answers=1_000_000)  # its hash and links stay as they were
+    clinic.ask(1, "ward 3")
+    expect(watched.page.locator("#alert-list")).to_contain_text("The ledger is broken at record 38")
+
+
+@browser_test
+def test_a_failed_verification_is_an_alert(clinic: Running, look: Look) -> None:
+    watched = look()
+    watched.open(clinic.address, clinic.tokens["operations"])
+    clinic.desk.damaged = True
+    watched.page.get_by_role("button", name="Verify all of it").click()
+    expect(watched.page.locator("#verified")).to_contain_text("Verification failed")
+    expect(watched.page.locator("#alert-list")).to_contain_text("The ledger failed its verification.")
+
+
+@browser_test
+def test_it_comes_back_when_the_service_does(look: Look) -> None:
+    watched = look()
+    desk = Desk()
+    with serving(desk=desk) as first:
+        watched.open(first.address)
+        port = int(first.address.rpartition(":")[2])
+    expect(watched.page.locator("#link")).to_have_text("reconnecting")
+    expect(watched.page.locator("#alert-list")).to_contain_text("The numbers are those that came last.")
+    with serving(desk=Desk(spent=77), port=port) as second:
+        expect(watched.page.locator("#link")).to_have_text("live")
+        expect(watched.page.locator("#answered")).to_have_text("77")
+        expect(watched.page.locator("#no-alerts")).to_be_visible()
+        assert second.address == first.address
+
+
+@browser_test
+def test_what_comes_is_shown_as_text(unlocked: Running, look: Look) -> None:
+    """Names that were HTML, and fields that a later service may or may not send."""
+    status = asdict(unlocked.desk.status())
+    hostile = "<img src=x onerror='window.ran = true'>"
+    status |= {"model": hostile, "drift": True, "clients": [{"id": "a", "name": hostile, "quota": 10, "used": 10}]}
+    del status["learning"], status["last_time"]
+    watched = look()
+
+    def send(route: Route) -> None:
+        route.fulfill(body=f"event: status\ndata: {json.dumps(status)}\n\n", content_type="text/event-stream")
+
+    watched.page.route("**/events", send)
+    watched.page.goto(unlocked.address)
+    expect(watched.page.locator("#model")).to_have_text(hostile)
+    expect(watched.page.locator("#clients")).to_contain_text(hostile)
+    expect(watched.page.locator("#alert-list")).to_contain_text("The questions have drifted")
+    expect(watched.page.locator("#alert-list")).to_contain_text("used up the quota")
+    assert watched.page.evaluate("window.ran") is None
+    assert watched.errors == []
+
+
+@browser_test
+def test_with_the_real_desk(tmp_path: Path, look: Look) -> None:
+    desk = shop.new_desk(tmp_path / "clinic")
+    rules = stand_in.Rules((stand_in.Column("age"),), tuple(desk.classes))
+    with stand_in.running(Service("clinic", rules, desk, Batcher(desk))) as port:
+        watched = look()
+        watched.open(f"http://127.0.0.1:{port}")
+        left = watched.number("left")
+        inputs = [{"name": "age", "shape": [3, 1], "datatype": "FP64", "data": [0.1, 0.5, 0.9]}]
+        httpx.post(f"http://127.0.0.1:{port}/v2/models/clinic/infer", json={"inputs": inputs}).raise_for_status()
+        expect(watched.page.locator("#answered")).to_have_text("3")
+        assert watched.number("left") == left - 3
+        expect(watched.page.locator("#records tr")).to_have_count(1)
+        watched.page.get_by_role("button", name="Verify all of it").click()
+        expect(watched.page.locator("#verified")).to_contain_text("1 record, the chain is whole")
+        expect(watched.page.locator("#no-alerts")).to_be_visible()  # the page found the hashes as the store made them
+        watched.check(f"http://127.0.0.1:{port}")

@@ -1,0 +1,181 @@
+"""The Open Inference Protocol: tensors in and out."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from stand_in import MIXED, Column, Rules
+
+from reticent.service import protocol
+from reticent.service.problems import Problem
+
+
+def tensor(
+    shape: list[Any], data: Any = None, datatype: str = "FP64", name: str = "rows", **more: Any
+) -> dict[str, Any]:
+    return {"name": name, "shape": shape, "datatype": datatype, **({} if data is None else {"data": data}), **more}
+
+
+def read(*inputs: Any, rules: Rules | None = None, tail: bytes = b"", most: int = 100, **more: Any) -> protocol.Asked:
+    head = json.dumps({"inputs": list(inputs), **more}).encode()
+    return protocol.read(head + tail, str(len(head)) if tail else None, rules or Rules(), most)
+
+
+ROWS = np.array([[1.5, 2.0], [3.0, -4.0]])
+
+
+def test_json_flat_and_nested() -> None:
+    assert (read(tensor([2, 2], [1.5, 2, 3, -4])).rows == ROWS).all()
+    assert (read(tensor([2, 2], [[1.5, 2], [3, -4]])).rows == ROWS).all()
+    assert (read(tensor([2, 2], [1.5, 2, 3, -4], name="anything")).rows == ROWS).all()
+
+
+def test_null_is_a_missing_number_and_reaches_the_desk() -> None:
+    assert np.isnan(read(tensor([1, 2], [None, 2])).rows).tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize("datatype", [one for one in protocol.NUMBERS if one != "BF16"])
+def test_every_datatype_in_binary(datatype: str) -> None:
+    values = np.array([[1, 0], [1, 1]], dtype=protocol.NUMBERS[datatype])
+    data = values.tobytes()
+    asked = read(tensor([2, 2], datatype=datatype, parameters={"binary_data_size": len(data)}), tail=data)
+    assert asked.rows.dtype == np.float64
+    assert (asked.rows == values).all()
+
+
+def test_bf16_and_odd_truths() -> None:
+    data = (np.array([1.5, -2.0], dtype="<f4").view("<u4") >> 16).astype("<u2").tobytes()
+    asked = read(tensor([1, 2], datatype="BF16", parameters={"binary_data_size": 4}), tail=data)
+    assert asked.rows.tolist() == [[1.5, -2.0]]
+    truths = read(tensor([1, 2], datatype="BOOL", parameters={"binary_data_size": 2}), tail=b"\x02\x00")
+    assert truths.rows.tolist() == [[1.0, 0.0]]
+
+
+def test_values_are_never_refused() -> None:
+    data = np.array([[np.nan, np.inf], [-np.inf, 1e308]]).tobytes()
+    assert read(tensor([2, 2], parameters={"binary_data_size": 32}), tail=data).rows.shape == (2, 2)
+
+
+def test_a_tensor_a_column() -> None:
+    age, sex = tensor([2], [30, 40], name="age"), tensor([2, 1], ["f", "?"], "BYTES", "sex")
+    assert np.array_equal(read(sex, age, rules=MIXED).rows, np.array([[30, 0], [40, np.nan]]), equal_nan=True)
+    words = b"".join(struct.pack("<I", len(one)) + one for one in (b"m", b"\xc3\xa9"))
+    packed = tensor([2], datatype="BYTES", name="sex", parameters={"binary_data_size": len(words)})
+    found = read(age, packed, rules=MIXED, tail=words).rows
+    assert np.array_equal(found, np.array([[30, 1], [40, np.nan]]), equal_nan=True)
+    assert read(tensor([2], [1, 2], name="weight"), tensor([2], [3, 4], name="age")).rows.tolist() == [[3, 1], [4, 2]]
+
+
+def test_one_column() -> None:
+    rules = Rules((Column("age"),))
+    assert read(tensor([3], [1, 2, 3], name="age"), rules=rules).rows.shape == (3, 1)
+    assert read(tensor([3], [1, 2, 3]), rules=rules).rows.shape == (3, 1)
+
+
+BAD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("no inputs", (), {}),
+    ("shape of another width", (tensor([1, 3], [1, 2, 3]),), {}),
+    ("three dimensions", (tensor([1, 1, 2], [1, 2]),), {}),
+    ("no dimension", (tensor([], [1, 2]),), {}),
+    ("no rows", (tensor([0, 2], []),), {}),
+    ("a negative number of rows", (tensor([-1, 2], [1, 2]),), {}),
+    ("both negative", (tensor([-1, -2], [1, 2]),), {}),
+    ("huge", (tensor([2**62, 2], [1, 2]),), {}),
+    ("huger", (tensor([2**200, 2], [1, 2]),), {}),
+    ("a dimension that is no integer", (tensor([1.5, 2], [1, 2]),), {}),
+    ("a dimension that is a string", (tensor(["1", 2], [1, 2]),), {}),
+    ("too few values", (tensor([2, 2], [1, 2, 3]),), {}),
+    ("ragged", (tensor([2, 2], [[1, 2, 3], [4]]),), {}),
+    ("too many values", (tensor([1, 2], [1, 2, 3]),), {}),
+    ("strings", (tensor([1, 2], ["1", "2"]),), {}),
+    ("an object", (tensor([1, 2], {"a": 1}),), {}),
+    ("a number", (tensor([1, 2], 3),), {}),
+    ("deep", (tensor([1, 2], [[[1, 2]]]),), {}),
+    ("an unknown datatype", (tensor([1, 2], [1, 2], "FP128"),), {}),
+    ("bytes for numbers", (tensor([1, 2], ["a", "b"], "BYTES"),), {}),
+    ("neither data nor size", (tensor([1, 2]),), {}),
+    ("both", (tensor([1, 2], [1, 2], parameters={"binary_data_size": 16}),), {"tail": bytes(16)}),
+    ("a size too small", (tensor([1, 2], parameters={"binary_data_size": 8}),), {"tail": bytes(8)}),
+    ("data left over", (tensor([1, 2], parameters={"binary_data_size": 16}),), {"tail": bytes(17)}),
+    ("too few data", (tensor([1, 2], parameters={"binary_data_size": 16}),), {"tail": bytes(15)}),
+    ("a negative size", (tensor([1, 2], parameters={"binary_data_size": -16}),), {"tail": bytes(16)}),
+    ("a size that is true", (tensor([1, 2], parameters={"binary_data_size": True}),), {"tail": b"1"}),
+    ("a size that is no integer", (tensor([1, 2], parameters={"binary_data_size": 16.0}),), {"tail": bytes(16)}),
+    ("a column missing", (tensor([1], [1], name="age"),), {}),
+    ("a column twice", (tensor([1], [1], name="age"), tensor([1], [1], name="age")), {}),
+    ("a column too many", tuple(tensor([1], [1], name=one) for one in ("age", "weight", "more")), {}),
+    ("columns of two lengths", (tensor([1], [1], name="age"), tensor([2], [1, 2], name="weight")), {}),
+    ("a column of two dimensions", (tensor([1, 2], [1, 2], name="age"), tensor([1], [1], name="weight")), {}),
+    ("another output", (tensor([1, 2], [1, 2]),), {"outputs": [{"name": "votes"}]}),
+    ("classification", (tensor([1, 2], [1, 2]),),
+     {"outputs": [{"name": "labels", "parameters": {"classification": 2}}]}),
+    ("a flag that is none", (tensor([1, 2], [1, 2]),), {"parameters": {"binary_data_output": "yes"}}),
+    ("strings cut short", (tensor([1], [1], name="age"),
+     tensor([1], datatype="BYTES", name="sex", parameters={"binary_data_size": 5})),
+     {"tail": struct.pack("<I", 9) + b"m", "rules": MIXED}),
+    ("no UTF-8", (tensor([1], [1], name="age"),
+     tensor([1], datatype="BYTES", name="sex", parameters={"binary_data_size": 5})),
+     {"tail": struct.pack("<I", 1) + b"\xff", "rules": MIXED}),
+    ("a matrix for mixed columns", (tensor([1, 2], [1, 2]),), {"rules": MIXED}),
+    ("bytes in a column of numbers", (tensor([1], ["x"], "BYTES", "age"), tensor([1], ["f"], "BYTES", "sex")),
+     {"rules": MIXED}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("inputs", "more"), [one[1:] for one in BAD], ids=[one[0] for one in BAD])
+def test_refused_by_form(inputs: tuple[Any, ...], more: dict[str, Any]) -> None:
+    with pytest.raises(Problem) as refused:
+        read(*inputs, **more)
+    assert refused.value.status in (400, 413)
+
+
+def test_more_rows_than_allowed() -> None:
+    with pytest.raises(Problem) as refused:
+        read(tensor([101, 2], [0] * 202))
+    assert refused.value.status == 413
+
+
+@pytest.mark.parametrize("length", ["", "-1", "+5", "1e2", "５", " 4", "4_0", "99999999999999999999", "1000"])
+def test_header_lengths(length: str) -> None:
+    body = json.dumps({"inputs": [tensor([1, 2], [1, 2])]}).encode()
+    with pytest.raises(Problem) as refused:
+        protocol.read(body, length, Rules(), 100)
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b'{"inputs": NaN}', b'{"inputs":[' + b"[" * 9999])
+def test_what_is_no_json(body: bytes) -> None:
+    with pytest.raises(Problem) as refused:
+        protocol.read(body, None, Rules(), 100)
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("classes", "datatype"),
+    [((0, 1), "INT64"), (("no", "yes"), "BYTES"), ((False, True), "BOOL"), ((0.5, 1.5), "FP64"), ((0, "a"), "BYTES"),
+     (tuple(np.array([3, 4])), "INT64"), (tuple(np.array(["a", "b"])), "BYTES")],
+)  # fmt: skip
+def test_labels_keep_their_type(classes: tuple[Any, ...], datatype: str) -> None:
+    answer = protocol.Answer.of(classes)
+    assert answer.datatype == datatype
+    body, length = answer.written(list(classes), model="m", id=None, parameters={}, binary=False)
+    assert length is None
+    expected = [one if datatype != "BYTES" else str(one) for one in classes]
+    assert json.loads(body)["outputs"][0]["data"] == expected
+    body, length = answer.written(list(classes), model="m", id="x", parameters={}, binary=True)
+    assert length is not None
+    head = json.loads(body[:length])
+    assert head["id"] == "x"
+    assert head["outputs"][0]["parameters"]["binary_data_size"] == len(body) - length
+
+
+def test_metadata_says_what_can_be_sent() -> None:
+    assert protocol.metadata("m", Rules())["inputs"] == [{"name": "rows", "datatype": "FP64", "shape": [-1, 2]}]
+    assert protocol.metadata("m", MIXED)["inputs"] == [
+        {"name": "age", "datatype": "FP64", "shape": [-1]},
+        {"name": "sex", "datatype": "BYTES", "shape": [-1]},
+    ]
