@@ -78,7 +78,7 @@ def right(teachers: Teachers, weights: Array, queries: int) -> float:
 def saved_and_loaded(steps: Steps, store: RowStore, teachers: Teachers, path: Path) -> RowStore:
     with steps.step("saved"):
         header, arrays = to_arrays(teachers)
-        X, codes, _ = store.rows()
+        X, codes, *_ = store.rows()
         saving.write(path, header, {**arrays, "rows/X": X, "rows/codes": codes}, release=store.release)
         store.delete()
     with steps.step("loaded"):
@@ -117,7 +117,7 @@ def main() -> int:
     with steps.step("gathered"):
         fill(store, weights)
     with steps.step("trained"):
-        X, codes, _ = store.rows()
+        X, codes, *_ = store.rows()
         teachers = Teachers(shards=chosen.shards).fit_rows(X, codes, classes=(0, 1), release=store.release)
     with steps.step("asked"):
         score = right(teachers, weights, 10_000)

@@ -427,7 +427,7 @@ class Desk:
             self.home.close()
 
     def _check_predictor(self) -> None:
-        if self._predictor._dtype != np.float64:
+        if self._predictor._reader.dtype != np.float64:
             raise TypeError("the predictor must have been fitted on float64")
         if self._predictor.training_stream != "queries":
             raise TypeError("training_stream must be 'queries': the service takes no rows of a trusted stream")
