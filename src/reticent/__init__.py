@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     )
     from reticent.predictors import EverlastingPredictor, GenericBBL, PrivatePredictor, StablePredictor
     from reticent.sanitizers import NetSanitizer, PointSanitizer, ThresholdSanitizer
+    from reticent.service.client import AsyncClient, Client
     from reticent.teachers import PATEClassifier, Teachers
 
 __version__ = version("reticent")
 
 __all__ = [
     "ActiveLearner",
+    "AsyncClient",
     "BudgetExhausted",
+    "Client",
     "EverlastingPredictor",
     "ExponentialLearner",
     "GenericBBL",
@@ -77,6 +80,7 @@ def __getattr__(name: str) -> Any:
         "PATEClassifier": "teachers",
         "Predictor": "predictors",
         "GenericBBL": "predictors",
+        "Client": "service.client",
     }
     home = next((module for ending, module in homes.items() if name.endswith(ending)), "learners")
     return getattr(import_module(f"reticent.{home}"), name)

@@ -355,8 +355,8 @@ def test_too_few_rows_are_refused_with_all_that_would_do() -> None:
 @pytest.mark.parametrize(
     "shrinking", [{"held_back": 0.9}, {"growth": 1, "held_back": 0.3}, {"growth": 1.5, "training_stream": "trusted"}]
 )
-def test_phases_that_would_shrink_are_not_endless(shrinking: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="phases would shrink and end"):
+def test_who_wants_endless_answers_is_told_that_phases_shrink(shrinking: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match="answers will not be endless: growth="):
         fitted(**shrinking)
     predictor(**shrinking, answers=5000).fit(*line(4000))
 

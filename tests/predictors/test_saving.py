@@ -259,7 +259,6 @@ def test_a_compressed_array_is_refused(tmp_path: Path) -> None:
         ({}, {"a": np.array([1j])}, "must hold numbers"),
         ({}, {"a": np.zeros(1, dtype=[("x", int)])}, "must hold numbers"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_saved_is_refused_before_anything_is_written(
     header: Any, arrays: Any, message: str, tmp_path: Path

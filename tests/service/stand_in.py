@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,6 +97,19 @@ class Desk:
 class Batcher:
     def __init__(self, desk: Any) -> None:
         self.desk = desk
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, request: Request, done: Callable[[Answered | Exception], None]) -> None:
+        async def run() -> None:
+            try:
+                result: Answered | Exception = await self.ask(request)
+            except Exception as error:
+                result = error
+            done(result)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     async def ask(self, request: Request) -> Answered:
         (answered,) = self.desk.answer([request])

@@ -185,3 +185,23 @@ def test_many_clients_at_once_on_a_real_desk(tmp_path: Path) -> None:
     assert commits < 16 * 40
     assert desk.verify().counted == {1: 1280}
     desk.close()
+
+
+def test_those_who_ask_again_at_once_come_together() -> None:
+    """Else one that is a little sooner has a batch of its own, the others the next, and so on for ever."""
+
+    async def run() -> None:
+        stub = Stub()
+        for _ in range(100):
+            stub.go.release()
+        batcher = Batcher(stub)
+
+        async def caller(name: str) -> None:
+            for _ in range(10):
+                await batcher.ask(request(client=name))
+
+        await asyncio.gather(*(caller(f"{one}") for one in range(20)))
+        assert [len(one) for one in stub.batches] == [20] * 10
+        await batcher.close()
+
+    asyncio.run(run())

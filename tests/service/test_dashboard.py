@@ -87,11 +87,11 @@ class Desk(stand_in.Desk):
         return Verified(len(self.rows), self.status().ledger_head)
 
 
-class Drowsy:
+class Drowsy(stand_in.Batcher):
     """A batcher that takes as long as a disk does, so that there is something to see."""
 
     def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+        super().__init__(desk)
         self._noise = np.random.default_rng(1)
 
     async def ask(self, request: Request) -> Answered:
@@ -99,9 +99,6 @@ class Drowsy:
         (answered,) = self.desk.answer([request])
         assert isinstance(answered, Answered)
         return answered
-
-    async def close(self) -> None:
-        pass
 
 
 @dataclass

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sqlite3
+import time
 from pathlib import Path
 
+import httpx
 import pytest
-from stand_in import connect, make_service
+from stand_in import connect, make_service, running
 
 from reticent.service.keys import ANONYMOUS, Keyring, KeyTable, make_key
 from reticent.service.problems import Problem
@@ -217,3 +219,24 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"not a database" * 100)
     with pytest.raises(sqlite3.DatabaseError):
         KeyTable(path)
+
+
+def test_more_than_a_burst_is_refused_for_good_not_for_now(tmp_path: Path) -> None:
+    table = KeyTable(tmp_path / "keys")
+    token, key = make_key("a", rate=1000, burst=5)
+    table.add(key)
+    service = make_service(keyring=Keyring(table))
+
+    def post(client: httpx.Client, rows: int) -> httpx.Response:
+        return client.post(INFER, json=body(rows), headers=bearer(token))
+
+    with running(service) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        assert post(client, 5).status_code == 200
+        for rows in (6, 7, 50):
+            time.sleep(0.02)  # the bucket is full again
+            found = post(client, rows)
+            assert found.status_code == 413
+            assert "5 answers at once" in found.json()["detail"]
+        time.sleep(0.02)
+        assert post(client, 5).status_code == 200
+    table.close()

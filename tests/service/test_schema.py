@@ -251,3 +251,19 @@ def test_a_draft_that_is_filled_in_is_a_schema() -> None:
 def test_a_draft_for_a_column_that_is_not_there() -> None:
     with pytest.raises(SchemaError, match="target 'x' is no column of the table; there are: a, b"):
         draft(["a", "b"], {}, target="x")
+
+
+def test_numbers_as_a_whole_are_encoded_as_their_columns_are() -> None:
+    schema = Schema(
+        columns=(Column("a", "number", range=(0, 3)), Column("b", "number", range=(-7, 0.1), missing=-1)),
+        target="y",
+        classes=(0, 1),
+    )
+    numbers = np.random.default_rng(0).normal(0, 5, (1000, 2))
+    numbers[::7, 0], numbers[::11, 1], numbers[::13, 1], numbers[::17] = np.nan, np.inf, -np.inf, np.nan
+    right = schema.encode({"a": numbers[:, 0], "b": numbers[:, 1]})
+    np.testing.assert_array_equal(schema.encode_numbers(numbers.copy()), right)
+    np.testing.assert_array_equal(schema.encode_numbers(np.asfortranarray(numbers)), right)
+    assert schema.only_numbers
+    with pytest.raises(ValueError, match="2 columns"):
+        schema.encode_numbers(numbers[:, :1])

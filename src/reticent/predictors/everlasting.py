@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -250,7 +251,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Begin the first phase, or the one that was saved, with the parameters as they are now."""
         self._given = {**self.get_params(deep=False), "labeller_options": dict(self.labeller_options or {}) or None}
         self._cap = rational(self.client_share, "client_share")
-        self._identity = saving.new_identity()
+        self._identity: str | None = None  # by which a saved state is known, until it answers
         self._process = os.getpid()
         self._open(phase, engine)
 
@@ -289,7 +290,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         refused: BudgetExhausted | None = None
         with self._lock:
             self._check_left(len(rows))
-            self._identity = saving.new_identity()  # what was saved before is another state from here on
+            self._identity = None  # what was saved before is another state from here on
             codes, phases = np.empty((2, len(rows)), dtype=np.int64)
             done = 0
             while done < len(rows):
@@ -324,7 +325,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         rows, _ = self._queries(X, None)
         with self._lock:
             self._check_left(0)
-            self._identity = saving.new_identity()
+            self._identity = None
             some = rows[: self.phase.stream - len(self._store)] if self._store is not None else rows[:0]
             if len(some) and not self._closed:
                 found = self._engine.label(some)
@@ -541,6 +542,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 "engine": header,
             }
             release = None if self._store is None else self._store.release
+            self._identity = self._identity or saving.new_identity()
             saving.write(path, state, arrays, identity=self._identity, release=release)
 
     @classmethod
@@ -645,14 +647,15 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         )
 
     def _check_endless(self, schedule: Schedule, maker: Any) -> None:
-        """Refuse phases that would shrink until there are no more, where answers are to be endless."""
+        """Endless answers need phases that do not shrink, and that are large enough where they are held to a size."""
         if schedule.horizon is not None:
             return
-        handed_on = schedule.handed_on
-        if handed_on < 1:
-            raise ValueError(
-                f"growth={self.growth} with held_back={self.held_back} hands on {float(handed_on):.2g} rows for each "
-                "row of a phase: phases would shrink and end. Endless answers need at least 1"
+        if schedule.handed_on < 1:
+            warnings.warn(
+                f"answers will not be endless: growth={self.growth} with held_back={self.held_back} hands on "
+                f"{float(schedule.handed_on):.2g} rows for each row of a phase, so phases shrink and end; "
+                "plan.everlasting says when",
+                stacklevel=4,
             )
         if schedule.max_rows is not None:
             maker.fill_in(schedule.phase(2, schedule.max_rows, 0), schedule.max_rows, schedule)

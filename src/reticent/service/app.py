@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -26,13 +27,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as StarletteRequest
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from reticent.errors import BudgetExhausted
 from reticent.service import invocations, openapi, protocol
 from reticent.service.batching import Closing, Overloaded
 from reticent.service.desk import Answered, Halted, KeyReused, Request, Status
-from reticent.service.keys import Key, Keyring
+from reticent.service.keys import Allowance, Key, Keyring
 from reticent.service.metrics import CONTENT_TYPE, Metrics
 from reticent.service.problems import Problem
 
@@ -43,6 +44,10 @@ LARGE = 1 << 18  # bytes: beyond, a body is read in a thread, so that others go 
 SMALL = 1 << 10  # bytes: below, compression is not worth it
 REMEMBERED = 1 << 16  # idempotency keys
 SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+OK = (
+    b"HTTP/1.1 200 OK\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\nvary: Accept-Encoding\r\n"
+    b"content-type: application/json\r\ncontent-length: "
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,9 @@ class Answering(Protocol):
 
 class Asking(Protocol):
     """What the routes need of the batcher."""
+
+    def submit(self, request: Request, done: Callable[[Answered | Exception], None], /) -> None:
+        """Have `done` called with the answer once it is durable, or with an error."""
 
     async def ask(self, request: Request) -> Answered:
         """The answer, once it is durable."""
@@ -96,6 +104,17 @@ class Call(NamedTuple):
 Handler = Callable[[Call], Awaitable[Response]]
 
 
+@dataclass(slots=True)
+class _Taken:
+    """A request that was let in: whose it is, and what was charged for it."""
+
+    key: Key
+    repeat: str | None
+    allowance: Allowance
+    charged: int = 0
+    started: float = 0.0
+
+
 class Service:
     """A desk behind HTTP: its schema, keys and limits."""
 
@@ -120,6 +139,7 @@ class Service:
         self._answer = protocol.Answer.of(rules.classes)
         self._metadata = protocol.metadata(name, rules)
         self._seen: dict[tuple[str, str | None], None] = {}
+        self._prefixes: dict[tuple[int, int], bytes] = {}
         self._held = 0
         self._streams = 0
         self._recent: deque[tuple[float, float, int]] = deque(maxlen=8192)  # when, seconds, answers
@@ -132,13 +152,17 @@ class Service:
         self._check_model(call)
         length = call.header(protocol.HEADER_LENGTH.encode())
         read = functools.partial(self._read_inference, header_length=length)
-        (_, identity, binary), answered, headers = await self._ask(call, read, (length or "").encode())
+        return self._inferred(call, *await self._ask(call, read, (length or "").encode()))
+
+    def _inferred(
+        self, call: Call, asked: protocol.Asked, answered: Answered, headers: dict[str, str]
+    ) -> Response:
         body, json_length = self._answer.written(
             answered.labels,
             model=self.name,
-            id=identity,
+            id=asked.id,
             parameters={"phase": answered.phase, "replayed": answered.replayed},
-            binary=binary,
+            binary=asked.binary,
         )
         if json_length is not None:
             headers["Inference-Header-Content-Length"] = str(json_length)
@@ -165,50 +189,124 @@ class Service:
         self, call: Call, read: Callable[[bytes], protocol.Asked], form: bytes
     ) -> tuple[protocol.Asked, Answered, dict[str, str]]:
         """Answer a request: all that can be refused is refused before the desk sees it, and costs nothing."""
+        taken = self._let_in(call)
+        body = await self._body(call)
+        try:
+            if len(body) > LARGE:
+                asked = await asyncio.to_thread(read, body)
+                digest = await asyncio.to_thread(_digest, taken.repeat, call, form, body)
+            else:
+                asked = read(body)
+                digest = _digest(taken.repeat, call, form, body)
+        finally:
+            self._held -= len(body)
+        request = self._charge(taken, asked, digest)
+        try:
+            answered = await self.batcher.ask(request)
+        except Exception as error:
+            raise self._refund(taken, error) from None
+        finally:
+            self.metrics.waiting -= 1
+        return asked, answered, self._settled(taken, len(asked.rows), answered)
+
+    def quick(self, path: str, headers: Mapping[bytes, bytes], body: bytes, reply: Callable[[bytes], None]) -> None:
+        """As `infer` of a small body that is there already, for a server that can do without tasks and messages.
+
+        `reply` is called once, with the whole response as it goes over the wire, now or when the answer is durable.
+        """
+        call = Call({"path": path}, _nothing, headers)
+        started = time.perf_counter()
+        try:
+            length = call.header(protocol.HEADER_LENGTH.encode())
+            taken = self._let_in(call)
+            asked = self._read_inference(body, header_length=length)
+            digest = _digest(taken.repeat, call, (length or "").encode(), body)
+            request = self._charge(taken, asked, digest)
+        except Exception as error:
+            reply(self._failed(error, started))
+            return
+
+        def done(result: Answered | Exception) -> None:
+            self.metrics.waiting -= 1
+            try:
+                if isinstance(result, Exception):
+                    raise self._refund(taken, result)
+                response = self._wire(call, asked, result, self._settled(taken, len(asked.rows), result))
+                self.metrics.count("infer", 200, time.perf_counter() - started)
+            except Exception as error:
+                response = self._failed(error, started)
+            reply(response)
+
+        try:
+            self.batcher.submit(request, done)
+        except Exception as error:
+            done(error)
+
+    def _failed(self, error: Exception, started: float) -> bytes:
+        problem = _as_problem(error, "infer")
+        self.metrics.count("infer", problem.status, time.perf_counter() - started)
+        return raw(problem.response())
+
+    def _wire(self, call: Call, asked: protocol.Asked, answered: Answered, extra: dict[str, str]) -> bytes:
+        """The response of `infer`, as it goes over the wire."""
+        if asked.binary or asked.id is not None or extra or len(answered.labels) > 64:
+            return raw(self._inferred(call, asked, answered, extra))
+        body = self._answer.plain(answered.labels, self._prefix(len(answered.labels), answered.phase))
+        return b"%b%d\r\n\r\n%b" % (OK, len(body), body)
+
+    def _prefix(self, count: int, phase: int) -> bytes:
+        """What comes before so many labels of a phase: a few are kept, none of which depends on a label."""
+        found = self._prefixes.get((count, phase))
+        if found is None:
+            if len(self._prefixes) >= 256:
+                self._prefixes.clear()
+            parameters = {"phase": phase, "replayed": False}
+            found = self._answer.prefix(count, model=self.name, parameters=parameters)
+            self._prefixes[count, phase] = found
+        return found
+
+    def _let_in(self, call: Call) -> _Taken:
+        """Who asks, if they may; a request that is refused from here on has cost them a token, and no answer."""
         key = self._admit(call, "ask")
         if self.closing.is_set():
             raise Problem("closing", "", {"Retry-After": "5"})
         repeat = _idempotency_key(call)
         allowance = self.keyring.allowance(key)
         allowance.take(1, counted=0)
-        body = await self._body(call)
-        try:
-            if len(body) > LARGE:
-                asked = await asyncio.to_thread(read, body)
-                digest = await asyncio.to_thread(_digest, repeat, call, form, body)
-            else:
-                asked = read(body)
-                digest = _digest(repeat, call, form, body)
-        finally:
-            self._held -= len(body)
+        return _Taken(key, repeat, allowance)
+
+    def _charge(self, taken: _Taken, asked: protocol.Asked, digest: bytes) -> Request:
+        """What the desk is asked; it waits from here on."""
         count = len(asked.rows)
         # A repeat costs nothing, so a quota that is used up must not keep a lost answer from being sent again.
-        charged = 0 if (key.id, repeat) in self._seen else count
-        allowance.take(count - 1, counted=charged)
-        self.metrics.waiting.inc()
-        started = time.monotonic()
-        try:
-            answered = await self.batcher.ask(Request(key.id, asked.rows, repeat, digest))
-        except Exception as error:
-            if (problem := _told(error)) is None:
-                raise
-            allowance.give_back(charged)  # nothing was spent
-            raise problem from None
-        finally:
-            self.metrics.waiting.dec()
+        taken.charged = 0 if taken.repeat and (taken.key.id, taken.repeat) in self._seen else count
+        taken.allowance.take(count - 1, counted=taken.charged, already=1)
+        self.metrics.waiting += 1
+        taken.started = time.monotonic()
+        return Request(taken.key.id, asked.rows, taken.repeat, digest)
+
+    def _refund(self, taken: _Taken, error: Exception) -> Exception:
+        """What the caller is told; what they are told of has spent nothing."""
+        if (problem := _told(error)) is None:
+            return error
+        taken.allowance.give_back(taken.charged)
+        return problem
+
+    def _settled(self, taken: _Taken, count: int, answered: Answered) -> dict[str, str]:
+        """Count what was spent; the headers that tell of it."""
         now = time.monotonic()
         spent = 0 if answered.replayed else count
-        self._recent.append((now, now - started, spent))
-        allowance.give_back(charged - spent)
-        if repeat is not None:
-            self._seen[key.id, repeat] = None
+        self._recent.append((now, now - taken.started, spent))
+        taken.allowance.give_back(taken.charged - spent)
+        if taken.repeat is not None:
+            self._seen[taken.key.id, taken.repeat] = None
             if len(self._seen) > REMEMBERED:
                 del self._seen[next(iter(self._seen))]
-        headers = allowance.headers()
+        headers = taken.allowance.headers()
         if answered.replayed:
             self.metrics.replayed.inc()
             headers["Idempotent-Replayed"] = "true"
-        return asked, answered, headers
+        return headers
 
     # ── observing ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -311,11 +409,9 @@ class Service:
 
     def _admit(self, call: Call, scope: str) -> Key:
         """The key of a call, if it allows the scope."""
-        if self.keyring.open:
-            # Without keys a page of some other site could have the browser ask here, under a name of its own.
-            host, origin = call.header(b"host") or "", call.header(b"origin")
-            if not loopback(_hostname(host)) or (origin is not None and origin.partition("://")[2] != host):
-                raise Problem("foreign-page", "without keys, only this machine may ask, by the name localhost")
+        # Without keys a page of some other site could have the browser ask here, under a name of its own.
+        if self.keyring.open and not _from_here(call.headers.get(b"host", b""), call.headers.get(b"origin")):
+            raise Problem("foreign-page", "without keys, only this machine may ask, by the name localhost")
         key = self.keyring.authenticate(call.header(b"authorization"))
         if not key.allows(scope):
             raise Problem("not-allowed", f"this needs a key with the scope {scope!r}")
@@ -399,15 +495,8 @@ class _Endpoint:
         started = time.perf_counter()
         try:
             response = await self._handler(Call(scope, receive, dict(scope["headers"])))
-        except Problem as problem:
-            response = problem.response()
         except Exception as error:
-            # The message of an error may hold data: only its type and place are written down.
-            trace, place = error.__traceback__, "?"
-            while trace is not None:
-                place, trace = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next
-            log.error("%s at %s, in %s", type(error).__name__, place, self._name)
-            response = Problem("internal").response()
+            response = _as_problem(error, self._name).response()
         self._service.metrics.count(self._name, response.status_code, time.perf_counter() - started)
         await response(scope, receive, send)
 
@@ -496,6 +585,18 @@ async def _no_route(request: StarletteRequest, error: Exception) -> Response:
     return Problem({404: "not-found", 405: "wrong-method"}.get(status, "internal"), "", headers).response()
 
 
+def _as_problem(error: Exception, name: str) -> Problem:
+    """What is told of an error, and of one that nobody thought of only that there was one."""
+    if isinstance(error, Problem):
+        return error
+    # The message of an error may hold data: only its type and place are written down.
+    trace, place = error.__traceback__, "?"
+    while trace is not None:
+        place, trace = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next
+    log.error("%s at %s, in %s", type(error).__name__, place, name)
+    return Problem("internal")
+
+
 def _told(error: Exception) -> Problem | None:
     """What the caller is told of an error of the desk."""
     soon = {"Retry-After": "1"}
@@ -557,12 +658,29 @@ def _packed(call: Call, body: bytes, headers: Mapping[str, str], media_type: str
     return Response(body, 200, sent, media_type)
 
 
+def raw(response: Response, **headers: str) -> bytes:
+    """A response as it goes over the wire."""
+    lines = [f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}"]
+    lines += [f"{name}: {value}" for name, value in {**dict(response.headers), **headers}.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + bytes(response.body)
+
+
 def _json(value: object) -> Response:
     return Response(msgspec.json.encode(value), 200, SAFE, JSON)
 
 
+@functools.lru_cache(maxsize=256)
+def _from_here(host: bytes, origin: bytes | None) -> bool:
+    """Whether this machine is asked by its own name, and by no page of another site."""
+    return loopback(_hostname(host.decode("latin-1"))) and (origin is None or origin.partition(b"://")[2] == host)
+
+
 def _hostname(host: str) -> str:
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}
 
 
 async def _gone(receive: Receive) -> None:

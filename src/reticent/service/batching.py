@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from reticent.exact import integer
 from reticent.service.desk import Answered, Request
+
+AT_ONCE = 8  # answers that are handed over in a round of the event loop
+ROUNDS = 64  # of the event loop, at most, before a batch is cut
+QUIET = 8  # rounds that bring nothing, before a batch is cut that is smaller than the last
 
 
 class Overloaded(RuntimeError):
@@ -34,13 +39,23 @@ class Answering(Protocol):
         """Do what can wait."""
 
 
+class Waiting(NamedTuple):
+    """A request that waits: `done` is called once with what it gets, unless it is `gone` before its batch is cut."""
+
+    request: Request
+    done: Callable[[Answered | Exception], None]
+    gone: Callable[[], bool]
+
+
 class Batcher:
     """Hands requests to the desk, many at a time, from one thread; to be used within one event loop.
 
     A request that comes while nothing is being stored starts at once. Those that come meanwhile wait, and make up the
-    next batch together: the busier it is, the larger the batches. Neither a client that reads slowly nor one that has
-    gone away holds up others, since the thread hands results to the loop and goes on. Batches are cut by arrival and
-    numbers of rows, never by what is in them.
+    next batch together: the busier it is, the larger the batches. A batch is cut when a round of the event loop has
+    brought nothing new, or a few rounds if it would be smaller than the last: whoever was just answered and asks again,
+    as many do, comes with it and not after it. Neither
+    a client that reads slowly nor one that has gone away holds up others, since the thread hands results to the loop
+    and goes on. Batches are cut by arrival and numbers of rows, never by what is in them.
 
     Parameters
     ----------
@@ -56,11 +71,12 @@ class Batcher:
         self.waiting = integer(waiting, "waiting", least=1)
         self.waiting_rows = integer(waiting_rows, "waiting_rows", least=1)
         self._desk = desk
-        self._queue: deque[tuple[Request, asyncio.Future[Answered]]] = deque()
+        self._queue: deque[Waiting] = deque()
         self._rows = 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="reticent-desk")
         self._running: asyncio.Task[None] | None = None
         self._closing = False
+        self._last = 0  # requests of the last batch
 
     @property
     def queued(self) -> int:
@@ -72,18 +88,23 @@ class Batcher:
 
         Cancelled while it waits, a request is forgotten; later, it is answered and counted, and nobody sees it.
         """
+        future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self.submit(request, functools.partial(_settle, future), future.cancelled)
+        return await future
+
+    def submit(
+        self, request: Request, done: Callable[[Answered | Exception], None], gone: Callable[[], bool] = bool
+    ) -> None:
+        """As `ask`, but within the event loop `done` is called with the answer or the error, and must not raise."""
         if self._closing:
             raise Closing("the service is stopping: ask again when it is back")
         rows = len(request.rows)
         if len(self._queue) >= self.waiting or (self._queue and self._rows + rows > self.waiting_rows):
             raise Overloaded(f"{len(self._queue)} requests are waiting: ask again later")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answered] = loop.create_future()
-        self._queue.append((request, future))
+        self._queue.append(Waiting(request, done, gone))
         self._rows += rows
         if self._running is None:
-            self._running = loop.create_task(self._run())
-        return await future
+            self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
         """Take nothing more, and return when all that was taken is answered. The desk stays open."""
@@ -95,36 +116,56 @@ class Batcher:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while batch := self._next():
-                requests = [request for request, _ in batch]
+            while batch := await self._gathered():
+                requests = [one.request for one in batch]
                 try:
                     results = await loop.run_in_executor(self._thread, self._desk.answer, requests)
                 except Exception as error:
                     results = [error] * len(batch)
-                for (_, future), result in zip(batch, results, strict=True):
-                    if future.done():  # cancelled: the client has gone
-                        continue
-                    if isinstance(result, Exception):
-                        future.set_exception(result)
-                    else:
-                        future.set_result(result)
+                for place, (one, result) in enumerate(zip(batch, results, strict=True), start=1):
+                    one.done(result)
+                    if place % AT_ONCE == 0:  # so that they leave while the others are made
+                        await asyncio.sleep(0)
                 if self._desk.untidy:
                     await loop.run_in_executor(self._thread, self._desk.tidy)
         finally:
             self._running = None
 
-    def _next(self) -> list[tuple[Request, asyncio.Future[Answered]]]:
+    async def _gathered(self) -> list[Waiting]:
+        """The next batch, once rounds of the event loop bring nothing new; nothing is waited for by time."""
+        quiet = 0
+        for _ in range(ROUNDS):
+            before = len(self._queue)
+            await asyncio.sleep(0)
+            quiet = 0 if len(self._queue) > before else quiet + 1
+            enough = 1 if len(self._queue) >= self._last else QUIET
+            if quiet >= enough or self._rows >= self.max_rows:
+                break
+        batch = self._next()
+        self._last = len(batch)
+        return batch
+
+    def _next(self) -> list[Waiting]:
         """The next batch: what waits, in order of arrival, as long as there is room."""
-        batch: list[tuple[Request, asyncio.Future[Answered]]] = []
+        batch: list[Waiting] = []
         rows = 0
         while self._queue:
-            request, future = self._queue[0]
-            count = len(request.rows)
+            one = self._queue[0]
+            count = len(one.request.rows)
             if batch and rows + count > self.max_rows:
                 break
             self._queue.popleft()
             self._rows -= count
-            if not future.cancelled():
-                batch.append((request, future))
+            if not one.gone():
+                batch.append(one)
                 rows += count
         return batch
+
+
+def _settle(future: asyncio.Future[Answered], result: Answered | Exception) -> None:
+    if future.done():  # cancelled: the client has gone
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)

@@ -154,17 +154,17 @@ class Allowance:
         self._at = clock()
         self.key = key
 
-    def take(self, answers: int, counted: int | None = None) -> None:
+    def take(self, answers: int, counted: int | None = None, already: int = 0) -> None:
         """Take tokens for so many answers, `counted` of which go to the quota; raises if there are too few of either.
 
-        Either all is taken or nothing is.
+        Either all is taken or nothing is. `already` is how many were taken before for the same request.
         """
         key, counted = self.key, answers if counted is None else counted
         if key.quota is not None and self.used + counted > key.quota:
             raise Problem("quota-used-up", "the key has fewer answers left than are asked for", self.headers())
         if key.rate is not None:
             self._refill()
-            if answers > (key.burst or 0):
+            if answers + already > (key.burst or 0):  # it would never be enough, however long one waits
                 raise Problem("too-large", f"the key allows {key.burst} answers at once", self.headers())
             if answers > self._tokens:
                 wait = max(1, math.ceil((answers - self._tokens) / key.rate))

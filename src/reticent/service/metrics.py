@@ -40,7 +40,9 @@ class Metrics:
             "reticent_request_seconds", "Time from the request to its answer", ["endpoint"],
             buckets=BUCKETS, registry=self._registry,
         )  # fmt: skip
-        self.waiting = Gauge("reticent_waiting", "Requests that wait for an answer", registry=self._registry)
+        self.waiting = 0
+        waiting = Gauge("reticent_waiting", "Requests that wait for an answer", registry=self._registry)
+        waiting.set_function(lambda: self.waiting)
         self.replayed = Counter("reticent_replayed", "Requests answered by a stored answer", registry=self._registry)
         self._registry.register(_Status(status))
         # Looking up a child by its labels costs more than counting: there are few, so they are kept.

@@ -156,16 +156,11 @@ class Schema:
         if len(sizes) != 1:
             raise ValueError("the columns must have the same number of rows")
         rows = np.zeros((sizes.pop(), self.width))
-        middle, half, low, high, missing = self._scales
-        numbers = rows[:, : len(middle)]
+        numbers = rows[:, : len(self._numbers)]
         for place, column in enumerate(self._numbers):
             numbers[:, place] = as_numbers(table[column.name])
-        np.copyto(numbers, missing, where=np.isnan(numbers))
-        _clip(numbers, low, high)
-        numbers -= middle
-        numbers /= half
-        _clip(numbers, -1, 1)  # rounding may lead past the ends
-        start, cells = len(middle), rows.reshape(-1)
+        self._scale(numbers)
+        start, cells = len(self._numbers), rows.reshape(-1)
         first = np.arange(0, cells.size, self.width)
         for column, places in zip(self._categories, self._places, strict=True):
             found = places.of(table[column.name])
@@ -174,6 +169,28 @@ class Schema:
             cells[(first + start + found)[found >= 0]] = 1
             start += len(column.categories) + column.other
         return rows
+
+    @cached_property
+    def only_numbers(self) -> bool:
+        """Whether no column is a category."""
+        return not self._categories
+
+    def encode_numbers(self, numbers: Rows, /) -> Rows:
+        """As `encode` of the columns of an array, where all columns are numbers; the array is used for the result."""
+        if self._categories or numbers.ndim != 2 or numbers.shape[1] != len(self._numbers):
+            raise ValueError(f"numbers must have {len(self._numbers)} columns, and the schema no categories")
+        rows = numbers if numbers.dtype == np.float64 and numbers.flags.carray else np.array(numbers, np.float64)
+        self._scale(rows)
+        return rows
+
+    def _scale(self, numbers: Rows) -> None:
+        """Lay the ranges onto [-1, 1], in place."""
+        middle, half, low, high, missing = self._scales
+        np.copyto(numbers, missing, where=np.isnan(numbers))
+        _clip(numbers, low, high)
+        numbers -= middle
+        numbers /= half
+        _clip(numbers, -1, 1)  # rounding may lead past the ends
 
     def codes(self, labels: Any) -> Codes:
         """Labels as places among the classes; the first class for what is none of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,14 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reticent.exact import integer
-from reticent.service.app import Service, loopback, make_app
+from reticent.service.app import Service, loopback, make_app, raw
 from reticent.service.keys import Keyring
-from reticent.service.problems import MEDIA_TYPE, Problem
+from reticent.service.problems import Problem
 
 HOST, PORT = "127.0.0.1", 8341
+QUICK = 1 << 14  # bytes of a body, at most, of a request that is answered without a task
+GRACE = 0.05  # seconds after its headers in which the body must come
+UNUSUAL = {b"content-encoding", b"transfer-encoding", b"expect", b"upgrade"}  # headers of those that are not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +96,7 @@ def make_server(service: Service, binding: Binding | None = None, patience: Pati
         make_app(service),
         host=binding.host,
         port=binding.port,
-        http=_patient(patience),
+        http=_patient(patience, service),
         ws="none",
         lifespan="on",
         log_level="warning",
@@ -109,22 +113,44 @@ def make_server(service: Service, binding: Binding | None = None, patience: Pati
     return Server(config, service)
 
 
-def _patient(patience: Patience) -> type[HttpToolsProtocol]:
+def _patient(patience: Patience, service: Service) -> type[HttpToolsProtocol]:
     class Connection(_Connection):
         limits = patience
+        asked = service
+        path = f"/v2/models/{service.name}/infer"
+        target = path.encode()
+        most = min(QUICK, service.limits.body)
 
     return Connection
 
 
+class _Quick:
+    """A request that is answered without a task; what uvicorn looks at in place of its own record of one."""
+
+    __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete")
+
+    def __init__(self) -> None:
+        self.message_event = asyncio.Event()  # nobody waits for it
+        self.response_complete, self.disconnected, self.keep_alive = False, False, True
+
+
 class _Connection(HttpToolsProtocol):
-    """A connection whose headers must arrive in time, and within a size; uvicorn sees to the rest."""
+    """A connection whose headers must arrive in time, and within a size; uvicorn sees to the rest.
+
+    One kind of request has a way of its own, since most are of it: a small inference whose body comes with its headers
+    or at once after them. It goes to the service without a task and messages, and comes back as bytes.
+    """
 
     limits = Patience()
+    asked: Service
+    path, target, most = "", b"", 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._deadline: asyncio.TimerHandle | None = None
-        self._unread = 0
+        self._unread, self._heading = 0, True
+        self._bytes: bytes | None = None  # the body so far of a request that may be a quick one
+        self._grace: asyncio.TimerHandle | None = None
         if len(self.connections) > self.limits.connections:
             self._refuse(Problem("busy", "", {"Retry-After": "1"}))
             return
@@ -132,36 +158,106 @@ class _Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._headers_came()
+        self._taken_bytes()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if self._deadline is not None:
+        if self._heading:
             self._unread += len(data)
         super().data_received(data)
-        # Whatever part of it was body is no longer counted: the deadline is gone once the headers are there.
-        if self._deadline is not None and self._unread > self.limits.header_bytes:
-            self._refuse(Problem("too-large", f"the headers may have at most {self.limits.header_bytes} bytes"))
+        if self._bytes is not None and self._grace is None:  # many send the body after the headers
+            self._grace = self.loop.call_later(GRACE, self._as_usual)
+        # Whatever part of it was body is no longer counted: they are awaited no more once they are there.
+        if self._heading:
+            if self._unread > self.limits.header_bytes:
+                self._refuse(Problem("too-large", f"the headers may have at most {self.limits.header_bytes} bytes"))
+            elif self._deadline is None and not self.transport.is_closing():
+                self._expect_headers()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._deadline is None:
-            self._expect_headers()
+        if not self._heading:
+            self._heading, self._unread = True, 0
 
     def on_headers_complete(self) -> None:
         self._headers_came()
+        if self._may_be_quick():
+            self._bytes = b""
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self._bytes is None:
+            super().on_body(body)
+        else:
+            self._bytes += body
+
+    def on_message_complete(self) -> None:
+        if self._bytes is None:
+            super().on_message_complete()
+            return
+        body = self._taken_bytes()
+        cycle = self.cycle = _Quick()  # type: ignore[assignment]
+        self.asked.quick(self.path, dict(self.headers), body, functools.partial(self._reply, cycle))
+
+    def _may_be_quick(self) -> bool:
+        """Whether it is an inference, with a small body that is sent as it is, and no other request is under way."""
+        if self.url != self.target or not (self.cycle is None or self.cycle.response_complete):
+            return False
+        size = -1
+        for name, value in self.headers:
+            if name == b"content-length":
+                size = int(value) if value.isdigit() and len(value) < 6 else -1
+            elif name in UNUSUAL:
+                return False
+        return (
+            0 <= size <= self.most
+            and self.parser.get_method() == b"POST"
+            and self.parser.get_http_version() == "1.1"
+            and self.parser.should_keep_alive()
+            and not self.flow.write_paused  # a caller that does not read must wait
+        )
+
+    def shutdown(self) -> None:
+        """Stop, once what has begun to arrive is answered."""
+        if self._bytes is not None:
+            self._as_usual()
+        super().shutdown()
+
+    def _taken_bytes(self) -> bytes:
+        body, self._bytes = self._bytes or b"", None
+        if self._grace is not None:
+            self._grace.cancel()
+            self._grace = None
+        return body
+
+    def _as_usual(self) -> None:
+        """Give a request of which more is to come to uvicorn, as if its headers had come just now."""
+        body = self._taken_bytes()
         super().on_headers_complete()
+        if body:
+            super().on_body(body)
+
+    def _reply(self, cycle: Any, response: bytes) -> None:
+        cycle.response_complete = True
+        if cycle.disconnected or self.transport.is_closing():
+            return
+        self.transport.write(response if cycle.keep_alive else _with_close(response))
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Tell that this is not HTTP, as a problem document like all others."""
         self._refuse(Problem("malformed", "this is not a valid HTTP request"))
 
     def _expect_headers(self) -> None:
-        self._unread = 0
         self._deadline = self.loop.call_later(self.limits.header_seconds, self._too_late)
 
     def _headers_came(self) -> None:
+        self._heading = False
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -176,15 +272,13 @@ class _Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete:  # else another answer is on its way
-            self.transport.write(_raw(problem))
+            self.transport.write(raw(problem.response(), connection="close"))
         self.transport.close()
 
 
-def _raw(problem: Problem) -> bytes:
-    response = problem.response()
-    headers = {**dict(response.headers), "content-type": MEDIA_TYPE, "connection": "close"}
-    lines = [f"HTTP/1.1 {problem.status} {problem.title}", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + bytes(response.body)
+def _with_close(response: bytes) -> bytes:
+    """A response that tells that it is the last one of its connection."""
+    return response.replace(b"\r\n", b"\r\nconnection: close\r\n", 1)
 
 
 def serve(service: Service, binding: Binding | None = None, patience: Patience | None = None) -> None:
