@@ -664,6 +664,8 @@ def test_phases_are_read_as_exact_decimals() -> None:
 # ── scikit-learn ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 EXPECTED = {
+    "check_estimators_nan_inf": "a query that is no number counts like any other, and is answered",
+    "check_fit2d_predict1d": "refused in other words",
     "check_estimators_pickle": "a copy would answer anew",
     "check_dict_unchanged": "the number of answers left is kept count of",
     "check_estimators_dtypes": "labels other than 0 and 1",

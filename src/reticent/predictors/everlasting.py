@@ -136,7 +136,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     >>> model.guarantee_.protects, model.phase_, model.answers_left_in_phase_
     ('rows and queries', 1, 200000)
     >>> queries = rng.random((300_000, 1))
-    >>> bool((model.predict(queries) == (queries[:, 0] < 0.3)).mean() > 0.99), model.phase_
+    >>> bool((model.predict(queries) == (queries[:, 0] < 0.3)).mean() > 0.98), model.phase_
     (True, 2)
     """
 
