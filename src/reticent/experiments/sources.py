@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import reticent
 from reticent.experiments.table import Table
 
-PACKAGE = Path(reticent.__file__).parent
+PACKAGE = Path(__file__).parent.parent
 PAPERS = Path(__file__).parent / "papers"
 
 _KINDS = "Algorithm|Claim|Corollary|Definition|Example|Figure|Lemma|Observation|Proposition|Remark|Theorem"
