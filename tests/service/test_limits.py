@@ -176,10 +176,11 @@ def test_streams_are_limited() -> None:
 
 def test_stopping_drains() -> None:
     """What was taken when the server was told to stop is answered; the desk is closed after it."""
-    desk, release = Desk(), threading.Event()
+    desk, release, arrived = Desk(), threading.Event(), list[Request]()
 
     class Slow(Batcher):
         async def ask(self, request: Request) -> Answered:
+            arrived.append(request)
             await asyncio.to_thread(release.wait)
             assert not desk.closed
             return await super().ask(request)
@@ -194,7 +195,10 @@ def test_stopping_drains() -> None:
     port = listening(server)[1]
     with ThreadPoolExecutor(10) as pool:
         asked = [pool.submit(httpx.post, f"http://127.0.0.1:{port}{INFER}", json=ONE) for _ in range(10)]
-        time.sleep(0.5)
+        for _ in range(3000):
+            if len(arrived) == 10:
+                break
+            time.sleep(0.01)
         server.should_exit = True
         time.sleep(0.5)
         assert thread.is_alive()
