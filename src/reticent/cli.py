@@ -190,7 +190,7 @@ def experiment(
 
 def _experiments() -> list[str]:
     folder = Path(__file__).parent / "experiments"
-    return sorted(path.stem for path in folder.glob("*.py") if path.stem not in ("__init__", "table"))
+    return sorted(path.stem for path in folder.glob("*.py") if path.stem not in ("__init__", "drawing", "table"))
 
 
 def _run_experiment(name: str, out: Path | None, data: Path | None = None) -> None:

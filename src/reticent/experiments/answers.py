@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,6 +13,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from reticent.experiments import datasets
+from reticent.experiments.drawing import style, svg
 from reticent.experiments.table import Table
 from reticent.labellers.answers import Ballots, Bought, candidates
 from reticent.teachers import LogisticTeacher, Teachers
@@ -70,12 +70,10 @@ def tables() -> list[Table]:
 
 def plots() -> dict[str, bytes]:
     """Answers by labeller and data, as an SVG."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     colours = dict(zip(LABELLERS, ("#8c8c8c", "#b8a04a", "#5f9e6e", "#2b6a8f", "#b3553c"), strict=True))
-    with mpl.rc_context({"svg.hashsalt": "reticent", "svg.fonttype": "none"}):
+    with style():
         figure = Figure(figsize=(7.2, 4.2))
         axes = figure.add_subplot()
         results = list(reversed(_results()))
@@ -91,10 +89,8 @@ def plots() -> dict[str, bytes]:
         axes.legend(frameon=False, ncols=len(LABELLERS), loc="lower center", bbox_to_anchor=(0.4, 1.0))
         axes.spines[["top", "right"]].set_visible(False)
         figure.tight_layout()
-        file = io.BytesIO()
-        canvas: Any = FigureCanvasSVG(figure)
-        canvas.print_svg(file, metadata={"Date": None})
-    return {"answers": file.getvalue()}
+        picture = svg(figure)
+    return {"answers": picture}
 
 
 def measure(folder: Path) -> None:

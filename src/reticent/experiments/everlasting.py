@@ -7,7 +7,6 @@ measures some parts alone.
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import sys
@@ -25,6 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted, InsufficientData
+from reticent.experiments.drawing import style, svg
 from reticent.experiments.everlasting_streams import (
     Checkers,
     Clusters,
@@ -666,24 +666,13 @@ COLOURS = {"votes": "#2b6a8f", "chain": "#b3553c", "one-shot": "#b8a04a", "pate"
 
 def plots() -> dict[str, bytes]:
     """Accuracy against answered queries where streams change, and the map of who wins where, as SVGs."""
-    import matplotlib as mpl
-
     drawings = {}
-    with mpl.rc_context({"svg.hashsalt": "reticent", "svg.fonttype": "none", "font.size": 9}):
+    with style(font_size=9):
         if "drift" in _results():
             drawings["everlasting_drift"] = _drift_plot(_results()["drift"])
         if "crossover" in _results():
             drawings["everlasting_map"] = _map(_results()["crossover"])
     return drawings
-
-
-def _svg(figure: Any) -> bytes:
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    file = io.BytesIO()
-    canvas: Any = FigureCanvasSVG(figure)
-    canvas.print_svg(file, metadata={"Date": None})
-    return file.getvalue()
 
 
 def _drift_plot(kept: dict[str, Any]) -> bytes:
@@ -706,7 +695,7 @@ def _drift_plot(kept: dict[str, Any]) -> bytes:
     lines, names = figure.axes[0].get_legend_handles_labels()
     figure.legend(lines, names, frameon=False, ncols=len(names), loc="lower center")
     figure.tight_layout(rect=(0, 0.05, 1, 1))
-    return _svg(figure)
+    return svg(figure)
 
 
 def _map(kept: dict[str, Any]) -> bytes:
@@ -738,7 +727,7 @@ def _map(kept: dict[str, Any]) -> bytes:
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
     figure.tight_layout()
-    return _svg(figure)
+    return svg(figure)
 
 
 if __name__ == "__main__":

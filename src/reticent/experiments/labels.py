@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from fractions import Fraction
 from functools import cache
@@ -14,6 +13,7 @@ from reticent.audit.hockey_stick import exact
 from reticent.audit.laws import Law, law
 from reticent.concepts import Finite, Thresholds
 from reticent.exact import log_bounds
+from reticent.experiments.drawing import style, svg
 from reticent.experiments.table import Table
 from reticent.learners.label_boost import (
     LabelBoost,
@@ -41,16 +41,14 @@ def tables() -> list[Table]:
 
 def plots() -> dict[str, bytes]:
     """The labels needed by the width of the values, as an SVG: lines are planned, marks are measured."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    with mpl.rc_context({"svg.hashsalt": "reticent", "svg.fonttype": "none"}):
+    with style():
         figure = Figure(figsize=(6.4, 4))
         axes = figure.add_subplot()
-        for delta, style in ((0.0, "--"), (DELTA, "-")):
+        for delta, dashes in ((0.0, "--"), (DELTA, "-")):
             plain = [_plain(bits, delta) for bits in WIDTHS]
-            axes.plot(WIDTHS, plain, style, color="#b3553c", label=f"ThresholdLearner, δ = {delta:g}")
+            axes.plot(WIDTHS, plain, dashes, color="#b3553c", label=f"ThresholdLearner, δ = {delta:g}")
         boosted = [_planned(bits, ROUNDS[-1]).labels for bits in WIDTHS]
         axes.plot(WIDTHS, boosted, "-", color="#2b6a8f", label=f"LabelBoost, {ROUNDS[-1]} rounds, δ = {DELTA:g}")
         kept = [bits for bits in WIDTHS if _measured(bits).failures == 0]
@@ -63,10 +61,8 @@ def plots() -> dict[str, bytes]:
         axes.legend(frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
         figure.tight_layout()
-        file = io.BytesIO()
-        canvas: Any = FigureCanvasSVG(figure)
-        canvas.print_svg(file, metadata={"Date": None})
-    return {"labels": file.getvalue()}
+        picture = svg(figure)
+    return {"labels": picture}
 
 
 # ── labels by width ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,6 @@ holder's eyes only.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+from reticent.experiments.drawing import style, svg
 from reticent.experiments.table import Table
 from reticent.experiments.table4 import rows_of
 from reticent.teachers import LogisticTeacher, Teachers
@@ -182,14 +182,12 @@ def _distribution(kept: list[Margins]) -> Table:
 
 def plots() -> dict[str, bytes]:
     """Figures 3 and 4 for every data set, as SVG."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     shown = [each for each in _kept() if each.teacher == LOGISTIC]
 
     def drawn(draw: Callable[[Any, Margins], None], legend: str) -> bytes:
-        with mpl.rc_context({"svg.hashsalt": "reticent", "svg.fonttype": "none", "font.size": 8}):
+        with style(font_size=8):
             figure = Figure(figsize=(7.2, 2.4))
             for place, each in enumerate(shown):
                 axes = figure.add_subplot(1, len(shown), place + 1)
@@ -199,10 +197,8 @@ def plots() -> dict[str, bytes]:
             first: Any = figure.axes[0]
             first.legend(frameon=False, fontsize=7, loc=legend)
             figure.tight_layout()
-            file = io.BytesIO()
-            canvas: Any = FigureCanvasSVG(figure)
-            canvas.print_svg(file, metadata={"Date": None})
-        return file.getvalue()
+            picture = svg(figure)
+        return picture
 
     return {"margins": drawn(_histogram, "upper left"), "margins_summed": drawn(_line, "lower right")}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
+from reticent.experiments.drawing import style, svg
 from reticent.experiments.table import Table
 from reticent.plan.pate import Bound, pate_bounds
 
@@ -25,12 +25,10 @@ def tables() -> list[Table]:
 
 def plots() -> dict[str, bytes]:
     """The bounds by the number of private rows, as an SVG."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     colours = {28: "#8c8c8c", 5: "#b8a04a", 10: "#2b6a8f", 22: "#b3553c"}
-    with mpl.rc_context({"svg.hashsalt": "reticent", "svg.fonttype": "none"}):
+    with style():
         figure = Figure(figsize=(7.2, 3.4))
         for place, (title, options) in enumerate(SETTINGS[:2], start=1):
             axes = figure.add_subplot(1, 2, place)
@@ -47,10 +45,8 @@ def plots() -> dict[str, bytes]:
                 axes.set_ylabel("order of the excess error")
                 axes.legend(frameon=False, fontsize=7, loc="lower left")
         figure.tight_layout()
-        file = io.BytesIO()
-        canvas: Any = FigureCanvasSVG(figure)
-        canvas.print_svg(file, metadata={"Date": None})
-    return {"pate_bounds": file.getvalue()}
+        picture = svg(figure)
+    return {"pate_bounds": picture}
 
 
 def _of(theorem: int, rows: int, options: dict[str, Any]) -> Bound:

@@ -7,7 +7,6 @@ where b = 1 is the paper's. For each number of rows the error is that of the α 
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from scipy.special import expit
 
 from reticent.concepts import Thresholds
 from reticent.exact import rational
+from reticent.experiments.drawing import style, svg
 from reticent.experiments.table import Table
 from reticent.noise import Seeded
 from reticent.predictors.private import Flip, Net, PrivatePredictor, Votes, net_cost
@@ -47,12 +47,10 @@ def tables() -> list[Table]:
 
 def plots() -> dict[str, bytes]:
     """The measured error above the best by the number of rows, both axes logarithmic, as an SVG."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     colours = dict(zip(WAYS, ("#2b6a8f", "#b3553c", "#5f9e6e", "#b8a04a", "#8c8c8c"), strict=True))
-    with mpl.rc_context({"svg.hashsalt": "reticent", "svg.fonttype": "none"}):
+    with style():
         figure = Figure(figsize=(6.4, 4))
         axes = figure.add_subplot()
         for way, found in _kept()["errors"].items():
@@ -64,10 +62,8 @@ def plots() -> dict[str, bytes]:
         axes.legend(frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
         figure.tight_layout()
-        file = io.BytesIO()
-        canvas: Any = FigureCanvasSVG(figure)
-        canvas.print_svg(file, metadata={"Date": None})
-    return {"prediction": file.getvalue()}
+        picture = svg(figure)
+    return {"prediction": picture}
 
 
 def measure(folder: Path | None = None) -> None:
