@@ -360,6 +360,13 @@ def test_a_chain_of_private_models_can_be_served(tmp_path: Path) -> None:
 # ── when something goes wrong ─────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_why_a_desk_halted_names_no_place(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic")
+    desk._halt(OSError(28, "No space left on device", str(tmp_path / "secret")))
+    assert desk.status().halted == "nothing is answered until the service is started anew (No space left on device)"
+    desk.close()
+
+
 def test_an_answer_that_could_not_be_stored_does_not_leave_and_nothing_more_is_answered(tmp_path: Path) -> None:
     desk = new_desk(tmp_path / "clinic")
     labels(desk.answer([request(3, key="a")]))

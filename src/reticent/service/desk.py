@@ -332,7 +332,8 @@ class Desk:
         return rows, codes, None if part.clients is None else _spread(part.clients)
 
     def _halt(self, error: Exception) -> Halted:
-        why = f"{type(error).__name__}: {error}" if isinstance(error, OSError) else type(error).__name__
+        # Everybody with a key sees this: what the system calls the error, never its message, which may name a place.
+        why = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
         self.halted = f"nothing is answered until the service is started anew ({why})"
         self._status = Status(**{**self._status.__dict__, "halted": self.halted})
         self._store.close()
