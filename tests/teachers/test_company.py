@@ -56,7 +56,7 @@ def test_a_query_with_large_numbers_does_not_round_the_votes_on_others() -> None
 
 def test_twin_that_votes_on_all_large_queries_by_one_product_is_told_apart() -> None:
     teachers = Teachers(LogisticTeacher(), shards=50, classes=(0, 1)).fit(*rows(3000, 60))
-    with mock.patch.object(linear, "_product", lambda weights, rows: weights @ rows.T):
+    with mock.patch.object(linear, "_product", lambda weights, rows, room: weights @ rows.T):
         alone = [teachers.votes(query[None]) for query in torn(teachers, 60, 40)]
         together = teachers.votes(torn(teachers, 60, 40))
     assert not np.array_equal(np.concatenate(alone), together)

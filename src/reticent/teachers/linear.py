@@ -30,6 +30,7 @@ RIDGE, STEPS = 0.01, 3
 TOLERANCE = 1e-8  # relative: a teacher is done when no score of its rows moves by more
 MOST_STEPS, HALVINGS = 100, 30
 WIDEST = 1000  # systems of more unknowns are left to scikit-learn
+SCORES = 1 << 20  # worked on at a time: a few MB, which stay in the cache
 PART = 2048  # queries that are worth a thread
 WIDE = 1e4  # a row with a larger number is voted on in double precision
 LINEAR = (LogisticRegression, Perceptron, RidgeClassifier, SGDClassifier, LinearSVC)
@@ -361,12 +362,12 @@ class LinearVoters:
         # Products of so few columns gain nothing from threads of their own; parts of the queries do.
         with _blas().limit(limits=1):
             counts = self._count_parts(single)
-        if X.shape[0]:
-            # What single precision cannot hold is done again. How many rows that are must not show in any vote, not
-            # even in its rounding: a product of matrices may round a row by the shape of the whole.
+        # What single precision cannot hold is done again. How many rows that are must not show in any vote, not even in
+        # its rounding: a product of matrices may round a row by the shape of the whole.
+        if X.shape[0] and not max(single.max(), -single.min()) <= WIDE:
             largest = abs(single).max(axis=1).toarray().ravel() if flat else np.abs(single).max(axis=1)
-            if len(wide := np.flatnonzero(largest > WIDE)):
-                counts[wide] = self._count(X[wide].astype(np.float64) if flat else dense(take(X, wide)), np.float64)
+            wide = np.flatnonzero(largest > WIDE)
+            counts[wide] = self._count(X[wide].astype(np.float64) if flat else dense(take(X, wide)), np.float64)
         return counts
 
     def _count_parts(self, X: Any) -> Integers:
@@ -375,18 +376,20 @@ class LinearVoters:
         if parts <= 1:
             return self._count(X, np.float32)
         bounds = [X.shape[0] * part // parts for part in range(parts + 1)]
-        with ThreadPoolExecutor(parts) as pool:
-            return np.concatenate(
-                list(pool.map(lambda ends: self._count(X[ends[0] : ends[1]], np.float32), pairwise(bounds)))
-            )
+        pieces = [X[first:last] for first, last in pairwise(bounds)]
+        others = [_threads().submit(self._count, piece, np.float32) for piece in pieces[1:]]
+        return np.concatenate([self._count(pieces[0], np.float32), *(other.result() for other in others)])
 
     def _count(self, X: Any, precision: type) -> Integers:
-        queries, some = X.shape[0], 255  # votes of so many teachers are counted in a byte
-        batch = max(1, BLOCK // some)
+        queries, some = X.shape[0], min(255, self.teachers)  # votes of so many teachers are counted in a byte
+        batch = max(1, min(SCORES // some, queries))
         counts = np.zeros((queries, self.classes), dtype=np.int64)
         bias: Array = self.bias.astype(precision)
         ones = np.ones((queries, 1), dtype=precision)
         X = sparse.hstack([X, ones], format="csr") if sparse.issparse(X) else np.hstack([X, ones])
+        # Room is made once: fresh memory for every product takes nearly as long as the product.
+        room = np.empty((self.scored, some * batch), dtype=precision)
+        said = np.empty(some * batch, dtype=bool)
         for first in range(0, self.teachers, some):
             last = min(first + some, self.teachers)
             rows = [range(first + shift, last + shift) for shift in range(0, len(self.bias), self.teachers)]
@@ -394,18 +397,25 @@ class LinearVoters:
                 np.column_stack([dense(self.weights[one.start : one.stop], precision), bias[one]]) for one in rows
             ]
             for start in range(0, queries, batch):
+                part = X[start : start + batch]
+                shape = (last - first, part.shape[0])
+                size = shape[0] * shape[1]
                 with np.errstate(over="ignore", invalid="ignore"):
-                    scores = [_product(one, X[start : start + batch]) for one in weights]
+                    scores = [
+                        _product(one, part, room[code, :size].reshape(shape)) for code, one in enumerate(weights)
+                    ]
+                yes = said[:size].reshape(shape)
                 tally = counts[start : start + batch]
                 if self.scored == 1:
-                    tally[:, 1] += _votes(scores[0] > 0)
+                    tally[:, 1] += _votes(np.greater(scores[0], 0, out=yes))
                     continue
-                best, winner = scores[0].copy(), np.zeros(scores[0].shape, dtype=np.uint16)
+                best, winner = scores[0], np.zeros(shape, dtype=np.uint16)
                 for code, score in enumerate(scores[1:], 1):
-                    better = score > best
-                    best[better], winner[better] = score[better], code
+                    np.greater(score, best, out=yes)
+                    np.copyto(best, score, where=yes)
+                    winner[yes] = code
                 for code in range(1, self.scored):
-                    tally[:, code] += _votes(winner == code)
+                    tally[:, code] += _votes(np.equal(winner, code, out=yes))
         counts[:, 0] = self.teachers - counts[:, 1:].sum(axis=1)
         return counts
 
@@ -424,20 +434,29 @@ class LinearVoters:
 
 
 @lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    """Threads that count votes; they are kept, as starting them takes as long as a part of the counting."""
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="reticent-votes")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads
+
+
+@lru_cache(maxsize=1)
 def _blas() -> Any:
     """The linear algebra below NumPy, whose number of threads can be set."""
     return ThreadpoolController()
 
 
-def _product(weights: Array, rows: Any) -> Array:
+def _product(weights: Array, rows: Any, room: Array) -> Array:
     """Scores, a row a teacher and a column a query; in double precision each query by a product of its own."""
     if sparse.issparse(rows):
-        scores: Array = (rows @ weights.T).T
+        room[:] = (rows @ weights.T).T
     elif rows.dtype == np.float64:
-        scores = (weights @ rows[:, :, None])[:, :, 0].T
+        room[:] = (weights @ rows[:, :, None])[:, :, 0].T
     else:
-        scores = weights @ rows.T
-    return scores
+        np.matmul(weights, rows.T, out=room)
+    return room
 
 
 def _votes(yes: Array) -> Integers:
