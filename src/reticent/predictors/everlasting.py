@@ -703,7 +703,8 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _queries(self, X: Any, clients: Any) -> tuple[Array, Array | None]:
         """Rows and who asks; refused by shape, type and names alone, never by what a row holds."""
         rows = as_queries(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        if type(X) is not np.ndarray or rows.shape[1] != self.n_features_in_ or hasattr(self, "feature_names_in_"):
+            validate_data(self, X, reset=False, skip_check_array=True)
         if clients is None and self._grouped and not self._schedule.trusted:
             raise ValueError("clients must be given, one a row: with groups, a client's queries stay together")
         who = None if clients is None else as_column(clients, len(rows), "clients")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -30,6 +31,7 @@ RIDGE, STEPS = 0.01, 3
 TOLERANCE = 1e-8  # relative: a teacher is done when no score of its rows moves by more
 MOST_STEPS, HALVINGS = 100, 30
 WIDEST = 1000  # systems of more unknowns are left to scikit-learn
+KEPT = 1 << 22  # weights, at most, of which a copy is kept in the form that products need
 SCORES = 1 << 20  # worked on at a time: a few MB, which stay in the cache
 PART = 2048  # queries that are worth a thread
 WIDE = 1e4  # a row with a larger number is voted on in double precision
@@ -330,12 +332,14 @@ class LinearVoters:
         self.weights, self.bias = weights, bias
         self.teachers, self.classes = teachers, classes
         self.scored = len(bias) // teachers
+        self._kept: dict[tuple[int, type], list[Array]] = {}
 
     def settle(self, constant: Integers) -> None:
         """Make teachers vote for one class always: that given, where one is given."""
         fixed = np.flatnonzero(constant >= 0)
         if not len(fixed):
             return
+        self._kept.clear()
         everywhere = (fixed + self.teachers * np.arange(self.scored)[:, None]).ravel()
         if sparse.issparse(self.weights):
             keep = np.ones(self.weights.shape[0])
@@ -384,7 +388,6 @@ class LinearVoters:
         queries, some = X.shape[0], min(255, self.teachers)  # votes of so many teachers are counted in a byte
         batch = max(1, min(SCORES // some, queries))
         counts = np.zeros((queries, self.classes), dtype=np.int64)
-        bias: Array = self.bias.astype(precision)
         ones = np.ones((queries, 1), dtype=precision)
         X = sparse.hstack([X, ones], format="csr") if sparse.issparse(X) else np.hstack([X, ones])
         # Room is made once: fresh memory for every product takes nearly as long as the product.
@@ -392,10 +395,7 @@ class LinearVoters:
         said = np.empty(some * batch, dtype=bool)
         for first in range(0, self.teachers, some):
             last = min(first + some, self.teachers)
-            rows = [range(first + shift, last + shift) for shift in range(0, len(self.bias), self.teachers)]
-            weights = [
-                np.column_stack([dense(self.weights[one.start : one.stop], precision), bias[one]]) for one in rows
-            ]
+            weights = self._weights_of(first, last, precision)
             for start in range(0, queries, batch):
                 part = X[start : start + batch]
                 shape = (last - first, part.shape[0])
@@ -418,6 +418,18 @@ class LinearVoters:
                     tally[:, code] += _votes(np.equal(winner, code, out=yes))
         counts[:, 0] = self.teachers - counts[:, 1:].sum(axis=1)
         return counts
+
+    def _weights_of(self, first: int, last: int, precision: type) -> list[Array]:
+        """Weights and biases of some teachers, for each class that is scored; kept if small, as all calls need them."""
+        if (kept := self._kept.get((first, precision))) is not None:
+            return kept
+        found = []
+        for shift in range(0, len(self.bias), self.teachers):
+            some = slice(first + shift, last + shift)
+            found.append(np.column_stack([dense(self.weights[some], precision), self.bias[some].astype(precision)]))
+        if math.prod(self.weights.shape) <= KEPT:
+            self._kept[first, precision] = found
+        return found
 
     def ask(self, X: Table, teachers: Integers) -> Integers:
         """The class that each of the teachers named in a row votes for; a teacher named twice is asked twice."""
