@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 
 class BudgetExhausted(RuntimeError):
     """A request would cost more privacy than is left. Nothing was spent and no data were touched."""
@@ -13,6 +16,9 @@ class InsufficientData(ValueError):
     def __init__(self, message: str, *, required: int) -> None:
         super().__init__(message)
         self.required = required
+
+    def __reduce__(self) -> tuple[Any, ...]:  # from one process to another
+        return partial(type(self), required=self.required), self.args
 
 
 class PrivacyWarning(UserWarning):

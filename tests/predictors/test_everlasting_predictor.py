@@ -244,6 +244,23 @@ def test_a_heavy_client_does_not_end_a_predictor_of_groups() -> None:
     assert (model.phase_, model.phase.rows) == (2, 13_020)  # no more of one client than twice the rows of a teacher
 
 
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_chain_asked_by_one_client_alone_goes_on_with_the_model_it_has(grouped: bool) -> None:
+    X, y = line(2000)
+    learner = PrivateLogisticRegression(epsilon=1, delta=1e-5, row_norm=2)
+    model = EverlastingPredictor(learner, **BUDGET, client_share=0.001)
+    model.fit(X, y, groups=np.arange(2000) if grouped else None)
+    first = model._engine.model  # type: ignore[attr-defined]
+    answers = model.phase.answers
+    queries, _ = line(1000, seed=1)
+    for _ in range(5 * answers // 1000):
+        model.predict(queries, clients=["ann"] * 1000)
+    assert model.phase_ == 6
+    assert model.phase.answers == answers, "phases are no shorter"
+    assert model.phase.rows < 20, "and hardly anything was learned from"
+    assert model._engine.model is first  # type: ignore[attr-defined]
+
+
 def test_a_number_and_the_string_of_it_are_one_client() -> None:
     model = fitted(client_share=0.001)
     model.predict(line(20)[0], clients=[7] * 20)

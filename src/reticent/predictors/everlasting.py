@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, cast, get_args
 
@@ -20,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
 from reticent.concepts.interface import ConceptClass
-from reticent.errors import BudgetExhausted
+from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.exact import integer, rational
 from reticent.learners.base import ConceptLearner
 from reticent.noise import Noise
@@ -280,10 +281,11 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         answers: Array = self.classes_[codes]
         return answers
 
-    def answer(self, X: Any, clients: Any = None) -> Answers:
+    def answer(self, X: Any, clients: Any = None, *, one_phase: bool = False) -> Answers:
         """As `predict`, but with the phase of each answer, and with the answers that were given before there were none.
 
-        Raises `BudgetExhausted` only if nothing was answered for want of `answers`.
+        Raises `BudgetExhausted` only if nothing was answered for want of `answers`. With `one_phase` no other phase
+        begins: it answers as many queries as the present one does, and then it is for `turn_over` to go on.
         """
         check_is_fitted(self)
         rows, who = self._queries(X, clients)
@@ -295,6 +297,8 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             done = 0
             while done < len(rows):
                 if self.answers_left_in_phase_ == 0:
+                    if one_phase:
+                        break
                     try:
                         self._turn_over(done)
                     except BudgetExhausted as error:
@@ -309,10 +313,22 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 done += len(found)
                 self._closed = len(found) < len(some)
                 self._learn_ahead()
-            if self.answers_left_in_phase_ == 0 and self._can_turn_over() is None:
+            if not one_phase and self.answers_left_in_phase_ == 0 and self._can_turn_over() is None:
                 with suppress(BudgetExhausted):  # these answers are given; the next call will say why there are no more
                     self._turn_over(0)
         return Answers(codes[:done], phases[:done], refused)
+
+    def turn_over(self) -> None:
+        """Begin the next phase, where `answer(…, one_phase=True)` has come to the end of this one.
+
+        Raises `BudgetExhausted` if there is no next phase, or not yet.
+        """
+        check_is_fitted(self)
+        with self._lock:
+            if self.answers_left_in_phase_:
+                raise ValueError(f"this phase has {self.answers_left_in_phase_} answers left")
+            self._identity = None
+            self._turn_over(0)
 
     def add_unlabelled(self, X: Any) -> int:
         """Hand over rows of a trusted stream for the next phase; how many of them this phase still takes.
@@ -434,10 +450,17 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if self._members is not None and members is not None:
             self._members.append(members)
 
+    @property
+    def _free(self) -> bool:
+        """Whether an answer costs nothing: a chain goes on with the model it has if too few rows came for another."""
+        return isinstance(self._maker_, chain.Recipe)
+
     def _gathered(self) -> Rows:
         assert self._store is not None
         rows = self._store.rows()
-        return rows if self._members is None else rows._replace(groups=np.concatenate(self._members))
+        if self._members is None:
+            return rows
+        return rows._replace(groups=np.concatenate([np.empty(0, dtype=np.int64), *self._members]))
 
     def _ready(self) -> bool:
         """Whether no more rows will come for the next phase: by the clock."""
@@ -461,11 +484,20 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """The next phase. While it learns, nothing that it reads is changed: the rows are complete."""
         rows = self._gathered()
         units = len(rows.X) if rows.groups is None else self._groups
-        phase = self._schedule.phase(self.phase.number + 1, len(rows.X), answered)
-        phase = self._maker_.fill_in(phase, units, self._schedule)
-        if self._elsewhere is None:
-            return phase, self._engine.next(phase, rows, self._noise)
-        header, arrays = self._elsewhere(phase, rows)
+        size = len(rows.X)
+        if self._free:  # then a phase need not be shorter because fewer rows came
+            size = max(size, math.ceil(self.phase.answers / self._schedule.growth))
+        phase = replace(self._schedule.phase(self.phase.number + 1, size, answered), rows=len(rows.X))
+        try:
+            phase = self._maker_.fill_in(phase, units, self._schedule)
+        except ValueError as error:
+            raise _TooFew(str(error)) from None
+        try:
+            if self._elsewhere is None:
+                return phase, self._engine.next(phase, rows, self._noise)
+            header, arrays = self._elsewhere(phase, rows)
+        except (InsufficientData, votes.NoLabeller) as error:
+            raise _TooFew(str(error)) from None
         return phase, self._maker_.restore(header, arrays, phase, trust_models=True)  # our own, not someone's file
 
     def _can_turn_over(self) -> str | None:
@@ -475,19 +507,28 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             return f"the last phase closed with {left} answers left" if left else "all answers have been given"
         if self._schedule.trusted and len(self._store) < self.phase.stream and not self._closed:
             return f"the next phase needs {self.phase.stream - len(self._store)} more rows by add_unlabelled"
-        return None if len(self._store) else "this phase closed before it gathered a row"
+        return None if len(self._store) or self._free else "this phase closed before it gathered a row"
 
     def _turn_over(self, done: int) -> None:
         """Swap to the next phase, all at once, and delete the rows that it learned from."""
         if (why := self._can_turn_over()) is not None or self._store is None:
             raise self._spent(done, str(why))
-        coming, store = self._coming, self._store
+        store = self._store
         try:
-            phase, engine = self._next(self._answered_by_then()) if coming is None else coming.result()
-        except ValueError as error:  # InsufficientData, or a labeller that so few teachers cannot have
+            phase, engine = self._come()
+        except _TooFew as error:
             raise self._spent(done, f"the rows gathered are too few for another phase: {error}") from None
         self._open(phase, engine)
         store.delete()
+
+    def _come(self) -> tuple[Phase, Engine]:
+        """The next phase, as it was learned ahead, or learned now."""
+        if self._coming is not None:
+            try:
+                return self._coming.result()
+            except OSError:  # of a disk or another process, which may have passed; what was drawn then nobody saw
+                self._coming = None
+        return self._next(self._answered_by_then())
 
     def _spent(self, done: int, why: str) -> BudgetExhausted:
         also = f"; {done} queries of this call were answered and count" if done else ""
@@ -650,7 +691,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Endless answers need phases that do not shrink, and that are large enough where they are held to a size."""
         if schedule.horizon is not None:
             return
-        if schedule.handed_on < 1:
+        if schedule.handed_on < 1 and not isinstance(maker, chain.Recipe):
             warnings.warn(
                 f"answers will not be endless: growth={self.growth} with held_back={self.held_back} hands on "
                 f"{float(schedule.handed_on):.2g} rows for each row of a phase, so phases shrink and end; "
@@ -717,6 +758,10 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if isinstance(self.learner, ConceptLearner):
             return self.learner._hypotheses()
         return self.learner if isinstance(self.learner, ConceptClass) else None
+
+
+class _TooFew(Exception):
+    """The rows gathered do not make another phase: by their number, which is public."""
 
 
 def _numbered(groups: Array) -> Integers:

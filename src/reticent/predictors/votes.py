@@ -43,6 +43,10 @@ FIXED = ("answers", "classes", "delta", "epsilon", "query_delta", "query_epsilon
 QUERY_SHARE = Fraction(1, 4)  # of (ε, δ), for the time at which a two-coin labeller closes
 
 
+class NoLabeller(ValueError):
+    """A labeller that so many teachers, or so many answers, cannot have: by public numbers."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How every phase is made: what a teacher is, how labels are, and within which (ε, δ). All of it is public."""
@@ -98,14 +102,17 @@ class Recipe:
     def make_labeller(self, phase: Phase, unsafe_noise: Noise | None) -> Labeller:
         """The labeller of a phase, within (ε, δ) for the rows, and for the queries whose rows they are."""
         name, options = self.chosen(phase)
-        labeller = labellers.make(
-            name,
-            teachers=phase.teachers,
-            classes=self.classes,
-            answers=phase.answers,
-            unsafe_noise=unsafe_noise,
-            **{"epsilon": self.epsilon, "delta": self.delta, **options},
-        )
+        try:
+            labeller = labellers.make(
+                name,
+                teachers=phase.teachers,
+                classes=self.classes,
+                answers=phase.answers,
+                unsafe_noise=unsafe_noise,
+                **{"epsilon": self.epsilon, "delta": self.delta, **options},
+            )
+        except ValueError as error:
+            raise NoLabeller(str(error)) from None
         if not fits(labeller.event, epsilon=self.epsilon, delta=self.delta):
             raise ValueError(f"the labeller {name!r} does not keep to the epsilon and delta that it was given")
         return labeller
