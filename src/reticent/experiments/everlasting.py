@@ -366,6 +366,8 @@ def _cases() -> list[Case]:
              _line),
         Case("half-space", "ε = 4", {**half, "rows": 100_000, "epsilon": 4, "queries": 10_000_000,
                                      "max_rows": 2_000_000}, _halfspace),
+        Case("half-space", "ε = 4, long", {**half, "rows": 100_000, "epsilon": 4, "queries": 100_000_000,
+                                           "max_rows": 1_000_000}, _halfspace),
         Case("half-space", "ε = 4, capped", {**half, "rows": 100_000, "epsilon": 4, "queries": 5_000_000,
                                              "max_rows": 200_000}, _halfspace),
         Case("half-space", "ε = 4, capped, default teachers", {
@@ -404,7 +406,7 @@ def _cases() -> list[Case]:
                    "labeller": labeller, "labeller_options": {"poll": 31, "flip": 0.005} if labeller == "poll" else {},
                    "phases": 2, "queries": 10_000_000}  # fmt: skip
         cases.append(Case("black box", f"ε = {epsilon}, {labeller}", setting, _black_box))
-    for rows in (500_000, 750_000, 1_000_000, 1_500_000, 2_000_000, 3_000_000):
+    for rows in (500_000, 750_000, 1_000_000, 1_250_000, 1_500_000, 2_000_000, 3_000_000):
         setting = {**half, "rows": rows, "epsilon": 1, "delta": 1e-7, "phases": 3,
                    "growth": 1.5, "queries": 100_000_000, "batch": 100_000}  # fmt: skip
         cases.append(Case("half-space", f"ε = 1, {rows:,} rows", setting, _halfspace))
