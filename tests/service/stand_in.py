@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from reticent import BudgetExhausted, Guarantee
 from reticent.service.app import Limits, Service, make_app
-from reticent.service.desk import Answered, KeyReused, Request, Status
+from reticent.service.desk import Answered, KeyReused, NothingStored, Request, Status
 from reticent.service.keys import Keyring
 from reticent.service.server import Binding, Patience, listening, make_server
 
@@ -68,6 +68,8 @@ class Desk:
             if digest != request.digest:
                 return KeyReused()
             return Answered(answered.labels, answered.phase, True)
+        if request.only_stored:
+            return NothingStored()
         if len(request.rows) > self.left - self.spent:
             return BudgetExhausted("no more")
         self.asked.append(request)
@@ -83,12 +85,15 @@ class Desk:
             guarantee=Guarantee(epsilon=1, delta=1e-6, protects="rows and queries"),
             phase=1, answers_in_phase=self.left,
             answers_left_in_phase=self.left - self.spent, answers_left=None, answered=self.spent, rows=1000,
-            teachers=100, rows_gathered=self.spent, rows_wanted=1000, learning=False, ledger_length=len(self.asked),
-            ledger_head="0" * 64, last_time=None, halted=self.halted,
+            teachers=100, rows_gathered=self.spent, rows_wanted=1000, client_cap=10, learning=False,
+            drift="not tested", ledger_length=len(self.asked), ledger_head="0" * 64, last_time=None, halted=self.halted,
         )  # fmt: skip
 
     def clients(self) -> dict[str, int]:
         return {}
+
+    def interrupt(self) -> None:
+        pass
 
     def close(self) -> None:
         self.closed = True
@@ -128,10 +133,11 @@ def make_service(
     *,
     keyring: Keyring | None = None,
     limits: Limits | None = None,
+    dashboard: bool = False,
 ) -> Service:
     rules = rules or Rules()
     desk = desk or Desk(rules.classes)
-    return Service("clinic", rules, desk, Batcher(desk), keyring=keyring, limits=limits, dashboard=False)
+    return Service("clinic", rules, desk, Batcher(desk), keyring=keyring, limits=limits, dashboard=dashboard)
 
 
 def connect(service: Service) -> httpx.AsyncClient:

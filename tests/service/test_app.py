@@ -8,16 +8,22 @@ import json
 import logging
 import zlib
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from stand_in import MIXED, Batcher, Desk, connect, make_service, running
+from shop import new_home
+from stand_in import MIXED, Batcher, Column, Desk, Rules, connect, make_service, running
 
-from reticent.service.app import Service
+from reticent.service import batching, desk
+from reticent.service.app import Service, _takes_gzip
 from reticent.service.batching import Closing, Overloaded
 from reticent.service.desk import Answered, Halted, Request
+from reticent.service.home import Home
+from reticent.service.keys import Keyring, KeyTable, make_key
+from reticent.service.problems import KINDS
 
 INFER = "/v2/models/clinic/infer"
 ONE = {"inputs": [{"name": "rows", "shape": [2, 2], "datatype": "FP64", "data": [0.1, 1, 0.9, 1]}]}
@@ -200,7 +206,7 @@ def test_a_repeat_gets_the_stored_answer_and_another_body_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("error", "status", "kind"),
-    [(Overloaded(), 503, "busy"), (Closing(), 503, "closing"), (Halted(), 503, "busy"),
+    [(Overloaded(), 503, "busy"), (Closing(), 503, "closing"), (Halted(), 503, "halted"),
      (RuntimeError("s3cr3t"), 500, "internal"), (ValueError("s3cr3t"), 500, "internal")],
 )  # fmt: skip
 def test_errors_of_the_desk(
@@ -226,8 +232,8 @@ def test_no_answers_left() -> None:
 
 def test_halted_is_not_ready_but_alive() -> None:
     service = make_service(desk=Desk(halted="the disk is full"))
-    is_problem(call("GET", "/v2/health/ready", service), 503, "busy")
-    is_problem(call("GET", "/ping", make_service(desk=Desk(halted="x"))), 503, "busy")
+    is_problem(call("GET", "/v2/health/ready", service), 503, "halted")
+    is_problem(call("GET", "/ping", make_service(desk=Desk(halted="x"))), 503, "halted")
     assert call("GET", "/v2/health/live", make_service(desk=Desk(halted="x"))).status_code == 200
 
 
@@ -269,3 +275,163 @@ def test_large_bodies_are_read_beside_the_loop() -> None:
     headers = {"Inference-Header-Content-Length": str(len(head)), "Idempotency-Key": "x"}
     response = call("POST", INFER, content=head + data, headers=headers)
     assert response.json()["outputs"][0]["shape"] == [rows]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "taken"),
+    [(b"gzip", True), (b"br, GZIP;q=0.5", True), (b"gzip;q=0", False), (b"gzip; q=0.000, *", False), (b"*", True),
+     (b"*;q=0", False), (b"", False), (b"br", False), (b"xgzip", False), (b"*;q=0, gzip", True)],
+)  # fmt: skip
+def test_who_takes_gzip(accepted: bytes, taken: bool) -> None:
+    assert _takes_gzip(accepted) == taken
+
+
+@pytest.mark.parametrize("name", ["Idempotency-Key", "Authorization", "Inference-Header-Content-Length"])
+def test_headers_that_must_come_once(name: str) -> None:
+    headers = [(name, "1"), (name, "2")]
+    is_problem(call("POST", INFER, json=ONE, headers=headers), 400, "malformed")
+    with running(make_service()) as port:  # which has a way of its own for small requests
+        is_problem(httpx.post(f"http://127.0.0.1:{port}{INFER}", json=ONE, headers=headers), 400, "malformed")
+        twice = [("X-Other", "1"), ("X-Other", "2")]
+        assert httpx.post(f"http://127.0.0.1:{port}{INFER}", json=ONE, headers=twice).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "Via"])
+def test_without_keys_no_proxy_may_pass_requests_on(name: str, tmp_path: Path) -> None:
+    sent = {name: "203.0.113.9"}
+    is_problem(call("POST", INFER, json=ONE, headers=sent), 403, "through-proxy")
+    is_problem(call("GET", "/status", headers=sent), 403, "through-proxy")
+    table = KeyTable(tmp_path / "keys")
+    token, key = make_key("a")
+    table.add(key)
+    sent["Authorization"] = f"Bearer {token}"
+    assert call("GET", "/status", make_service(keyring=Keyring(table)), headers=sent).status_code == 200
+
+
+def test_columns_are_named_to_those_who_may_see_them(tmp_path: Path) -> None:
+    table = KeyTable(tmp_path / "keys")
+    token, key = make_key("a", ["observe"])
+    table.add(key)
+    for path in ("/openapi.json", "/docs"):
+        names = {}
+        for who, sent in (("nobody", {}), ("wrong", {"Authorization": "Bearer x"}), ("key", bearer(token))):
+            reply = call("GET", path, make_service(MIXED, keyring=Keyring(table)), headers=sent)
+            assert reply.status_code == 200
+            names[who] = "sex" in reply.text
+        assert names == {"nobody": False, "wrong": False, "key": True}
+        assert "sex" in call("GET", path, make_service(MIXED)).text  # without keys, to all on this machine
+    public = call("GET", "/openapi.json", make_service(MIXED, keyring=Keyring(table))).json()
+    assert public["paths"].keys() == call("GET", "/openapi.json", make_service(MIXED)).json()["paths"].keys()
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_what_is_told_to_wait_is_told_how_long(tmp_path: Path) -> None:
+    table = KeyTable(tmp_path / "keys")
+    token, key = make_key("a", quota=1)
+    table.add(key)
+    used_up = call("POST", INFER, make_service(keyring=Keyring(table)), json=ONE, headers=bearer(token))
+    is_problem(used_up, 429, "quota-used-up")
+    halted = call("GET", "/ping", make_service(desk=Desk(halted="x")))
+    for reply in (used_up, halted):
+        assert "Retry-After" not in str(reply.headers) + reply.text
+    assert "waiting" not in halted.json()["title"]
+    assert "waiting" in KINDS["busy"][1]
+
+
+# ── repeats and quotas ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_others_cannot_tell_whether_a_repeat_had_the_same_body(quick: bool) -> None:
+    def world(second: float) -> list[str]:
+        service = make_service()
+        bodies = [{"inputs": [{**ONE["inputs"][0], "data": [one, 1, 1, 1]}]} for one in (0.3, second)]
+        with running(service) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+            path = INFER if quick else INFER.replace("infer", "versions/1/infer")
+            replies = [client.post(path, json=one, headers={"Idempotency-Key": "k"}) for one in bodies]
+            assert replies[1].status_code == (200 if second == 0.3 else 422)
+            text, status = client.get("/metrics").text, client.get("/status").json()
+        shown = [one for one in text.splitlines() if "_seconds_bucket" not in one and "_seconds_sum" not in one]
+        shown = [one for one in shown if "_created" not in one]
+        return [*shown, str(status["load"]["requests_per_second"]), str(status["load"]["answers_per_second"])]
+
+    same, other = world(0.3), world(0.4)
+    assert same == other
+    assert 'reticent_requests_total{endpoint="infer",status="repeat"} 1.0' in same
+
+
+def answered(service: Service, token: str, *asked: tuple[str | None, int]) -> list[tuple[int, bool]]:
+    """Ask for so many rows under a key, one after the other: the status, and whether it was a repeat."""
+
+    async def run(client: httpx.AsyncClient) -> list[tuple[int, bool]]:
+        found = []
+        for key, rows in asked:
+            data = {"name": "rows", "shape": [rows, 1], "datatype": "FP64", "data": [0.3] * rows}
+            headers = bearer(token) | ({} if key is None else {"Idempotency-Key": key})
+            reply = await client.post("/v2/models/c/infer", json={"inputs": [data]}, headers=headers)
+            found.append((reply.status_code, "Idempotent-Replayed" in reply.headers))
+        return found
+
+    found: list[tuple[int, bool]] = with_client(service, run)
+    return found
+
+
+def test_a_used_up_quota_gives_what_is_stored_and_nothing_else(tmp_path: Path) -> None:
+    """Also after a restart, which forgets who asked, and when the answer has expired, which lets a key be used anew."""
+    new_home(tmp_path / "home").close()
+    table = KeyTable(tmp_path / "keys")
+    token, key = make_key("a", quota=3)
+    table.add(key)
+    now = [10**13]
+
+    def ask(*asked: tuple[str | None, int]) -> list[tuple[int, bool]]:
+        made = desk.Desk(Home(tmp_path / "home"), elsewhere=False, expiry=10, clock=lambda: now[0])
+        try:
+            ring = Keyring(table, used=made.clients())
+            service = Service("c", Rules((Column("x"),), ("no", "yes")), made, batching.Batcher(made), keyring=ring)
+            found = answered(service, token, *asked)
+            assert ring.allowance(key).used == made.clients()[key.id] <= 3
+            asyncio.run(service.batcher.close())
+            return found
+        finally:
+            made.close()
+
+    assert ask(("k", 2), ("k", 2), ("l", 1), ("l", 1)) == [(200, False), (200, True), (200, False), (200, True)]
+    assert ask(("k", 2), ("m", 1), ("k", 1), (None, 1)) == [(200, True), (429, False), (422, False), (429, False)]
+    now[0] += 11_000
+    assert ask(("k", 60), ("l", 1), (None, 1)) == [(429, False)] * 3
+
+
+def test_no_quota_is_overrun_by_asking_at_once(tmp_path: Path) -> None:
+    table = KeyTable(tmp_path / "keys")
+    token, key = make_key("a", quota=3)
+    table.add(key)
+    service = make_service(keyring=Keyring(table))
+
+    class Slow(Batcher):
+        """Answers when all have asked."""
+
+        def __init__(self, desk: Any, wanted: int) -> None:
+            super().__init__(desk)
+            self.wanted, self.all = wanted, asyncio.Event()
+
+        async def ask(self, request: Request) -> Answered:
+            self.wanted -= 1
+            if not self.wanted:
+                self.all.set()
+            await self.all.wait()
+            return await super().ask(request)
+
+    async def run(client: httpx.AsyncClient) -> list[int]:
+        body = {"inputs": [{**ONE["inputs"][0], "shape": [1, 2], "data": [0.9, 1]}]}
+        keys = ["a", "a", "b", "a", "c", "d", "d", "b", "e"]
+        service.batcher = Slow(service.desk, len(keys))
+        asked = [client.post(INFER, json=body, headers={**bearer(token), "Idempotency-Key": one}) for one in keys]
+        return [one.status_code for one in await asyncio.gather(*asked)]
+
+    # a, a and b were charged; the second a is given back; of the others, a and b are stored when they are answered.
+    assert with_client(service, run) == [200, 200, 200, 200, 429, 429, 429, 200, 429]
+    assert service.keyring.allowance(key).used == service.desk.status().answered == 2

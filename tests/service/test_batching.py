@@ -80,6 +80,27 @@ def test_batches_have_a_largest_size_and_keep_the_order() -> None:
     asyncio.run(run())
 
 
+def test_clients_take_turns_and_none_takes_all_the_room() -> None:
+    async def run() -> None:
+        stub = Stub()
+        batcher = Batcher(stub, max_rows=10, waiting_rows=80)
+        asked = [asyncio.create_task(batcher.ask(request(client="first")))]
+        await settled()
+        asked += [asyncio.create_task(batcher.ask(request(10, client="much"))) for _ in range(4)]
+        await settled()
+        with pytest.raises(Overloaded):
+            await batcher.ask(request(10, client="much"))
+        asked += [asyncio.create_task(batcher.ask(request(2, client=name))) for name in ("a", "b", "a")]
+        await settled()
+        for _ in range(9):
+            stub.go.release()
+        await asyncio.gather(*asked)
+        assert stub.batches == [["first"], ["much"], ["a", "b"], ["much"], ["a"], *[["much"]] * 2]
+        await batcher.close()
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("limits", [{"waiting": 3}, {"waiting_rows": 30}])
 def test_too_much_waiting_is_refused_and_what_waits_is_answered(limits: dict[str, int]) -> None:
     async def run() -> None:

@@ -255,6 +255,68 @@ def test_a_table_that_grows_while_it_is_read(
         assert "has changed while it was read" in run(*FIT).err
 
 
+SEPARATED = {
+    "semicolons.csv": lambda text: text.replace(",", ";").encode(),
+    "tabs.tsv": lambda text: text.replace(",", "\t").encode(),
+    "bom.csv": lambda text: b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode(),
+    "utf16.csv": lambda text: text.encode("utf-16"),
+    "gaps.csv": lambda text: text.replace("\n", "\n\n").encode(),
+    "quotes.csv": lambda text: text.replace(",ill", ',"no\nte",ill').replace(",yes", ',"a,\nb",yes').encode(),
+}
+
+
+@pytest.mark.parametrize("name", SEPARATED)
+def test_tables_as_other_programs_write_them(run: Reticent, folder: Path, name: str) -> None:
+    text = (folder / "patients.csv").read_text()
+    if name == "quotes.csv":
+        text = text.replace(",no", ",,no")
+    (folder / name).write_bytes(SEPARATED[name](text))
+    outcome = run(FIT[0], name, *FIT[2:])
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "3,000 rows of 3 columns" in outcome.out
+
+
+def test_a_decimal_comma_is_read_between_semicolons_only(folder: Path) -> None:
+    (folder / "a.csv").write_text("age;ward\n1,5;1,5\n1.5;x\n1.000,5;x\n")
+    (folder / "b.csv").write_text('age,ward\n"1,5",x\n')
+    (one,) = tables.open_table("a.csv").chunks(["age", "ward"], numbers={"age"})
+    assert one == {"age": ["1.5", "1.5", "1.000,5"], "ward": ["1,5", "x", "x"]}
+    (two,) = tables.open_table("b.csv").chunks(["age", "ward"], numbers={"age"})
+    assert two["age"] == ["1,5"]
+
+
+def test_a_first_line_that_is_a_row_is_not_repeated(run: Reticent, folder: Path) -> None:
+    (folder / "patients.csv").write_text(f"{SECRET},a,p1,yes\n" * 100)
+    outcome = run(*FIT)
+    assert outcome.code == 2
+    assert SECRET not in outcome.out + outcome.err
+    assert "its first line must name the columns" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "one client may give all rows of a phase"),
+        (("--client-share", "0.01"), "with fewer than 100 clients each phase is smaller than planned"),
+        (("--group", "patient"), "A client enters 1 phase at most (--client-phases). So after the 6,000 answers"),
+        (("--group", "patient", "--client-phases", "3"), "A client enters 3 phases at most"),
+    ],
+)
+def test_the_plan_says_who_teaches(run: Reticent, folder: Path, options: tuple[str, ...], words: str) -> None:
+    outcome = run(*FIT, *options)
+    assert outcome.code == 0
+    assert words in outcome.out
+
+
+def test_a_place_that_cannot_be_written_is_found_before_rows_are_read(
+    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETICENT_HOME", str(folder / "new.csv" / "home"))
+    outcome = run(*FIT)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "set RETICENT_HOME" in outcome.err
+
+
 # ── ask, status, keys: without a server ───────────────────────────────────────────────────────────────────────────
 
 
@@ -302,9 +364,9 @@ def test_asking_goes_on_where_it_was_interrupted(
     assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv", "--resume").code == 0
     assert len(Path("answers.csv").read_text().splitlines()) == 5
     assert json.loads(run("status", "clinic", "--json").out)["answered"] == 4
-    Path("answers.csv").write_text("something else\n")
+    assert not Path("answers.csv.asking").exists()
     outcome = run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv", "--resume")
-    assert "does not hold answers of this predictor" in outcome.err
+    assert "was finished" in outcome.err
 
 
 def test_a_broken_ledger_does_not_verify(run: Reticent, fitted: Path) -> None:
@@ -320,6 +382,29 @@ def test_a_broken_ledger_does_not_verify(run: Reticent, fitted: Path) -> None:
     assert "damaged" in outcome.err
     with pytest.raises(store.Damaged):
         store.verify(home.folder_of("clinic") / home.STORE)
+
+
+def test_what_cannot_be_opened_is_said_in_one_line(
+    run: Reticent, fitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    def refused(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr(store, "_connected", refused)
+    outcome = run("serve", "clinic")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == "reticent: the store or the keys cannot be used: unable to open database file\n"
+
+
+def test_an_upgrade_is_told(run: Reticent, fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "VERSION", store.VERSION + 1)
+    monkeypatch.setitem(store.UPGRADES, store.VERSION - 1, lambda db: None)
+    outcome = run("status", "clinic", "--verify")
+    assert outcome.code == 0
+    assert "the store was upgraded from version 1 to 2" in outcome.err
+    assert run("status", "clinic").err == ""
 
 
 def test_names(run: Reticent, folder: Path) -> None:
@@ -348,6 +433,10 @@ def test_keys(run: Reticent, fitted: Path) -> None:
     secret = token.partition(".")[2].encode()
     assert not any(secret in one.read_bytes() for one in home.folder_of("clinic").iterdir())
     assert run("keys", "add", "clinic", "ward 3").code == 2
+    rotated = run("keys", "rotate", "clinic", "ward 3")
+    assert (rotated.code, rotated.out[:13]) == (0, token[:13])
+    assert rotated.out.strip() != token
+    assert "the old one is void" in rotated.err
     assert run("keys", "revoke", "clinic", "ward 3").code == 0
     assert "revoked" in run("keys", "list", "clinic").out
     assert "there is no key" in run("keys", "revoke", "clinic", "x").err
@@ -377,7 +466,8 @@ def served(*options: str) -> Iterator[str]:
         yield url
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
+        assert process.wait(timeout=60) == 0
+        assert not (home.folder_of("clinic") / commands.ADDRESS).exists()
         if process.stdout is not None:
             process.stdout.close()
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -27,23 +28,28 @@ import stand_in
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Route, expect, sync_playwright
 from playwright.sync_api import Request as Sent
 
+from reticent.learners.logistic import PrivateLogisticRegression
+from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.service import dashboard, store
 from reticent.service.app import Service
 from reticent.service.batching import Batcher
 from reticent.service.desk import Answered, Request, Status
+from reticent.service.desk import Desk as RealDesk
+from reticent.service.home import Home
 from reticent.service.keys import Keyring, KeyTable, make_key
+from reticent.service.metrics import Metrics
 from reticent.service.server import Binding
 from reticent.service.store import Damaged, Entry, LedgerRow, Verified
 
 ARTEFACTS = Path(__file__).parent / "artefacts"
 SIZES = {"desktop": (1200, 900), "phone": (390, 844), "narrow": (320, 640)}
-CLIENTS = (  # name, scopes, quota, answers a second, answers used
-    ("ward 3", ["ask"], 50_000, 200, 21_000),
-    ("emergency room", ["ask"], 300_000, None, 143_400),
-    ("research portal", ["ask"], None, None, 180_000),
-    ("night shift", ["ask"], 20_000, 50, 18_300),
-    ("monitoring", ["observe"], None, None, 0),
-    ("operations", ["admin"], None, None, 12),
+CLIENTS = (  # name, scopes, quota, answers a second, answers used, rows for the next phase
+    ("ward 3", ["ask"], 50_000, 200, 21_000, 19_000),
+    ("emergency room", ["ask"], 300_000, None, 143_400, 77_000),
+    ("research portal", ["ask"], None, None, 180_000, 90_000),
+    ("night shift", ["ask"], 20_000, 50, 18_300, 1_000),
+    ("monitoring", ["observe"], None, None, 0, 0),
+    ("operations", ["admin"], None, None, 12, 0),
 )
 browser_test = pytest.mark.skipif(
     os.environ.get("RETICENT_NO_BROWSER") == "1", reason="RETICENT_NO_BROWSER=1 leaves the browser out"
@@ -60,6 +66,12 @@ class Desk(stand_in.Desk):
     rows: list[LedgerRow] = field(default_factory=list)
     changes: dict[str, Any] = field(default_factory=dict)
     damaged: bool = False
+    taken: dict[str, int] = field(default_factory=dict)  # rows for the next phase, by client
+
+    @property
+    def _predictor(self) -> Any:
+        taken = {client: (place, rows) for place, (client, rows) in enumerate(self.taken.items())}
+        return SimpleNamespace(labeller="auto", client_phases=1, _taken=taken, _phases_of={})
 
     def write(self, client: str, answers: int, at: int | None = None) -> None:
         previous = self.rows[-1].hash if self.rows else bytes(32)
@@ -137,13 +149,16 @@ def unlocked() -> Iterator[Running]:
 @pytest.fixture
 def clinic(tmp_path: Path) -> Iterator[Running]:
     """A service with keys that has been at work for a while."""
-    table, tokens, used = KeyTable(tmp_path / "keys.sqlite"), {}, {}
-    for name, scopes, quota, rate, before in CLIENTS:
+    table, tokens, used, taken = KeyTable(tmp_path / "keys.sqlite"), {}, {}, {}
+    for name, scopes, quota, rate, before, rows in CLIENTS:
         tokens[name], key = make_key(name, scopes, quota=quota, rate=rate)
         table.add(key)
         used[key.id] = before
-    desk = Desk(left=600_000, spent=187_000)
-    desk.changes = {"phase": 3, "answered": 1_387_000, "rows": 300_000, "teachers": 10_000, "rows_wanted": 300_000}
+        if rows:
+            taken[key.id] = rows
+    desk = Desk(left=600_000, spent=187_000, taken=taken)
+    desk.changes = {"phase": 3, "answered": 1_387_000, "rows": 300_000, "teachers": 10_000}
+    desk.changes |= {"rows_wanted": 300_000, "client_cap": 90_000}
     random = np.random.default_rng(0)
     for client, answers in zip(random.choice(list(used)[:3], 40), random.integers(1, 65, 40), strict=True):
         desk.write(str(client), int(answers))
@@ -235,7 +250,7 @@ def look(browser: Browser) -> Iterator[Look]:
     def start(size: str = "desktop", scheme: Any = "light") -> Watched:
         width, height = SIZES[size]
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         contexts.append(context)
         context.add_init_script(
             "window.violations = [];"
@@ -245,7 +260,7 @@ def look(browser: Browser) -> Iterator[Look]:
         watched.listen()
         return watched
 
-    expect.set_options(timeout=20_000)
+    expect.set_options(timeout=60_000)
     yield start
     for context in contexts:
         context.close()
@@ -389,6 +404,134 @@ def test_pages_of_other_sites_get_nothing(unlocked: Running) -> None:
     assert httpx.get(f"{unlocked.address}/dashboard/ledger", headers={"Host": "elsewhere.example"}).status_code == 403
 
 
+# ── what is told of drift and of caps, by the real desk ───────────────────────────────────────────────────────────
+
+
+def ask(desk: RealDesk, rows: Any, client: str = "ann") -> Status:
+    """Where the desk stands after these questions."""
+    column = np.asarray(rows, dtype=np.float64).reshape(-1, 1)
+    (answered,) = desk.answer([Request(client, column, None, b"")])
+    assert isinstance(answered, Answered)
+    return desk.status()
+
+
+def even(rows: int) -> Any:
+    """Questions spread as the rows of the shop are, in an order that no place in it can tell."""
+    return np.random.default_rng(1).permutation((np.arange(rows) + 0.5) / rows)
+
+
+def private(**options: Any) -> dict[str, Any]:
+    return {"learner": PrivateLogisticRegression(epsilon=1, delta=1e-5, row_norm=1), "rows": 2000, **options}
+
+
+def drift_in_metrics(desk: RealDesk) -> list[str]:
+    lines = Metrics(desk.status).text().decode().splitlines()
+    return [line.removeprefix("reticent_drift_") for line in lines if line.startswith("reticent_drift_")]
+
+
+@pytest.mark.parametrize("elsewhere", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_drift_is_told_when_the_private_test_found_it(tmp_path: Path, elsewhere: bool) -> None:
+    desk = shop.new_desk(tmp_path / "clinic", elsewhere=elsewhere, **private())
+    assert (desk.status().drift, drift_in_metrics(desk)) == ("not tested", ["tested 0.0", "found 0.0"])
+    status = ask(desk, even(4000))
+    assert (status.phase, status.drift, drift_in_metrics(desk)) == (2, "none found", ["tested 1.0", "found 0.0"])
+    status = ask(desk, np.full(status.answers_in_phase - 1, 0.95))
+    assert (status.phase, status.drift) == (2, "none found")  # nothing is told before the next phase begins
+    status = ask(desk, [0.95])
+    assert (status.phase, status.drift, drift_in_metrics(desk)) == (3, "found", ["tested 1.0", "found 1.0"])
+    desk.close()
+    again = RealDesk(Home(tmp_path / "clinic"), elsewhere=elsewhere)
+    assert again.status().drift == "found"
+    status = ask(again, np.full(status.answers_in_phase, 0.95))
+    assert (status.phase, status.drift) == (4, "none found")  # they are as they were
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},  # votes: nothing private is computed about drift
+        private(retrain="always"),
+        private(retrain="never"),
+        private(client_share=0.005),  # 18 rows are too few for a test
+    ],
+)
+def test_drift_is_not_told_where_nothing_was_tested(tmp_path: Path, options: dict[str, Any]) -> None:
+    desk = shop.new_desk(tmp_path / "clinic", **options)
+    status = ask(desk, np.full(desk.status().answers_in_phase, 0.95))
+    assert (status.phase, status.drift, drift_in_metrics(desk)) == (2, "not tested", ["tested 0.0", "found 0.0"])
+    desk.close()
+
+
+def capped(desk: RealDesk) -> Service:
+    return Service("clinic", stand_in.Rules((stand_in.Column("age"),), tuple(desk.classes)), desk, Batcher(desk))
+
+
+def added(service: Service, *clients: str) -> list[tuple[int, int] | None]:
+    found = [dashboard._added(service, client) for client in clients]
+    return [None if one is None else (one["rows"], one["cap"]) for one in found]
+
+
+def test_what_clients_added_depends_on_how_often_they_asked_and_on_nothing_else(tmp_path: Path) -> None:
+    told = []
+    for place, (here, there) in enumerate(((0.1, 0.9), (0.9, 0.1), (0.5, np.nan))):
+        desk = shop.new_desk(tmp_path / str(place), client_share=0.05)
+        service = capped(desk)
+        seen = [added(service, "ann", "bob", "eve")]
+        for client, rows, value in (("ann", 20, here), ("bob", 35, there), ("bob", 15, here), ("ann", 15, there)):
+            status = ask(desk, np.full(rows, value), client)
+            seen.append(added(service, "ann", "bob", "eve"))
+            assert sum(one[0] for one in seen[-1] if one is not None) == status.rows_gathered
+            assert status.client_cap == 36
+        desk.close()
+        told.append(seen)
+    assert told[0] == told[1] == told[2]
+    assert told[0][0] == [(0, 36)] * 3
+    assert told[0][-1] == [(35, 36), (36, 36), (0, 36)]
+
+
+def test_caps_with_groups(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).random((60, 1))
+    learner = PrivateLogisticRegression(epsilon=1, delta=1e-5, row_norm=1)
+    model = EverlastingPredictor(learner, epsilon=20, delta=1e-5, classes=("no", "yes"))
+    model.fit(rows, np.where(rows[:, 0] < 0.5, "yes", "no"), groups=np.arange(60) // 2)
+    desk = RealDesk(Home.create(tmp_path / "clinic", model, shop.MODEL), elsewhere=False)
+    service = capped(desk)
+    assert ask(desk, [0.1, 0.2, 0.3], "ann").client_cap == 1  # one row stands for a person
+    assert added(service, "ann", "bob") == [(1, 1), (0, 1)]
+    assert ask(desk, np.full(117, 0.5), "bob").phase == 2
+    assert added(service, "ann", "bob", "eve") == [(0, 0), (0, 0), (0, 1)]  # who was in a phase is in no other
+    desk.close()
+
+
+def test_no_caps_where_clients_have_none_or_the_closing_of_a_phase_is_drawn(tmp_path: Path) -> None:
+    desk = shop.new_desk(tmp_path / "open", client_share=0.05)
+    assert added(capped(desk), "anonymous") == [None]  # each question is a client of its own
+    desk.close()
+    desk = shop.new_desk(tmp_path / "last", answers=100)
+    assert (desk.status().client_cap, added(capped(desk), "ann")) == (0, [None])  # no phase follows
+    desk.close()
+    desk = shop.new_desk(tmp_path / "drawn", labeller="two-coin")
+    assert added(capped(desk), "ann") == [None]
+    desk.close()
+
+
+def test_what_clients_added_is_told_to_administrators_and_to_themselves(clinic: Running) -> None:
+    ids = list(clinic.desk.taken)
+    found = {
+        name: httpx.get(f"{clinic.address}/dashboard/ledger", headers=clinic.headers(name)).json()["added"]
+        for name in clinic.tokens
+    }
+    assert len(found["operations"]) == len(CLIENTS)
+    assert {one: found["operations"][one]["rows"] for one in ids} == clinic.desk.taken
+    assert found["ward 3"] == {ids[0]: {"rows": 19_000, "cap": 90_000}}
+    assert set(found["monitoring"]).isdisjoint(ids)
+    for path in ("status", "metrics"):  # the cap is everyone's, but not who is near it
+        told = httpx.get(f"{clinic.address}/{path}", headers=clinic.headers("ward 3")).text
+        assert "client_cap" in told
+        assert not any(client in told for client in ids)
+
+
 # ── in a browser ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -446,7 +589,7 @@ def test_the_policy_is_enforced(unlocked: Running, look: Look) -> None:
 @pytest.mark.parametrize("size", list(SIZES))
 def test_everyone_can_read_it(clinic: Running, look: Look, size: str, scheme: str) -> None:
     if size == "narrow":  # with every kind of alert
-        clinic.desk.changes |= {"answers_left_in_phase": 20_000, "halted": "OSError"}
+        clinic.desk.changes |= {"answers_left_in_phase": 20_000, "halted": "OSError", "teachers": 0, "drift": "found"}
     watched = look(size, scheme)
     page = watched.page
     page.goto(clinic.address)
@@ -454,12 +597,18 @@ def test_everyone_can_read_it(clinic: Running, look: Look, size: str, scheme: st
     assert page.evaluate(FAULTS) == []
     watched.picture(f"key-{size}-{scheme}")
     watched.open(clinic.address, clinic.tokens["operations"])
-    for _ in range(3):
-        clinic.ask(32, "ward 3")
+    until = time.monotonic() + 60
+    while "ms" not in page.inner_text("#median"):  # times are those of the last ten seconds
+        clinic.ask(32, "emergency room")
+        page.wait_for_timeout(100)
+        assert time.monotonic() < until
+    records = str(len(clinic.desk.rows))
     page.get_by_role("button", name="Verify all of it").click()
-    expect(page.locator("#verified")).to_contain_text("43 records, the chain is whole")
+    expect(page.locator("#verified")).to_contain_text(f"{records} records, the chain is whole")
     expect(page.locator("#clients tr")).to_have_count(len(CLIENTS))
-    expect(page.locator("#records")).to_contain_text("ward 3")
+    expect(page.locator("#length")).to_have_text(records)
+    expect(page.locator("#records td").first).to_have_text(records)
+    expect(page.locator("#clients")).to_contain_text("77,000 of 90,000")
     page.locator("summary").last.click()
     expect(page.locator("#minute tr").first).to_be_visible()
     assert page.evaluate(FAULTS) == []
@@ -512,6 +661,8 @@ def test_a_key_is_asked_for_and_stays_in_the_tab(clinic: Running, look: Look) ->
     expect(page.locator("#link")).to_have_text("live")
     expect(page.locator("#clients tr")).to_have_count(1)  # its own, no other's
     expect(page.locator("#clients")).to_contain_text("21,000 of 50,000")
+    expect(page.locator("#clients")).to_contain_text("19,000 of 90,000")
+    assert "has reached" not in page.inner_text("#alert-list")  # another has, and that is not told
     expect(page.get_by_role("button", name="Verify all of it")).to_be_hidden()
     assert page.locator("#records td:nth-child(3)").all_inner_texts().count("ward 3") in range(dashboard.SHOWN)
     assert "emergency room" not in page.inner_text("body")
@@ -590,13 +741,23 @@ def test_alerts(unlocked: Running, look: Look) -> None:
         ({"answers_left": 99, "answered": 9_000}, "Fewer than 100 answers are left in all."),
         ({"answers_left": 0, "answered": 9_000}, "No answers are left. Every question is refused."),
         ({"halted": "OSError: /secret/place"}, "Answering has stopped"),
+        (
+            {"phase": 4, "drift": "found", "teachers": 0},
+            "The questions of phase 3 had drifted: they were no longer like those before. Phase 4 learned a new model",
+        ),
     ]
     for changes, words in told:
         unlocked.desk.changes = changes
         expect(alerts).to_contain_text(words)
         assert "secret" not in watched.page.inner_text("body")
-    assert "listitem: Danger:" in alerts.aria_snapshot().replace('"', "")  # how bad it is can be heard as well
+    assert "listitem: Warning:" in alerts.aria_snapshot().replace('"', "")  # how bad it is can be heard as well
+    expect(watched.page.locator("#drift")).to_have_text("found in phase 3")
+    expect(watched.page.locator("#teachers")).to_have_text("one model")
+    unlocked.desk.changes = {"phase": 4, "drift": "none found", "teachers": 0}
+    expect(alerts).to_be_empty()
+    expect(watched.page.locator("#drift")).to_have_text("none found in phase 3")
     unlocked.desk.changes = {}
+    expect(watched.page.locator("#drift")).to_have_text("not tested")
     expect(alerts).to_be_empty()
     unlocked.ask()
     expect(watched.page.locator("#length")).to_have_text("1")
@@ -609,9 +770,31 @@ def test_clients_near_their_quota(clinic: Running, look: Look) -> None:
     watched = look()
     watched.open(clinic.address, clinic.tokens["operations"])
     alerts = watched.page.locator("#alert-list")
-    expect(alerts).to_have_text("night shift has nearly used up the quota.")
+    expect(alerts).to_contain_text("night shift has nearly used up the quota.")
     clinic.ask(50, "night shift")
     expect(watched.page.locator("#clients")).to_contain_text("18,350 of 20,000")
+
+
+@browser_test
+def test_clients_near_the_cap_on_rows(clinic: Running, look: Look) -> None:
+    watched = look()
+    watched.open(clinic.address, clinic.tokens["operations"])
+    alerts, ids = watched.page.locator("#alert-list"), list(clinic.desk.taken)
+    most = "the most rows that one client may add to phase 4."
+    expect(alerts).to_contain_text(f"research portal has reached {most} Further questions are answered, but not")
+    assert "nearly reached" not in alerts.inner_text()
+    clinic.desk.taken[ids[1]] = 81_000
+    clinic.ask(1, "emergency room")
+    expect(alerts).to_contain_text(f"emergency room has nearly reached {most}")
+    clinic.desk.taken[ids[0]] = 90_000
+    clinic.ask(1, "ward 3")
+    expect(alerts).to_contain_text("ward 3 and research portal have reached")
+    guarantee = replace(clinic.desk.status().guarantee, unit="group")
+    for calm in ({"guarantee": guarantee}, {"learning": True}):  # so it is meant to be; there is nothing to do any more
+        before, clinic.desk.changes = clinic.desk.changes, clinic.desk.changes | calm
+        expect(alerts).not_to_contain_text("reached")
+        clinic.desk.changes = before
+        expect(alerts).to_contain_text("have reached")
 
 
 @browser_test
@@ -656,8 +839,8 @@ def test_what_comes_is_shown_as_text(unlocked: Running, look: Look) -> None:
     """Names that were HTML, and fields that a later service may or may not send."""
     status = asdict(unlocked.desk.status())
     hostile = "<img src=x onerror='window.ran = true'>"
-    status |= {"model": hostile, "drift": True, "clients": [{"id": "a", "name": hostile, "quota": 10, "used": 10}]}
-    del status["learning"], status["last_time"]
+    status |= {"model": hostile, "drift": "found", "clients": [{"id": "a", "name": hostile, "quota": 10, "used": 10}]}
+    del status["learning"], status["last_time"], status["client_cap"]
     watched = look()
 
     def send(route: Route) -> None:
@@ -667,7 +850,7 @@ def test_what_comes_is_shown_as_text(unlocked: Running, look: Look) -> None:
     watched.page.goto(unlocked.address)
     expect(watched.page.locator("#model")).to_have_text(hostile)
     expect(watched.page.locator("#clients")).to_contain_text(hostile)
-    expect(watched.page.locator("#alert-list")).to_contain_text("The questions have drifted")
+    expect(watched.page.locator("#alert-list")).to_contain_text("The questions of phase 0 had drifted")
     expect(watched.page.locator("#alert-list")).to_contain_text("used up the quota")
     assert watched.page.evaluate("window.ran") is None
     assert watched.errors == []

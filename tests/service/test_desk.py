@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shop import MODEL, labels, new_desk, predictor, request
+from shop import MODEL, labels, new_desk, new_home, predictor, request
 
 from reticent.errors import BudgetExhausted
 from reticent.learners import PrivateLogisticRegression
 from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.service import desk as desk_module
 from reticent.service import store
 from reticent.service.desk import ANONYMOUS, Answered, Clock, Desk, Halted, KeyReused, Request, digest
 from reticent.service.home import Home
@@ -39,9 +40,9 @@ def test_a_batch_is_one_draw_and_one_transaction(tmp_path: Path, monkeypatch: py
     asked: list[int] = []
     real = EverlastingPredictor.answer
 
-    def counted(self: EverlastingPredictor, X: Any, clients: Any = None) -> Any:
+    def counted(self: EverlastingPredictor, X: Any, clients: Any = None, **options: Any) -> Any:
         asked.append(len(X))
-        return real(self, X, clients)
+        return real(self, X, clients, **options)
 
     monkeypatch.setattr(EverlastingPredictor, "answer", counted)
     statements: list[str] = []
@@ -189,7 +190,7 @@ def test_the_same_content_without_a_key_is_asked_anew(tmp_path: Path) -> None:
 
 
 def test_keys_expire_by_the_public_clock(tmp_path: Path) -> None:
-    now = [10**12]
+    now = [10**13]
     desk = new_desk(tmp_path / "clinic")
     desk = reopened(desk, clock=lambda: now[0], expiry=60)
     start = max(now[0], desk._store.position.time)
@@ -217,6 +218,7 @@ def test_phases_turn_over_and_nothing_is_lost_or_doubled(tmp_path: Path, size: i
         (answer,) = desk.answer([request(size, key=str(one), seed=one)])
         assert isinstance(answer, Answered)
         assert answer.phase == before.phase
+        desk.tidy()
         if desk.status().phase > before.phase:
             after = desk.status()
             desk = reopened(desk)
@@ -243,6 +245,7 @@ def test_rows_of_a_phase_that_is_over_leave_the_disk(tmp_path: Path) -> None:
     labels(desk.answer([Request("ann", mark, None, b"")]))
     assert there() == ["store.sqlite-wal"]
     labels(desk.answer([request(desk.status().answers_left_in_phase - 1)]))
+    labels(desk.answer([request(1)]))
     labels(desk.answer([request(1)]))
     assert desk.status().phase == 2
     assert there(), "the negative control: until it is tidied, it is there"
@@ -291,6 +294,7 @@ def test_a_learning_process_that_is_killed_is_started_once_more(tmp_path: Path) 
             break
         time.sleep(0.01)
     labels(desk.answer([request(desk.status().answers_left_in_phase)]))
+    desk.tidy()
     assert (desk.status().phase, desk.halted) == (2, None)
     desk.close()
 
@@ -304,6 +308,7 @@ def test_closed_while_it_learns_it_learns_again(tmp_path: Path) -> None:
     again = Desk(Home(desk.home.folder))
     assert again.status() == before
     labels(again.answer([request(before.answers_left_in_phase)]))
+    again.tidy()
     assert again.status().phase == 2
     again.close()
 
@@ -371,7 +376,8 @@ def test_an_answer_that_could_not_be_stored_does_not_leave_and_nothing_more_is_a
     desk = new_desk(tmp_path / "clinic")
     labels(desk.answer([request(3, key="a")]))
     desk._store._db.execute("PRAGMA query_only = ON")
-    assert [type(one) for one in desk.answer([request(1, key="b"), request(1, key="a")])] == [Halted, Halted]
+    # What was stored before can still be given out with it: it is durable.
+    assert [type(one) for one in desk.answer([request(1, key="b"), request(3, key="a")])] == [Halted, Answered]
     desk_halted = desk.halted
     assert desk_halted is not None
     assert desk.status().halted == desk_halted
@@ -437,3 +443,193 @@ def test_a_store_that_lost_its_journal_is_refused(tmp_path: Path) -> None:
     desk.close()
     with pytest.raises(Damaged, match="journal"):
         Desk(Home(tmp_path / "clinic"))
+
+
+# ── the end of a phase ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def full(*_: Any) -> Any:
+    raise OSError(28, "No space left on device")
+
+
+def close_early(desk: Desk) -> int:
+    """Ask about split votes until the phase has closed by itself; how many answers it gave."""
+    while desk.halted is None and desk.status().answers_left_in_phase:
+        rows = np.random.default_rng(desk.status().answered).uniform(0.49, 0.51, (5, 1))
+        desk.answer([Request(ANONYMOUS, rows, None, b"")])
+    return desk.status().answered
+
+
+def two_coin(folder: Path) -> Desk:
+    return new_desk(folder, rows=3000, labeller="two-coin", epsilon=1, delta=1e-4, most_noise=50.0)
+
+
+def test_a_phase_that_closed_is_closed_after_a_restart_though_the_next_could_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Votes have a part in when it closes: were it open again, the closing would be drawn once more for each start."""
+    desk = two_coin(tmp_path / "clinic")
+    monkeypatch.setattr(EverlastingPredictor, "turn_over", full)
+    answered = close_early(desk)
+    assert desk.status().answers_left_in_phase == 0
+    assert answered < desk.status().answers_in_phase
+    assert desk._predictor._closed
+    desk.tidy()
+    assert desk.halted is not None, "it could not begin the next phase"
+    for _ in range(3):
+        desk = reopened(desk)
+        assert (desk.status().answered, desk.status().answers_left_in_phase) == (answered, 0)
+        assert isinstance(desk.answer([request(1)])[0], Halted)
+    monkeypatch.undo()
+    desk = reopened(desk)
+    (found,) = desk.answer([request(1)])
+    assert isinstance(found, BudgetExhausted), "so few rows make no phase, and this one stays closed"
+    assert desk.halted is None
+    assert desk.verify().counted == {1: answered}
+    desk.close()
+
+
+def test_twin_that_turns_over_before_it_stores_draws_its_closing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control of the test above."""
+
+    def answer(self: EverlastingPredictor, X: Any, clients: Any = None, *, one_phase: bool = False) -> Any:
+        return real(self, X, clients)  # goes on to the next phase by itself
+
+    real = EverlastingPredictor.answer
+    desk = two_coin(tmp_path / "clinic")
+    monkeypatch.setattr(EverlastingPredictor, "answer", answer)
+    monkeypatch.setattr(EverlastingPredictor, "_turn_over", full)
+    close_early(desk)
+    assert desk.halted is not None
+    desk = reopened(desk)
+    assert desk.status().answers_left_in_phase > 0, "it is open again"
+    desk.close()
+
+
+def test_a_request_may_go_on_through_several_phases_each_learned_from_the_one_before(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic", elsewhere=True)
+    given: list[tuple[int, str]] = []
+    real = desk._learn
+
+    def learn(phase: Any, rows: Any) -> Any:
+        given.append((phase.number, desk.home.state.name))
+        return real(phase, rows)
+
+    desk._predictor.learn_elsewhere(learn)
+    sizes = [5, 9000, 5]
+    results = desk.answer([request(size, key=str(size), client=f"c{place}") for place, size in enumerate(sizes)])
+    assert [len(one) for one in labels(results)] == sizes
+    phase = desk.status().phase
+    assert phase > 3
+    assert given[: phase - 1] == [(one + 1, f"phase-{one}.state") for one in range(1, phase)]
+    assert desk.clients() == {"c0": 5, "c1": 9000, "c2": 5}
+    counted = desk.verify().counted
+    assert (len(counted), sum(counted.values())) == (phase, 9010)
+    again = reopened(desk)
+    repeated = again.answer([request(9000, key="9000", client="c1")])[0]
+    assert isinstance(repeated, Answered)
+    assert (repeated.labels, repeated.replayed) == (labels(results)[1], True)
+    again.close()
+
+
+def test_what_was_stored_is_given_out_though_the_next_phase_cannot_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = new_desk(tmp_path / "clinic")
+    monkeypatch.setattr(desk_module, "save_phase", full)
+    left = desk.status().answers_left_in_phase
+    results = desk.answer([request(left - 1), request(5), request(1)])
+    assert [type(one) for one in results] == [Answered, Halted, Halted]
+    assert ledger(desk) == [Entry("ann", left - 1, 1, left)]
+    monkeypatch.undo()
+    again = reopened(desk)
+    (found,) = again.answer([request(1)])
+    assert isinstance(found, Answered)
+    assert found.phase == 2
+    again.close()
+
+
+@pytest.mark.parametrize("rubbish", [True, False])
+def test_learning_that_fails_halts_and_is_not_taken_for_too_few_rows(tmp_path: Path, *, rubbish: bool) -> None:
+    desk = new_desk(tmp_path / "clinic", elsewhere=True)
+
+    def learned(phase: Any, paths: dict[str, Path]) -> bool:
+        if not rubbish:
+            raise ValueError("mmap length is greater than file size")
+        paths["learned"].write_bytes(b"x" * 1000)
+        return True
+
+    desk._learned = learned  # type: ignore[method-assign]
+    labels(desk.answer([request(desk.status().answers_left_in_phase)]))
+    assert isinstance(desk.answer([request(1)])[0], Halted)
+    again = reopened(desk)
+    labels(again.answer([request(1)]))
+    assert again.status().phase == 2
+    again.close()
+
+
+def test_a_disk_that_fails_once_while_a_phase_learns_does_not_end_it(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic", elsewhere=True)
+    real, tries = desk._learn, []
+
+    def learn(phase: Any, rows: Any) -> Any:
+        tries.append(phase.number)
+        return full() if len(tries) == 1 else real(phase, rows)
+
+    desk._predictor.learn_elsewhere(learn)
+    labels(desk.answer([request(desk.status().answers_left_in_phase)]))
+    desk.tidy()
+    assert (desk.status().phase, desk.halted, tries) == (2, None, [2, 2])
+    desk.close()
+
+
+def test_interrupted_it_waits_no_longer_for_what_is_learned(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic", elsewhere=True)
+    desk.interrupt()
+    labels(desk.answer([request(desk.status().answers_left_in_phase)]))
+    desk.tidy()
+    assert desk.halted is not None
+    again = reopened(desk)
+    again.tidy()
+    assert again.status().phase == 2
+    again.close()
+
+
+def test_closing_twice_closes_nobody_elses_file(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic")
+    desk._halt(OSError(28, "No space left on device"))
+    others = [os.open(tmp_path / str(one), os.O_CREAT | os.O_RDWR) for one in range(8)]
+    desk.close()
+    desk.close()
+    for one in others:
+        os.close(one)  # raises if someone else has
+
+
+def test_what_is_kept_of_a_repeat_tells_neither_key_nor_body(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic")
+    body = b'{"age": 47}'
+    labels(desk.answer([request(1, key="a7-key", body=body)]))
+    rows = desk._store._db.execute("SELECT key, digest FROM answers").fetchall()
+    assert len(rows) == 1
+    assert "a7-key" not in rows[0][0]
+    assert rows[0][1] != digest(body), "whoever reads the disk could try out bodies"
+    desk.close()
+
+
+def test_expired_answers_do_not_pile_up(tmp_path: Path) -> None:
+    now = [10**13]
+    desk = Desk(new_home(tmp_path / "clinic"), elsewhere=False, expiry=1, clock=lambda: now[0])
+
+    def kept() -> int:
+        return int(desk._store._db.execute("SELECT COUNT(*) FROM answers").fetchone()[0])
+
+    for one in range(3):
+        labels(desk.answer([request(1, key=f"{one}-{place}") for place in range(200)]))
+        now[0] += 2000
+    assert kept() == 200
+    desk.close()
+    desk = Desk(Home(desk.home.folder), elsewhere=False, clock=lambda: now[0])
+    assert kept() == 0
+    desk.close()

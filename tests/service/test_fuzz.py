@@ -107,6 +107,13 @@ def test_no_value_is_refused(values: list[float]) -> None:
     assert check(make_service(), head + packed, {"Inference-Header-Content-Length": str(len(head))}) == 200
 
 
+@settings(max_examples=50, deadline=None)
+@given(values=st.lists(st.one_of(st.floats(), st.integers(-(10**400), 10**400)), min_size=2, max_size=2))
+def test_no_value_is_refused_as_json(values: list[float]) -> None:
+    tensor = {"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": values}
+    assert check(make_service(), json.dumps({"inputs": [tensor]}).encode(), {}) == 200
+
+
 def test_a_parser_that_trusts_shapes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: without the check of sizes, a tensor that lies about its shape is an error of ours."""
     monkeypatch.setattr(protocol, "_checked_rows", lambda rows, most: rows)

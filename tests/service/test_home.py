@@ -16,7 +16,7 @@ from shop import MODEL, labels, new_desk, new_home, predictor, request
 from reticent.service import home
 from reticent.service.desk import Desk
 from reticent.service.home import AlreadyServed, Home, folder_of, names, read_model
-from reticent.service.store import Damaged, Store
+from reticent.service.store import RESTORED, RETIRED, Damaged, Entry, NotStored, Retired, Store, Transaction
 
 
 def test_names_are_folders_under_one_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +90,20 @@ def test_without_the_lock_two_would_spend_the_same_answers(tmp_path: Path, monke
     assert second.status().answers_left_in_phase == desk.status().answers_left_in_phase + 3
     desk.close()
     second.close()
+
+
+def test_one_that_is_retired_can_be_read_and_no_more(tmp_path: Path) -> None:
+    with new_home(tmp_path / "clinic") as made:
+        made.store.mark(RETIRED, time=0)
+        assert made.store.retired == RETIRED
+    with pytest.raises(Retired, match="only its records can be read"):
+        Home(tmp_path / "clinic")
+    with Home(tmp_path / "clinic", records=True) as old:
+        assert old.store.position.length == 1
+        with pytest.raises(NotStored, match="a store that is retired"):
+            old.store.write(Transaction(time=0, clock=old.store.position.clock, entries=[Entry("ann", 1, 1, 1)]))
+        old.store.mark(RESTORED, time=0)
+    Home(tmp_path / "clinic").close()
 
 
 # ── damage ────────────────────────────────────────────────────────────────────────────────────────────────────────

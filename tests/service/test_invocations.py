@@ -52,6 +52,25 @@ def test_one_column_of_plain_numbers() -> None:
     assert read_json(b'{"inputs": [[1], [2]]}', rules, 10).tolist() == [[1], [2]]
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e309", "1" + "0" * 400, "1" + "0" * 5000])
+@pytest.mark.parametrize("form", FORMS, ids=[next(iter(one)) for one in FORMS])
+def test_no_number_is_refused(form: dict[str, Any], number: str) -> None:
+    """What clients write for a missing number, and what is too large for one."""
+    text = json.dumps(form).replace("2.5", number)
+    value = np.nan if number == "NaN" else np.inf
+    assert np.array_equal(read_json(text.encode(), Rules(), 10), [[1, value], [3, np.nan]], equal_nan=True)
+
+
+@pytest.mark.parametrize("text", ["age\n1\n\n3\n", "\r\nage\r\n1\r\n\r\n3", 'age\n1\n""\n3\n', "age\n1\n \n3\n"])
+def test_an_empty_line_is_a_missing_cell_of_a_single_column(text: str) -> None:
+    rows = read_csv(text.encode(), Rules((Column("age"),)), 10)
+    assert np.array_equal(rows, np.array([[1], [np.nan], [3]]), equal_nan=True)
+
+
+def test_an_empty_line_is_no_row_of_two_columns() -> None:
+    assert read_csv(b"age,weight\n\n1,2\n\n", Rules(), 10).tolist() == [[1, 2]]
+
+
 BAD: list[Any] = [
     {},
     [],

@@ -106,6 +106,23 @@ def test_revoking_the_last_key_opens_nothing(table: KeyTable) -> None:
         ring.authenticate(f"Bearer {token}")
 
 
+def test_a_service_that_had_keys_is_never_open_again(tmp_path: Path) -> None:
+    clock = Clock()
+    table = KeyTable(tmp_path / "keys")
+    token, key = make_key("a")
+    table.add(key)
+    ring = Keyring(table, clock=clock)
+    elsewhere = sqlite3.connect(tmp_path / "keys", isolation_level=None)
+    elsewhere.execute("DELETE FROM keys")
+    elsewhere.close()
+    clock.now += 2
+    assert not ring.open
+    assert ring.clients() == []
+    for authorization in (None, f"Bearer {token}"):
+        with pytest.raises(Problem, match="key is needed"):
+            ring.authenticate(authorization)
+
+
 def test_keys_made_and_revoked_elsewhere_are_seen(tmp_path: Path) -> None:
     clock = Clock()
     table, elsewhere = KeyTable(tmp_path / "keys"), KeyTable(tmp_path / "keys")

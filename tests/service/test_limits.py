@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import random
+import resource
 import socket
 import ssl
 import subprocess
@@ -12,15 +14,20 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from stand_in import Batcher, Desk, connect, make_service, running
+import uvicorn
+from stand_in import Batcher, Desk, Rules, connect, make_service, running
+from uvicorn.server import ServerState
 
-from reticent.service.app import Limits, loopback
+from reticent.service import app, server
+from reticent.service.app import Limits, Service, loopback
 from reticent.service.client import Client
 from reticent.service.desk import Answered, Request
 from reticent.service.keys import Keyring, KeyTable, make_key
+from reticent.service.problems import Problem
 from reticent.service.server import Binding, Patience, listening, make_server
 
 INFER = "/v2/models/clinic/infer"
@@ -100,7 +107,14 @@ def test_headers_must_come_in_time() -> None:
 
 def test_headers_have_a_size() -> None:
     with running(make_service(), patience=Patience(header_bytes=4096)) as port:
-        is_raw_problem(talk(port, b"GET /v2 HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 5000), 413)
+        head = b"GET /v2 HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
+        is_raw_problem(talk(port, head + b"a" * 5000), 413)
+        is_raw_problem(talk(port, head + b"a" * 5000 + b"\r\n\r\n"), 413)  # in one piece, and complete
+        two = talk(port, head + b"\r\n\r\n" + head + b"a" * 5000 + b"\r\n\r\n")
+        assert two.count(b"HTTP/1.1 200") == two.count(b"HTTP/1.1 ") <= 1
+        body = b" " * 5000  # which is no part of the headers
+        last = b"POST /v2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+        is_raw_problem(talk(port, last + body), 405)
 
 
 def test_bodies_must_come_in_time() -> None:
@@ -208,6 +222,226 @@ def test_stopping_drains() -> None:
     assert not thread.is_alive()
     assert desk.closed
     assert desk.spent == 10
+
+
+# ── what one connection may take up ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "room", "raised"),
+    [(256, 256, 128, None), (1024, 4096, 3968, 4096), (1024, 1 << 20, 12_288, 12_416), (65_536, 65_536, 65_408, None),
+     (129, 129, 1, None), (1024, resource.RLIM_INFINITY, 12_288, 12_416)],
+)  # fmt: skip
+def test_connections_leave_room_for_other_files(
+    soft: int, hard: int, room: int, raised: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda which, limits: asked.append(limits))
+    config = make_server(make_service()).config
+    assert isinstance(config.http, type)
+    assert issubclass(config.http, server._Connection)
+    assert config.http.limits.connections == min(4096, room)
+    assert config.http.limits.connections + 4 * config.backlog <= (raised or soft)
+    assert asked == ([] if raised is None else [(raised, hard)])
+
+
+class Wire(asyncio.Transport):
+    """A connection in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent, self.closed, self.paused = b"", False, False
+
+    def write(self, data: Any) -> None:
+        self.sent += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+
+def opened(service: Service) -> tuple[server._Connection, Wire]:
+    config = uvicorn.Config(app.make_app(service), lifespan="off", log_level="warning")
+    config.load()
+    connection: Any = server._patient(Patience(), service)(config, ServerState(), {})
+    wire = Wire()
+    connection.connection_made(wire)
+    return connection, wire
+
+
+async def until(holds: Any) -> None:
+    async with asyncio.timeout(30):
+        while not holds():
+            await asyncio.sleep(0)
+
+
+GET = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def test_only_so_many_requests_wait_on_a_connection() -> None:
+    async def run() -> None:
+        connection, wire = opened(make_service())
+        connection.data_received(GET * (server.PIPELINE + 1))
+        assert not wire.closed
+        assert wire.paused
+        await until(lambda: not (wire.paused and connection.pipeline))
+        assert not connection.pipeline  # it did not read on before
+        await until(lambda: wire.sent.count(b"HTTP/1.1 200") == server.PIPELINE + 1)
+        assert not wire.paused
+        connection.data_received(GET)  # and goes on
+        await until(lambda: wire.sent.count(b"HTTP/1.1 200") == server.PIPELINE + 2)
+        connection.data_received(GET * 10_000)
+        assert wire.closed
+        assert not connection.pipeline
+
+    asyncio.run(run())
+
+
+def test_a_request_that_offers_another_protocol_is_answered_in_this_one() -> None:
+    body = json.dumps(ONE).encode()
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    head = b"POST %b HTTP/1.1\r\nHost: localhost\r\n%bContent-Length: %d\r\n\r\n"
+    first, last = (head % (INFER.encode(), one, len(body)) + body for one in (offer, b"Connection: close\r\n"))
+    with running(make_service()) as port:
+        assert talk(port, first + GET + first + last).count(b"HTTP/1.1 200") == 4
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as wire:
+            for place in range(len(first)):
+                wire.sendall(first[place : place + 1])
+            assert wire.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        is_raw_problem(talk(port, b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"), 400)
+
+
+@pytest.mark.parametrize("rest", [b"x", b""])
+@pytest.mark.parametrize("path", ["GET /v2", "POST /v2/models/other/infer"])
+def test_what_is_answered_before_all_was_sent_does_not_stay_open(path: str, rest: bytes) -> None:
+    patience = Patience(header_seconds=1, idle_seconds=1)
+    head = f"{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n".encode()
+    with running(make_service(), patience=patience) as port, reached(port) as wire:
+        wire.sendall(head)
+        assert wire.recv(1 << 16).startswith(b"HTTP/1.1 ")
+        wire.sendall(rest)
+        assert wire.recv(1 << 16) == b""
+
+
+def test_who_sends_the_rest_goes_on() -> None:
+    head = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+    with running(make_service(), patience=Patience(idle_seconds=1)) as port, reached(port) as wire:
+        wire.sendall(head)
+        assert wire.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        wire.sendall(b"x" * 9 + GET)
+        assert wire.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        wire.sendall(b"\r\n")  # what is no request does not keep it open
+        assert wire.recv(1 << 16) == b""
+
+
+def reached(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=30)
+
+
+# ── what bodies may take up ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_compressed_parts() -> None:
+    source = random.Random(0)
+    plain = [source.randbytes(source.randrange(100_000)) for _ in range(20)]
+    body = b"".join(gzip.compress(one, 1) for one in plain)
+    assert len(body) > 3 * app.PIECE
+    assert app._unzipped(body, 1 << 21) == b"".join(plain)
+    assert app._unzipped(gzip.compress(b"a") * app.MEMBERS, 1 << 21) == b"a" * app.MEMBERS
+    with pytest.raises(Problem) as refused:
+        app._unzipped(gzip.compress(b"") * (app.MEMBERS + 1), 1 << 21)
+    assert refused.value.status == 413
+    with pytest.raises(Problem) as refused:
+        app._unzipped(body[:-1], 1 << 21)
+    assert refused.value.status == 400
+
+
+def test_bodies_count_by_what_they_are_when_they_are_decompressed() -> None:
+    body = gzip.compress(json.dumps(ONE).encode() + b" " * 100_000)
+
+    async def post(bodies: int) -> httpx.Response:
+        service = make_service(limits=Limits(bodies=bodies))
+        async with connect(service) as client:
+            reply = await client.post(INFER, content=body, headers={"Content-Encoding": "gzip"})
+        assert service._held == 0
+        return reply
+
+    refused = asyncio.run(post(100_000))
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+    assert asyncio.run(post(200_000)).status_code == 200
+
+
+@pytest.mark.parametrize("at_once", [None, 3])
+def test_few_large_bodies_are_read_at_a_time(at_once: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for three, three are read at a time: the control."""
+    service = make_service()
+    three, reading, most = threading.Event(), [0], [0]
+    lock, usual = threading.Lock(), service._read_inference
+
+    def read(body: bytes, *, header_length: str | None) -> Any:
+        with lock:
+            reading[0] += 1
+            most[0] = max(most[0], reading[0])
+        if most[0] == 3:
+            three.set()
+        three.wait(0.3)
+        with lock:
+            reading[0] -= 1
+        return usual(body, header_length=header_length)
+
+    monkeypatch.setattr(service, "_read_inference", read)
+    if at_once is not None:
+        service._large = asyncio.Semaphore(at_once)
+
+    async def run() -> list[int]:
+        async with connect(service) as client:
+            body = json.dumps(ONE).encode() + b" " * app.LARGE
+            return [one.status_code for one in await asyncio.gather(*(client.post(INFER, content=body) for _ in "123"))]
+
+    assert asyncio.run(run()) == [200] * 3
+    assert most[0] == (at_once or app.AT_ONCE)
+
+
+def test_numbers_are_limited_as_the_model_sees_them() -> None:
+    class Wide(Rules):
+        width = 50  # as if the categories of a column were a number each
+
+    async def post(rules: Rules, rows: int) -> int:
+        async with connect(make_service(rules, limits=Limits(numbers=100))) as client:
+            many = {"inputs": [{**ONE["inputs"][0], "shape": [rows, 2], "data": [0] * (2 * rows)}]}
+            return (await client.post(INFER, json=many)).status_code
+
+    assert [asyncio.run(post(Rules(), rows)) for rows in (50, 51)] == [200, 413]
+    assert [asyncio.run(post(Wide(), rows)) for rows in (2, 3)] == [200, 413]
+
+
+def test_no_key_can_have_all_streams(tmp_path: Path) -> None:
+    table = KeyTable(tmp_path / "keys")
+    tokens = []
+    for name in "ab":
+        token, key = make_key(name, ["observe"])
+        table.add(key)
+        tokens.append({"Authorization": f"Bearer {token}"})
+    service = make_service(keyring=Keyring(table), limits=Limits(streams=2, streams_a_key=1))
+    with running(service) as port, httpx.Client(timeout=60) as client:
+        url = f"http://127.0.0.1:{port}/events"
+        with client.stream("GET", url, headers=tokens[0]) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "event: status"
+            for place, status in ((0, 503), (1, 200)):
+                with httpx.stream("GET", url, headers=tokens[place], timeout=60) as other:
+                    assert other.status_code == status
+            assert next(lines).startswith("data:")
+    table.close()
 
 
 # ── where it may be reached ───────────────────────────────────────────────────────────────────────────────────────────

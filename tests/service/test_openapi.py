@@ -5,26 +5,43 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
-from stand_in import MIXED, Rules, connect, make_service
+from schemathesis.core.result import Ok
+from stand_in import MIXED, Rules, connect, make_service, running
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from reticent.service import openapi
-from reticent.service.app import make_app
-from reticent.service.problems import KINDS
+from reticent.service.app import Limits, make_app
+from reticent.service.keys import Keyring, KeyTable, make_key
+from reticent.service.problems import KINDS, MEDIA_TYPE
 
 DOCUMENT = openapi.document("clinic", MIXED, 100, "1.0")
+APART = ["/events", "/openapi.json"]  # a stream without an end, and where the others are read from: tested by hand
 
 
-def test_every_route_is_described() -> None:
-    paths = {getattr(route, "path", "") for route in make_app(make_service()).routes}
-    told = (path.replace("clinic", "{name}") for path in DOCUMENT["paths"])
-    written = {path.replace("versions/1", "versions/{version}") for path in told}
-    assert written == paths - {"/", "/docs", "/openapi.json"}
+def test_routes_and_description_are_the_same() -> None:
+    served = set()
+    for route in make_app(make_service(dashboard=True)).routes:
+        assert isinstance(route, Route)  # nothing is mounted that could have routes of its own
+        served |= {(method, route.path) for method in (route.methods or set()) - {"HEAD"}}
+    told = set()
+    for path, methods in DOCUMENT["paths"].items():
+        told |= {(method.upper(), one) for method in methods for one in spelled(path)}
+    assert told == served
+
+
+def spelled(path: str) -> list[str]:
+    """The path as routes have it: with the model and its version as parts, and one for each file of the dashboard."""
+    path = path.replace("models/clinic", "models/{name}").replace("versions/1", "versions/{version}")
+    return [path.replace("{part}", one) for one in openapi.PARTS] if "{part}" in path else [path]
 
 
 def test_its_examples_are_answered() -> None:
@@ -58,7 +75,60 @@ def test_names_are_escaped() -> None:
     assert b"<b>" not in page
 
 
-app = make_app(make_service(MIXED))
+# ── the stream ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_events(lines: Iterator[str], wanted: int) -> list[dict[str, Any]]:
+    """The next events of a stream, which has no end of its own."""
+    found = []
+    for _ in range(wanted):
+        assert next(lines) == "event: status"
+        found.append(json.loads(next(lines).removeprefix("data: ")))
+        assert next(lines) == ""
+    return found
+
+
+def check_refused(reply: httpx.Response, status: int) -> None:
+    assert reply.status_code == status
+    assert reply.headers["content-type"] == MEDIA_TYPE
+    assert reply.json()["status"] == status
+
+
+def test_the_stream_of_events() -> None:
+    described = DOCUMENT["paths"]["/events"]["get"]["responses"]
+    with running(make_service(MIXED, limits=Limits(streams=1))) as port:
+        url = f"http://127.0.0.1:{port}/events"
+        with httpx.stream("GET", url, timeout=60) as stream:
+            assert stream.status_code == 200
+            assert stream.headers["content-type"].partition(";")[0] in described["200"]["content"]
+            lines = stream.iter_lines()
+            for told in read_events(lines, 2):
+                assert (told["model"], told["phase"], told["drift"]) == ("clinic", 1, "not tested")
+            check_refused(httpx.get(url), 503)  # there may be one at a time
+            read_events(lines, 1)
+        check_refused(httpx.get(url, headers={"Host": "elsewhere.example"}), 403)
+        check_refused(httpx.post(url), 405)
+    assert set(described) == {"200", "401", "403", "503"}
+
+
+def test_the_stream_of_events_needs_a_key(tmp_path: Path) -> None:
+    table = KeyTable(tmp_path / "keys.sqlite")
+    token, key = make_key("ward 3", ["observe"])
+    table.add(key)
+    with running(make_service(MIXED, keyring=Keyring(table))) as port:
+        url = f"http://127.0.0.1:{port}/events"
+        for sent in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": token}):
+            check_refused(httpx.get(url, headers=sent), 401)
+        with httpx.stream("GET", url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as stream:
+            (told,) = read_events(stream.iter_lines(), 1)
+        assert "clients" not in told  # for administrators
+    table.close()
+
+
+# ── everything else ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+app = make_app(make_service(MIXED, dashboard=True))
 
 
 async def endless(scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,7 +141,12 @@ async def endless(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": f"lifespan.{stage}.complete"})
 
 
-schema = schemathesis.openapi.from_asgi("/openapi.json", endless).exclude(path="/events")
+schema = schemathesis.openapi.from_asgi("/openapi.json", endless).exclude(path=APART)
+
+
+def test_all_that_is_described_is_tried() -> None:
+    tried = {found.ok().path for found in schema.get_all_operations() if isinstance(found, Ok)}
+    assert tried | set(APART) == set(DOCUMENT["paths"])
 
 
 @pytest.mark.slow

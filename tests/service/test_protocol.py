@@ -60,6 +60,55 @@ def test_values_are_never_refused() -> None:
     assert read(tensor([2, 2], parameters={"binary_data_size": 32}), tail=data).rows.shape == (2, 2)
 
 
+BEYOND: list[tuple[str, float]] = [
+    ("NaN", np.nan), ("Infinity", np.inf), ("-Infinity", -np.inf), ("1e309", np.inf), ("-1e999", -np.inf),
+    ("1" + "0" * 400, np.inf), ("-1" + "0" * 400, -np.inf), ("1" + "0" * 5000, np.inf), ("1" + "0" * 300, 1e300),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "value"), BEYOND, ids=[one[0][:9] for one in BEYOND])
+@pytest.mark.parametrize("form", ["[%s, 2]", "[[%s, 2]]"])
+def test_no_number_is_refused_as_json_either(number: str, value: float, form: str) -> None:
+    whole = '{"inputs": [{"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": %s}], "id": "x"}'
+    asked = protocol.read((whole % (form % number)).encode(), None, Rules(), 100)
+    assert np.array_equal(asked.rows, [[value, 2]], equal_nan=True)
+    assert asked.id == "x"
+
+
+@pytest.mark.parametrize(
+    "data",
+    ['[NaN, "secret"]', '[[NaN], [1, "secret"]]', "[NaN]", "NaN", "[1e309, [1]]", '[{"secret": NaN}, 1]', "[NaN, 1"],
+)
+def test_beside_such_numbers_forms_are_refused_as_ever(data: str) -> None:
+    body = '{"inputs": [{"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": ' + data + "}]}"
+    with pytest.raises(Problem) as refused:
+        protocol.read(body.encode(), None, Rules(), 100)
+    assert refused.value.status == 400
+    assert "secret" not in refused.value.detail
+
+
+@pytest.mark.parametrize("id", ['"\\ud800"', "NaN", "1e309"])
+def test_beside_such_numbers_an_id_is_text_as_ever(id: str) -> None:
+    tensor = '{"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": [NaN, 1]}'
+    with pytest.raises(Problem) as refused:
+        protocol.read(f'{{"inputs": [{tensor}], "id": {id}}}'.encode(), None, Rules(), 100)
+    assert refused.value.status == 400
+
+
+def test_more_values_than_the_shape_says_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_all(tensor: protocol.Tensor) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(protocol, "_from_json", read_all)
+    with pytest.raises(Problem, match="do not fit"):
+        read(tensor([1, 2], [0] * protocol.LONG))
+    with pytest.raises(AssertionError):  # those that it says are
+        read(tensor([50_000, 2], [0] * 100_000), most=50_000)
+    monkeypatch.undo()
+    for data in ([0] * 100_000, [[0, 0]] * 50_000):
+        assert read(tensor([50_000, 2], data), most=50_000).rows.shape == (50_000, 2)
+
+
 def test_a_tensor_a_column() -> None:
     age, sex = tensor([2], [30, 40], name="age"), tensor([2, 1], ["f", "?"], "BYTES", "sex")
     assert np.array_equal(read(sex, age, rules=MIXED).rows, np.array([[30, 0], [40, np.nan]]), equal_nan=True)

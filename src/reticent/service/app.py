@@ -9,10 +9,11 @@ import hashlib
 import ipaddress
 import logging
 import math
+import re
 import time
 import zlib
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
@@ -32,17 +33,21 @@ from starlette.types import Message, Receive, Scope, Send
 from reticent.errors import BudgetExhausted
 from reticent.service import invocations, openapi, protocol
 from reticent.service.batching import Closing, Overloaded
-from reticent.service.desk import Answered, Halted, KeyReused, Request, Status
+from reticent.service.desk import Answered, Halted, KeyReused, NothingStored, Request, Status
 from reticent.service.keys import Allowance, Key, Keyring
-from reticent.service.metrics import CONTENT_TYPE, Metrics
-from reticent.service.problems import Problem
+from reticent.service.metrics import CONTENT_TYPE, REPEAT, Metrics
+from reticent.service.problems import KINDS, Problem
 
 log = logging.getLogger("reticent.service")
 
 JSON = "application/json"
 LARGE = 1 << 18  # bytes: beyond, a body is read in a thread, so that others go on
 SMALL = 1 << 10  # bytes: below, compression is not worth it
-REMEMBERED = 1 << 16  # idempotency keys
+AT_ONCE = 2  # large bodies that are unpacked and read at a time: one may take twenty times its length
+MEMBERS = 1 << 10  # parts of a body that are compressed one by one
+PIECE = 1 << 16  # bytes that are unpacked at a time
+ONCE = (b"host", b"authorization", b"idempotency-key", b"content-type", b"inference-header-content-length")  # headers
+REPLAYED = "Idempotent-Replayed"
 SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 OK = (
     b"HTTP/1.1 200 OK\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\nvary: Accept-Encoding\r\n"
@@ -58,7 +63,9 @@ class Limits:
     bodies: int = 256 << 20  # bytes of all bodies that are held at a time
     body_seconds: float = 30.0  # for a body to arrive
     rows: int = 100_000  # a request
+    numbers: int = 1 << 25  # a request, in rows as the model sees them, where a category is a number for each value
     streams: int = 64  # of events, at a time
+    streams_a_key: int = 16
 
 
 class Answering(Protocol):
@@ -66,6 +73,9 @@ class Answering(Protocol):
 
     def status(self) -> Status:
         """Public numbers."""
+
+    def interrupt(self) -> None:
+        """Wait no longer for what is being learned."""
 
     def close(self) -> None:
         """Let go of the store."""
@@ -138,10 +148,12 @@ class Service:
         self.version = version("reticent")
         self._answer = protocol.Answer.of(rules.classes)
         self._metadata = protocol.metadata(name, rules)
-        self._seen: dict[tuple[str, str | None], None] = {}
+        width = max(1, getattr(rules, "width", len(rules.columns)))
+        self.most_rows = max(1, min(self.limits.rows, self.limits.numbers // width))
         self._prefixes: dict[tuple[int, int], bytes] = {}
         self._held = 0
-        self._streams = 0
+        self._large = asyncio.Semaphore(AT_ONCE)
+        self._streams: Counter[str] = Counter()  # by key
         self._recent: deque[tuple[float, float, int]] = deque(maxlen=8192)  # when, seconds, answers
         self._snapshot: tuple[float, dict[str, Any]] = (-math.inf, {})
 
@@ -169,7 +181,7 @@ class Service:
         return _packed(call, body, headers, JSON if json_length is None else "application/octet-stream")
 
     def _read_inference(self, body: bytes, *, header_length: str | None) -> protocol.Asked:
-        return protocol.read(body, header_length, self.rules, self.limits.rows)
+        return protocol.read(body, header_length, self.rules, self.most_rows)
 
     async def invoke(self, call: Call) -> Response:
         """Answer an invocation of MLflow."""
@@ -181,7 +193,7 @@ class Service:
         else:
             raise Problem("wrong-type", f"the Content-Type must be {JSON} or text/csv")
         _, answered, headers = await self._ask(
-            call, lambda body: protocol.Asked(read(body, self.rules, self.limits.rows), None, False), kind.encode()
+            call, lambda body: protocol.Asked(read(body, self.rules, self.most_rows), None, False), kind.encode()
         )
         return _packed(call, invocations.written(self._answer.values(answered.labels)), headers, JSON)
 
@@ -190,16 +202,7 @@ class Service:
     ) -> tuple[protocol.Asked, Answered, dict[str, str]]:
         """Answer a request: all that can be refused is refused before the desk sees it, and costs nothing."""
         taken = self._let_in(call)
-        body = await self._body(call)
-        try:
-            if len(body) > LARGE:
-                asked = await asyncio.to_thread(read, body)
-                digest = await asyncio.to_thread(_digest, taken.repeat, call, form, body)
-            else:
-                asked = read(body)
-                digest = _digest(taken.repeat, call, form, body)
-        finally:
-            self._held -= len(body)
+        asked, digest = await self._read(call, taken, read, form)
         request = self._charge(taken, asked, digest)
         try:
             answered = await self.batcher.ask(request)
@@ -208,6 +211,28 @@ class Service:
         finally:
             self.metrics.waiting -= 1
         return asked, answered, self._settled(taken, len(asked.rows), answered)
+
+    async def _read(
+        self, call: Call, taken: _Taken, read: Callable[[bytes], protocol.Asked], form: bytes
+    ) -> tuple[protocol.Asked, bytes]:
+        """What is asked, and the digest of the body, which is not held any longer."""
+        packed = _is_packed(call)
+        body = await self._body(call)
+        held = len(body)
+        try:
+            if not packed and held <= LARGE:
+                return read(body), _digest(taken.repeat, call, form, body)
+            async with self._large:
+                if packed:
+                    body = await asyncio.to_thread(_unzipped, body, self.limits.body)
+                    self._held += len(body) - held
+                    held = len(body)
+                    if self._held > self.limits.bodies:
+                        raise Problem("busy", "", {"Retry-After": "1"})
+                asked = await asyncio.to_thread(read, body)
+                return asked, await asyncio.to_thread(_digest, taken.repeat, call, form, body)
+        finally:
+            self._held -= held
 
     def quick(self, path: str, headers: Mapping[bytes, bytes], body: bytes, reply: Callable[[bytes], None]) -> None:
         """As `infer` of a small body that is there already, for a server that can do without tasks and messages.
@@ -232,7 +257,7 @@ class Service:
                 if isinstance(result, Exception):
                     raise self._refund(taken, result)
                 response = self._wire(call, asked, result, self._settled(taken, len(asked.rows), result))
-                self.metrics.count("infer", 200, time.perf_counter() - started)
+                self.metrics.count("infer", REPEAT if result.replayed else 200, time.perf_counter() - started)
             except Exception as error:
                 response = self._failed(error, started)
             reply(response)
@@ -244,7 +269,7 @@ class Service:
 
     def _failed(self, error: Exception, started: float) -> bytes:
         problem = _as_problem(error, "infer")
-        self.metrics.count("infer", problem.status, time.perf_counter() - started)
+        self.metrics.count("infer", _counted(problem.status, problem.headers), time.perf_counter() - started)
         return raw(problem.response())
 
     def _wire(self, call: Call, asked: protocol.Asked, answered: Answered, extra: dict[str, str]) -> bytes:
@@ -278,35 +303,41 @@ class Service:
     def _charge(self, taken: _Taken, asked: protocol.Asked, digest: bytes) -> Request:
         """What the desk is asked; it waits from here on."""
         count = len(asked.rows)
-        # A repeat costs nothing, so a quota that is used up must not keep a lost answer from being sent again.
-        taken.charged = 0 if taken.repeat and (taken.key.id, taken.repeat) in self._seen else count
+        # All is charged before it is asked, so that no quota is overrun, and given back if it was a repeat. A quota
+        # that is used up must not keep a lost answer from being sent again: what is stored may be had, nothing else.
+        only_stored = taken.repeat is not None and not taken.allowance.has_left(count)
+        taken.charged = 0 if only_stored else count
         taken.allowance.take(count - 1, counted=taken.charged, already=1)
         self.metrics.waiting += 1
         taken.started = time.monotonic()
-        return Request(taken.key.id, asked.rows, taken.repeat, digest)
+        return Request(taken.key.id, asked.rows, taken.repeat, digest, only_stored)
 
     def _refund(self, taken: _Taken, error: Exception) -> Exception:
         """What the caller is told; what they are told of has spent nothing."""
+        if isinstance(error, NothingStored):
+            return taken.allowance.used_up()
         if (problem := _told(error)) is None:
             return error
         taken.allowance.give_back(taken.charged)
+        if isinstance(error, KeyReused):
+            self._count_repeat(taken)
         return problem
+
+    def _count_repeat(self, taken: _Taken) -> None:
+        """Count a repeat: alike, whether or not its body was the same, in all that others see."""
+        now = time.monotonic()
+        self._recent.append((now, now - taken.started, 0))
+        self.metrics.replayed.inc()
 
     def _settled(self, taken: _Taken, count: int, answered: Answered) -> dict[str, str]:
         """Count what was spent; the headers that tell of it."""
-        now = time.monotonic()
-        spent = 0 if answered.replayed else count
-        self._recent.append((now, now - taken.started, spent))
-        taken.allowance.give_back(taken.charged - spent)
-        if taken.repeat is not None:
-            self._seen[taken.key.id, taken.repeat] = None
-            if len(self._seen) > REMEMBERED:
-                del self._seen[next(iter(self._seen))]
-        headers = taken.allowance.headers()
         if answered.replayed:
-            self.metrics.replayed.inc()
-            headers["Idempotent-Replayed"] = "true"
-        return headers
+            taken.allowance.give_back(taken.charged)
+            self._count_repeat(taken)
+            return {**taken.allowance.headers(), REPLAYED: "true"}
+        now = time.monotonic()
+        self._recent.append((now, now - taken.started, count))
+        return taken.allowance.headers()
 
     # ── observing ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -323,7 +354,7 @@ class Service:
         if self.closing.is_set():
             raise Problem("closing", "", {"Retry-After": "5"})
         if self.desk.status().halted:
-            raise Problem("busy", "answering has stopped until the service is started anew")
+            raise Problem("halted")
         return _json({"ready": True, "name": self.name})
 
     async def model_ready(self, call: Call) -> Response:
@@ -366,9 +397,12 @@ class Service:
     async def events(self, call: Call) -> Response:
         """Tell the status once a second, for as long as someone listens."""
         key = self._admit(call, "observe")
-        if self._streams >= self.limits.streams:
-            raise Problem("busy", f"there may be at most {self.limits.streams} streams", {"Retry-After": "10"})
-        self._streams += 1
+        soon = {"Retry-After": "10"}
+        if self._streams.total() >= self.limits.streams:
+            raise Problem("busy", f"there may be at most {self.limits.streams} streams", soon)
+        if self._streams[key.id] >= self.limits.streams_a_key:
+            raise Problem("busy", f"a key may have at most {self.limits.streams_a_key} streams", soon)
+        self._streams[key.id] += 1
         return _Stream(self, key)
 
     async def stream(self, key: Key, receive: Receive) -> AsyncIterator[bytes]:
@@ -409,9 +443,14 @@ class Service:
 
     def _admit(self, call: Call, scope: str) -> Key:
         """The key of a call, if it allows the scope."""
-        # Without keys a page of some other site could have the browser ask here, under a name of its own.
-        if self.keyring.open and not _from_here(call.headers.get(b"host", b""), call.headers.get(b"origin")):
-            raise Problem("foreign-page", "without keys, only this machine may ask, by the name localhost")
+        # Without keys a page of some other site could have the browser ask here, under a name of its own; and so could
+        # anyone through a proxy that gives the name of this machine for theirs.
+        if self.keyring.open:
+            headers = call.headers
+            if not _from_here(headers.get(b"host", b""), headers.get(b"origin")):
+                raise Problem("foreign-page", "without keys, only this machine may ask, by the name localhost")
+            if b"x-forwarded-for" in headers or b"forwarded" in headers or b"via" in headers:
+                raise Problem("through-proxy")
         key = self.keyring.authenticate(call.header(b"authorization"))
         if not key.allows(scope):
             raise Problem("not-allowed", f"this needs a key with the scope {scope!r}")
@@ -423,7 +462,7 @@ class Service:
             raise Problem("not-found", "there is no model, or no version, of that name")
 
     async def _body(self, call: Call) -> bytes:
-        """The body, decompressed; `_held` is larger by its length."""
+        """The body as it was sent; `_held` is larger by its length."""
         limit, close = self.limits.body, {"Connection": "close"}
         declared = call.headers.get(b"content-length", b"0")
         if declared.isdigit() and (len(declared) > 15 or int(declared) > limit):
@@ -446,24 +485,12 @@ class Service:
                         raise Problem("too-large", f"the body may have at most {limit} bytes", close)
                     if self._held > self.limits.bodies:
                         raise Problem("busy", "", {"Retry-After": "1", **close})
-            body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-            plain = await self._plain(call, body)
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
         except BaseException as error:
             self._held -= size
             if isinstance(error, TimeoutError):
                 raise Problem("too-slow", "", close) from None
             raise
-        self._held += len(plain) - size
-        return plain
-
-    async def _plain(self, call: Call, body: bytes) -> bytes:
-        encoding = (call.header(b"content-encoding") or "identity").strip().lower()
-        if encoding == "identity":
-            return body
-        if encoding not in ("gzip", "deflate"):
-            headers = {"Accept-Encoding": "gzip, deflate"}
-            raise Problem("wrong-type", "the Content-Encoding must be gzip or deflate", headers)
-        return await asyncio.to_thread(_unzipped, body, self.limits.body)
 
 
 class _Stream(Response):
@@ -482,7 +509,7 @@ class _Stream(Response):
                     await send({"type": "http.response.body", "body": event, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            self._service._streams -= 1
+            self._service._streams[self._key.id] -= 1
 
 
 class _Endpoint:
@@ -494,10 +521,11 @@ class _Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         try:
-            response = await self._handler(Call(scope, receive, dict(scope["headers"])))
+            response = await self._handler(Call(scope, receive, _headers(scope["headers"])))
         except Exception as error:
             response = _as_problem(error, self._name).response()
-        self._service.metrics.count(self._name, response.status_code, time.perf_counter() - started)
+        status = _counted(response.status_code, response.headers)
+        self._service.metrics.count(self._name, status, time.perf_counter() - started)
         await response(scope, receive, send)
 
 
@@ -526,7 +554,7 @@ def make_app(service: Service) -> Starlette:
         Route(path, _Endpoint(service, handler, handler.__name__), methods=[method])
         for path, (method, handler) in made.items()
     ]
-    document = openapi.document(service.name, service.rules, service.limits.rows, service.version)
+    document = openapi.document(service.name, service.rules, service.most_rows, service.version)
     routes += [*_described(service, document), *_dashboard(service)]
 
     @asynccontextmanager
@@ -554,13 +582,22 @@ def loopback(host: str) -> bool:
 
 
 def _described(service: Service, document: dict[str, Any]) -> list[BaseRoute]:
-    encoded = msgspec.json.encode(document)
-    page, policy = openapi.page(document)
+    # The names of columns are for those who may see the metadata of the model.
+    both = document, openapi.without_columns(document)
+    encoded, pages_made = [msgspec.json.encode(one) for one in both], [openapi.page(one) for one in both]
+
+    def hidden(call: Call) -> bool:
+        try:
+            service._admit(call, "observe")
+        except Problem:
+            return True
+        return False
 
     async def openapi_json(call: Call) -> Response:
-        return _packed(call, encoded, {}, JSON)
+        return _packed(call, encoded[hidden(call)], {}, JSON)
 
     async def docs(call: Call) -> Response:
+        page, policy = pages_made[hidden(call)]
         return _packed(call, page, {"Content-Security-Policy": policy}, "text/html; charset=utf-8")
 
     pages: dict[str, Handler] = {"/openapi.json": openapi_json, "/docs": docs}
@@ -609,8 +646,32 @@ def _told(error: Exception) -> Problem | None:
     if isinstance(error, Closing):
         return Problem("closing", "", {"Retry-After": "5"})
     if isinstance(error, Halted):
-        return Problem("busy", "answering has stopped until the service is started anew")
+        return Problem("halted")
     return None
+
+
+def _counted(status: int, headers: Mapping[str, str]) -> int | str:
+    """What a response is counted as."""
+    return REPEAT if status == KINDS["key-reused"][0] or REPLAYED in headers else status
+
+
+def _headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Headers by name; the last of those that may come more than once."""
+    found = dict(headers)
+    if len(found) < len(headers):
+        names = [name for name, _ in headers]
+        for name in ONCE:
+            if names.count(name) > 1:
+                raise Problem("malformed", f"the header {name.decode().title()} must come once")
+    return found
+
+
+def _is_packed(call: Call) -> bool:
+    encoding = (call.header(b"content-encoding") or "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "deflate"):
+        headers = {"Accept-Encoding": "gzip, deflate"}
+        raise Problem("wrong-type", "the Content-Encoding must be gzip or deflate", headers)
+    return encoding != "identity"
 
 
 def _idempotency_key(call: Call) -> str | None:
@@ -632,30 +693,47 @@ def _digest(repeat: str | None, call: Call, form: bytes, body: bytes) -> bytes:
 
 
 def _unzipped(body: bytes, limit: int) -> bytes:
+    """A body of one compressed part, or of several; a piece at a time, since what a part leaves over is copied."""
     parts: list[bytes] = []
-    size = 0
-    while body:
-        reader = zlib.decompressobj(wbits=47)  # gzip or zlib, as its first bytes say
+    size = at = members = 0
+    reader: Any = None
+    while at < len(body):
+        if reader is None or reader.eof:
+            members += 1
+            if members > MEMBERS:
+                raise Problem("too-large", f"the body may have at most {MEMBERS} compressed parts")
+            reader = zlib.decompressobj(wbits=47)  # gzip or zlib, as its first bytes say
+        piece = body[at : at + PIECE]
         try:
-            parts.append(reader.decompress(body, limit - size + 1))
+            parts.append(reader.decompress(piece, limit - size + 1))
         except zlib.error:
             raise Problem("malformed", "the body is not what its Content-Encoding says") from None
+        at += len(piece) - len(reader.unused_data)
         size += len(parts[-1])
         if size > limit:
             raise Problem("too-large", f"the body may have at most {limit} bytes when it is decompressed")
-        if not reader.eof:
-            raise Problem("malformed", "the body is not what its Content-Encoding says")
-        body = reader.unused_data
+    if reader is not None and not reader.eof:
+        raise Problem("malformed", "the body is not what its Content-Encoding says")
     return b"".join(parts)
 
 
 def _packed(call: Call, body: bytes, headers: Mapping[str, str], media_type: str) -> Response:
     """A response, compressed if it is long and the caller takes that."""
     sent = {**SAFE, **headers, "Vary": "Accept-Encoding"}
-    if len(body) > SMALL and b"gzip" in call.headers.get(b"accept-encoding", b""):
+    if len(body) > SMALL and _takes_gzip(call.headers.get(b"accept-encoding", b"")):
         body = gzip.compress(body, compresslevel=1, mtime=0)
         sent["Content-Encoding"] = "gzip"
     return Response(body, 200, sent, media_type)
+
+
+@functools.lru_cache(maxsize=256)
+def _takes_gzip(accepted: bytes) -> bool:
+    """Whether an Accept-Encoding allows gzip, which "gzip;q=0" does not; "*" speaks for those that it does not name."""
+    weights: dict[bytes, bool] = {}
+    for one in accepted.lower().split(b","):
+        name, *parameters = (part.strip() for part in one.split(b";"))
+        weights[name] = not any(re.fullmatch(rb"q\s*=\s*0(\.0*)?", part) for part in parameters)
+    return weights.get(b"gzip", weights.get(b"*", False))
 
 
 def raw(response: Response, **headers: str) -> bytes:

@@ -14,6 +14,7 @@ from reticent.service.desk import Answered, Request
 
 AT_ONCE = 8  # answers that are handed over in a round of the event loop
 ROUNDS = 64  # of the event loop, at most, before a batch is cut
+WAITING_ROWS, WAITING_NUMBERS = 1 << 18, 1 << 26  # that may wait: half a gigabyte at most
 QUIET = 8  # rounds that bring nothing, before a batch is cut that is smaller than the last
 
 
@@ -57,6 +58,9 @@ class Batcher:
     a client that reads slowly nor one that has gone away holds up others, since the thread hands results to the loop
     and goes on. Batches are cut by arrival and numbers of rows, never by what is in them.
 
+    Clients take turns, so that one who asks much does not hold up the others, and none may fill more than half of the
+    room for waiting, once others could want it.
+
     Parameters
     ----------
     desk : what answers.
@@ -65,14 +69,14 @@ class Batcher:
     """
 
     def __init__(
-        self, desk: Answering, *, max_rows: int = 1 << 14, waiting: int = 4096, waiting_rows: int = 1 << 18
+        self, desk: Answering, *, max_rows: int = 1 << 14, waiting: int = 4096, waiting_rows: int = WAITING_ROWS
     ) -> None:
         self.max_rows = integer(max_rows, "max_rows", least=1)
         self.waiting = integer(waiting, "waiting", least=1)
         self.waiting_rows = integer(waiting_rows, "waiting_rows", least=1)
         self._desk = desk
-        self._queue: deque[Waiting] = deque()
-        self._rows = 0
+        self._queues: dict[str, _Queue] = {}  # of the clients that wait, in the order of their turns
+        self._count, self._rows = 0, 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="reticent-desk")
         self._running: asyncio.Task[None] | None = None
         self._closing = False
@@ -81,7 +85,7 @@ class Batcher:
     @property
     def queued(self) -> int:
         """How many requests wait."""
-        return len(self._queue)
+        return self._count
 
     async def ask(self, request: Request) -> Answered:
         """The answer, once it is durable; or whatever error the desk has for this request.
@@ -99,10 +103,16 @@ class Batcher:
         if self._closing:
             raise Closing("the service is stopping: ask again when it is back")
         rows = len(request.rows)
-        if len(self._queue) >= self.waiting or (self._queue and self._rows + rows > self.waiting_rows):
-            raise Overloaded(f"{len(self._queue)} requests are waiting: ask again later")
-        self._queue.append(Waiting(request, done, gone))
+        mine = self._queues.get(request.client)
+        full = self._count >= self.waiting or (self._count and self._rows + rows > self.waiting_rows)
+        if full or (mine is not None and mine.has_its_half(rows, self)):
+            raise Overloaded(f"{self._count} requests are waiting: ask again later")
+        if mine is None:
+            mine = self._queues[request.client] = _Queue()
+        mine.waiting.append(Waiting(request, done, gone))
+        mine.rows += rows
         self._rows += rows
+        self._count += 1
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
@@ -135,10 +145,10 @@ class Batcher:
         """The next batch, once rounds of the event loop bring nothing new; nothing is waited for by time."""
         quiet = 0
         for _ in range(ROUNDS):
-            before = len(self._queue)
+            before = self._count
             await asyncio.sleep(0)
-            quiet = 0 if len(self._queue) > before else quiet + 1
-            enough = 1 if len(self._queue) >= self._last else QUIET
+            quiet = 0 if self._count > before else quiet + 1
+            enough = 1 if self._count >= self._last else QUIET
             if quiet >= enough or self._rows >= self.max_rows:
                 break
         batch = self._next()
@@ -146,20 +156,40 @@ class Batcher:
         return batch
 
     def _next(self) -> list[Waiting]:
-        """The next batch: what waits, in order of arrival, as long as there is room."""
+        """The next batch: of each client in turn the request that came first, as long as there is room."""
         batch: list[Waiting] = []
         rows = 0
-        while self._queue:
-            one = self._queue[0]
-            count = len(one.request.rows)
+        while self._queues:
+            client = next(iter(self._queues))
+            mine = self._queues[client]
+            count = len(mine.waiting[0].request.rows)
             if batch and rows + count > self.max_rows:
                 break
-            self._queue.popleft()
+            one = mine.waiting.popleft()
+            mine.rows -= count
             self._rows -= count
+            self._count -= 1
+            del self._queues[client]
+            if mine.waiting:
+                self._queues[client] = mine  # after the others
             if not one.gone():
                 batch.append(one)
                 rows += count
         return batch
+
+
+class _Queue:
+    """What a client waits for."""
+
+    __slots__ = ("rows", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Waiting] = deque()
+        self.rows = 0
+
+    def has_its_half(self, rows: int, batcher: Batcher) -> bool:
+        """Whether so many rows more would be more than half of what may wait."""
+        return len(self.waiting) >= batcher.waiting // 2 or self.rows + rows > batcher.waiting_rows // 2
 
 
 def _settle(future: asyncio.Future[Answered], result: Answered | Exception) -> None:

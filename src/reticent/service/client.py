@@ -77,8 +77,9 @@ class _Base:
     def _headers(self, headers: dict[str, str]) -> dict[str, str]:
         return headers if self._key is None else {**headers, "Authorization": f"Bearer {self._key}"}
 
-    def _questions(self, rows: Any, model: str) -> Iterator[_Question]:
+    def _questions(self, rows: Any, model: str, repeat: str | None) -> Iterator[_Question]:
         """One question for every so many rows, each with a key of its own, so that it may be repeated."""
+        repeat = uuid.uuid4().hex if repeat is None else repeat
         tensors = _tensors(rows)
         count = len(next(iter(tensors.values()))) if tensors else 0
         if count == 0:
@@ -89,7 +90,7 @@ class _Base:
             headers = {
                 "Content-Type": "application/octet-stream",
                 "Inference-Header-Content-Length": str(len(head)),
-                "Idempotency-Key": uuid.uuid4().hex,
+                "Idempotency-Key": repeat if start == 0 else f"{repeat}-{start}",
             }
             yield _Question("POST", path, self._headers(headers), head + data)
 
@@ -120,11 +121,16 @@ class Client(_Base):
         super().__init__(url, **options)
         self._local = threading.local()
 
-    def ask(self, rows: Any) -> Array:
-        """A label for every row of an array, of a data frame, or of a mapping of columns."""
+    def ask(self, rows: Any, *, idempotency_key: str | None = None) -> Array:
+        """A label for every row of an array, of a data frame, or of a mapping of columns.
+
+        The same rows under the same `idempotency_key`, which must not be made from the rows, are the same question,
+        also if another process asks: it gets the same labels, and they are paid for once. None makes a new one.
+        """
         if self._model is None:
             self._model = str(self.guarantee()["model"])
-        return np.concatenate([_labels(self._told(one)) for one in self._questions(rows, self._model)])
+        questions = self._questions(rows, self._model, idempotency_key)
+        return np.concatenate([_labels(self._told(one)) for one in questions])
 
     def status(self) -> dict[str, Any]:
         """All public numbers: phase, answers left, length and head of the ledger."""
@@ -185,11 +191,12 @@ class AsyncClient(_Base):
         super().__init__(url, **options)
         self._idle: list[_Wire] = []
 
-    async def ask(self, rows: Any) -> Array:
-        """A label for every row of an array, of a data frame, or of a mapping of columns."""
+    async def ask(self, rows: Any, *, idempotency_key: str | None = None) -> Array:
+        """A label for every row of an array, of a data frame, or of a mapping of columns; see `Client.ask`."""
         if self._model is None:
             self._model = str((await self.guarantee())["model"])
-        return np.concatenate([_labels(await self._told(one)) for one in self._questions(rows, self._model)])
+        questions = self._questions(rows, self._model, idempotency_key)
+        return np.concatenate([_labels(await self._told(one)) for one in questions])
 
     async def status(self) -> dict[str, Any]:
         """All public numbers: phase, answers left, length and head of the ledger."""

@@ -1,4 +1,4 @@
-"""The commands that make a service and run it: schema, fit, serve, ask, status and keys.
+"""The commands that make a service and run it: schema, fit, serve, ask, status, backup, restore and keys.
 
 Everything slow is imported inside the command that needs it.
 """
@@ -6,6 +6,7 @@ Everything slow is imported inside the command that needs it.
 from __future__ import annotations
 
 import json as json_format
+import math
 import os
 import shlex
 import sys
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from reticent.plan.everlasting import Everlasting
     from reticent.predictors.everlasting import EverlastingPredictor
     from reticent.predictors.rows import Rows
+    from reticent.service.answer_file import AnswerFile
     from reticent.service.client import Client
     from reticent.service.desk import Desk
     from reticent.service.home import Home
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 Learner = Literal["auto", "linear", "trees", "thresholds", "private"]
 Flag = Parameter(negative="")
 
-KEYS, ADDRESS = "keys.sqlite", "address"  # beside the store, in the folder of a predictor
+ADDRESS = "address"  # beside the store, in the folder of a predictor: where it is served
 BETTER = 0.01  # of all answers: what another way must gain before `fit` asks whether it is meant
 PLANNED = {"linear": "linear", "trees": "other", "thresholds": "thresholds", "private": "private"}
 TREE_ROWS = 100  # a teacher that is a tree needs so many
@@ -153,9 +155,12 @@ def fit(
     drift
         How fast what is to be learned changes, for the advice.
     client_share
-        The share of what a phase learns from that may come from one client; less than 1 if clients are not trusted.
+        The share of what a phase learns from that may come from one client. Whoever asks also teaches, so give less
+        than 1 if clients have keys and are not trusted: 0.01 if hundreds will ask. The default is 1, since fewer
+        clients than 1/share leave each phase smaller than the one before, and one client alone would end the service.
     client_phases
-        With a group: into how many phases the queries of one client may enter; each costs epsilon and delta.
+        With a group: into how many phases the queries of one client may enter; each costs epsilon and delta. Later
+        queries of a client are answered, and not learned from.
     yes
         Go on although another way would be better.
     quiet
@@ -167,6 +172,7 @@ def fit(
         folder = home.folder_of(name)
         if folder.exists():
             raise UsageError(f"there is a predictor {name!r} already; choose another --name, or delete {folder}")
+        _check_writable(folder.parent)
         found = tables.open_table(table)
         rules = _rules(found, schema, target, group)
         with _bar("counting rows", None, quiet) as advance:
@@ -174,7 +180,7 @@ def fit(
         if rows == 0:
             raise UsageError(f"{table} has no rows")
         choice = _choose(rules, rows, learner, epsilon=epsilon, delta=delta, answers=answers, drift=drift)
-        print(_told(choice, rules, table))
+        print(_told(choice, rules, table, _who_teaches(choice, rules, client_share, client_phases)))
         if not choice.plan.phases or not choice.plan.sustained:
             raise UsageError(_what_would_do(choice))
         if (better := choice.better(rules)) is not None:
@@ -189,6 +195,13 @@ def fit(
             home.Home.create(folder, predictor, _model(rules, choice, rows, epsilon, delta)).close()
     print(f"\n{predictor.guarantee_.explain()}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
     return 0
+
+
+def _check_writable(root: Path) -> None:
+    """Refuse at once if nothing can be kept there, rather than after all rows are learned from."""
+    there = next(one for one in (root, *root.absolute().parents) if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"no predictor can be kept in {root}: {there} cannot be written; set RETICENT_HOME")
 
 
 def _rules(table: Table, path: Path | None, target: str | None, group: str | None) -> Schema:
@@ -219,6 +232,10 @@ def _rules(table: Table, path: Path | None, target: str | None, group: str | Non
 def _wanted(rules: Schema) -> list[str]:
     """The columns that `fit` reads."""
     return [*(one.name for one in rules.columns), rules.target, *([] if rules.group is None else [rules.group])]
+
+
+def _numbers(rules: Schema) -> set[str]:
+    return {one.name for one in rules.columns if one.kind == "number"}
 
 
 class _Choice:
@@ -298,7 +315,7 @@ def _choose(
     return _Choice(learner, answers, phases, plan, advice)
 
 
-def _told(choice: _Choice, rules: Schema, table: Path) -> str:
+def _told(choice: _Choice, rules: Schema, table: Path, teaching: list[str]) -> str:
     """The plan and the advice, as text."""
     of = f"{len(rules.columns)} columns ({rules.width} numbers a row)"
     lines = [
@@ -306,7 +323,7 @@ def _told(choice: _Choice, rules: Schema, table: Path) -> str:
         f"{of}, {len(rules.classes)} classes" + ("" if rules.group is None else f", grouped by {rules.group!r}"),
         "",
         str(choice.plan),
-        *([] if rules.group is None else [_GROUPED["private" if choice.learner == "private" else "votes"]]),
+        *teaching,
         "",
         "What each way is expected to lose, of all answers, to a model that is not private:",
     ]
@@ -316,17 +333,36 @@ def _told(choice: _Choice, rules: Schema, table: Path) -> str:
     return "\n".join(lines)
 
 
-_GROUPED = {
-    "private": "With a group, the first row of each counts, and of the queries the first of each client in a phase.",
-    "votes": "With a group, there are no more teachers than groups, and later no more than clients.",
-}
+def _who_teaches(choice: _Choice, rules: Schema, share: Any, phases: int) -> list[str]:
+    """Whose rows and queries are learned from, in words."""
+    if rules.group is None and len(choice.plan.phases) < 2:
+        return []
+    if rules.group is None and share == 1:
+        return ["Each query is learned from, whoever asks: one client may give all rows of a phase (--client-share)."]
+    if rules.group is None:
+        least = math.ceil(1 / share) if 0 < share < 1 else 1
+        return [
+            f"No client gives more than {float(share):.3g} of the rows of a phase (--client-share): with fewer than "
+            f"{least:,} clients each phase is smaller than planned, and so are all that follow."
+        ]
+    if choice.learner != "private":
+        return ["With a group, there are no more teachers than groups, and later no more than clients."]
+    told = ["With a group, the first row of each counts, and of the queries the first of each client in a phase."]
+    if len(choice.plan.phases) > 1:
+        told.append(
+            f"A client enters {phases} phase{'s' if phases > 1 else ''} at most (--client-phases): its later queries "
+            "are answered, and not learned from. Where too few clients are new, the next phase keeps the model."
+        )
+    return told
 
 
 def _what_would_do(choice: _Choice) -> str:
     plan = choice.plan
     if plan.phases:
         return "this cannot be sustained: " + plan.why
-    ways = [f"{plan.rows_required:,} rows", f"--epsilon {plan.epsilon_required:.3g}"]
+    ways = [f"{plan.rows_required:,} rows"]
+    if plan.epsilon_required > plan.guarantee.epsilon:
+        ways.append(f"--epsilon {plan.epsilon_required:.3g}")
     if plan.finite:
         ways.append(f"--answers {plan.finite}")
     if choice.learner != "private":
@@ -391,7 +427,7 @@ def _read(table: Table, rules: Schema, rows: int, quiet: bool) -> Rows:
     numbers: dict[str, int] = {}  # of groups, by their text: as much a group in a CSV file as elsewhere
     groups = None if rules.group is None else np.empty(rows, dtype=np.int64)
     with _bar("reading rows", rows, quiet) as advance:
-        for chunk in table.chunks(_wanted(rules), advance):
+        for chunk in table.chunks(_wanted(rules), advance, numbers=_numbers(rules)):
             start = len(store)
             encoded = rules.encode(chunk)
             if start + len(encoded) > rows:
@@ -435,6 +471,8 @@ def serve(
 ) -> int:
     """Answer queries over HTTP, until Ctrl-C or SIGTERM; the dashboard is at /.
 
+    Either way what was taken is answered first. The exit code is 0 after SIGTERM, as supervisors expect.
+
     Parameters
     ----------
     name
@@ -451,10 +489,10 @@ def serve(
         A proxy in front takes care of TLS.
     """
     from reticent.service.app import Service
-    from reticent.service.batching import Batcher
+    from reticent.service.batching import WAITING_NUMBERS, WAITING_ROWS, Batcher
     from reticent.service.server import Binding, serve
 
-    with _refusing(), ExitStack() as cleanup:
+    with _refusing(), _ending_well(), ExitStack() as cleanup:
         folder = _folder(name)
         desk = _desk(name)
         until_served = cleanup.enter_context(ExitStack())
@@ -470,7 +508,8 @@ def serve(
         )
         binding.check(ring)
         _check_free(host, port)
-        service = Service(name, _schema(desk.home), desk, Batcher(desk), keyring=ring)
+        batcher = Batcher(desk, waiting_rows=max(1, min(WAITING_ROWS, WAITING_NUMBERS // desk.columns)))
+        service = Service(name, _schema(desk.home), desk, batcher, keyring=ring)
         address = folder / ADDRESS
         address.write_text(binding.address, encoding="utf-8")
         cleanup.callback(address.unlink, missing_ok=True)
@@ -478,6 +517,22 @@ def serve(
         until_served.pop_all()  # from here on the service closes the desk, when all is answered
         serve(service, binding)
     return 0
+
+
+@contextmanager
+def _ending_well() -> Iterator[None]:
+    """Let SIGTERM end the command as one that is done, with all that is to be cleaned up."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check_free(host: str, port: int) -> None:
@@ -494,13 +549,22 @@ def _check_free(host: str, port: int) -> None:
                 raise UsageError(f"{why}; choose another --port") from None
 
 
-def _desk(name: str) -> Desk:
+def _desk(name: str, *, records: bool = False) -> Desk:
     from reticent.service.desk import Desk
     from reticent.service.home import Home
+    from reticent.service.store import VERSION, kept_path
 
     folder = _folder(name)
     with _bar("opening", None, False):
-        return Desk(Home(folder))
+        home = Home(folder, records=records)
+        desk = Desk(home)
+    if (before := home.store.upgraded) is not None:
+        print(
+            f"reticent: the store was upgraded from version {before} to {VERSION}; as it was, it is kept in "
+            f"{kept_path(home.store.path, before)} until the phase is over",
+            file=sys.stderr,
+        )
+    return desk
 
 
 def _schema(home: Home) -> Schema:
@@ -510,6 +574,7 @@ def _schema(home: Home) -> Schema:
 
 
 def _keyring(folder: Path, desk: Desk) -> Any:
+    from reticent.service.home import KEYS
     from reticent.service.keys import Keyring, KeyTable
 
     return Keyring(KeyTable(folder / KEYS), used=desk.clients())
@@ -546,52 +611,69 @@ def ask(
     key_file
         A file with the key to ask with; else it is taken from $RETICENT_KEY.
     resume
-        Go on with an --out that was not finished.
+        Go on with an --out that was not finished. What was asked last is asked again under the same idempotency key,
+        so it is not paid for twice, if that is done within a day.
     quiet
         Show no progress.
     """
-    import csv
-
     from reticent.service import tables
+    from reticent.service.answer_file import AnswerFile, check_out
 
     with _refusing(), ExitStack() as cleanup:
         found = tables.open_table(table)
+        check_out(out, resume)
         asking = cleanup.enter_context(_asking(name, url, _key(key_file)))
         tables.check_columns(found, asking.columns)
         with _bar("counting rows", None, quiet) as advance:
             rows = found.count(advance)
-        done = _answered_before(out, asking.target, resume)
-        file = cleanup.enter_context(open(out, "a" if resume else "x", encoding="utf-8", newline=""))
-        writer = csv.writer(file, lineterminator="\n")
-        if done is None:
-            writer.writerow([asking.target])
-        answered = skip = done or 0
+        answers = cleanup.enter_context(AnswerFile(out, asking.target, rows, table.stat().st_size, asking.who))
         advance = cleanup.enter_context(_bar("asking", rows, quiet))
         try:
-            for chunk in found.chunks(asking.columns, advance, rows=AT_ONCE):
-                size = len(chunk[asking.columns[0]])
-                if skip >= size:
-                    skip -= size
-                    continue
-                labels = asking.ask({each: values[skip:] for each, values in chunk.items()})
-                writer.writerows([_written(label)] for label in labels)
-                file.flush()
-                answered, skip = answered + size - skip, 0
+            _ask_all(found, asking, answers, advance)
         except BaseException as error:
-            _told_after(error, answered, rows, out)
+            answers.leave(error)
             raise
-    print(f"{answered:,} answers in {out}")
+        answers.finish()
+    print(f"{rows:,} answers in {out}")
     return 0
 
 
 AT_ONCE = 10_000  # rows a question
 
 
-class _Asking:
-    """Who answers: a server, or the predictor itself."""
+def _ask_all(table: Table, asking: _Asking, answers: AnswerFile, advance: Callable[[int], None]) -> None:
+    """Ask for what is not answered yet, in parts that are made smaller where the server takes no more at once."""
+    from reticent.service.client import ServiceError
 
-    def __init__(self, columns: list[str], target: str, ask: Callable[[dict[str, Any]], list[Any]]) -> None:
-        self.columns, self.target, self.ask = columns, target, ask
+    size, skip = AT_ONCE, answers.done
+    advance(skip)
+    for chunk in table.chunks(asking.columns, None, rows=AT_ONCE, numbers=asking.numbers):
+        left = len(chunk[asking.columns[0]])
+        start, skip = min(left, skip), max(0, skip - left)
+        while start < left:
+            part = slice(start, min(left, start + (answers.pending or size)))
+            key = answers.begin(part.stop - part.start)
+            try:
+                labels = asking.ask({each: values[part] for each, values in chunk.items()}, key)
+            except ServiceError as error:
+                if error.kind != "too-large" or part.stop - part.start == 1:
+                    raise
+                size = (part.stop - part.start) // 2  # what is refused costs nothing
+                answers.pending = None
+                continue
+            answers.add(labels)
+            advance(part.stop - part.start)
+            start = part.stop
+
+
+class _Asking:
+    """Who answers: a server, or the predictor itself. `who` asks; a question has an idempotency key of theirs."""
+
+    def __init__(
+        self, kinds: dict[str, str], target: str, who: str, ask: Callable[[dict[str, Any], str], list[Any]]
+    ) -> None:
+        self.columns, self.target, self.who, self.ask = list(kinds), target, who, ask
+        self.numbers = {name for name, kind in kinds.items() if kind == "number"}
 
 
 @contextmanager
@@ -607,29 +689,20 @@ def _asking(name: str, url: str | None, key: str | None) -> Iterator[_Asking]:
             with ExitStack() as cleanup:
                 cleanup.callback(desk.close)
                 rules = _schema(desk.home)
-                columns = [one.name for one in rules.columns]
-                yield _Asking(columns, rules.target, lambda chunk: _here(desk, rules, chunk))
+                here: dict[str, str] = {one.name: one.kind for one in rules.columns}
+                yield _Asking(here, rules.target, "here", lambda chunk, key: _here(desk, rules, chunk, key))
             return
     from reticent.service.client import Client
 
     with Client(url, model=name, key=key) as client:
         kinds, target = _kinds(name, url, key)
-        yield _Asking(list(kinds), target, lambda chunk: _there(client, _typed(chunk, kinds)))
+        who = "nobody" if key is None else key.partition(".")[0]  # the id of the key, which is no secret
+        yield _Asking(kinds, target, who, lambda chunk, key: _there(client, _typed(chunk, kinds), key))
 
 
-def _there(client: Client, columns: dict[str, Any]) -> list[Any]:
-    """Answers of a server, in smaller parts where it takes no more at once; what it refuses costs nothing."""
-    from reticent.service.client import ServiceError
-
-    rows = len(next(iter(columns.values())))
-    try:
-        return list(client.ask(columns).tolist())
-    except ServiceError as error:
-        if error.kind != "too-large" or rows == 1:
-            raise
-    half = rows // 2
-    parts = ({name: values[part] for name, values in columns.items()} for part in (slice(half), slice(half, None)))
-    return [label for part in parts for label in _there(client, part)]
+def _there(client: Client, columns: dict[str, Any], key: str) -> list[Any]:
+    """Answers of a server."""
+    return list(client.ask(columns, idempotency_key=key).tolist())
 
 
 def _typed(chunk: dict[str, Any], kinds: dict[str, str]) -> dict[str, Any]:
@@ -642,13 +715,12 @@ def _typed(chunk: dict[str, Any], kinds: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _here(desk: Desk, rules: Schema, chunk: dict[str, Any]) -> list[Any]:
+def _here(desk: Desk, rules: Schema, chunk: dict[str, Any], key: str) -> list[Any]:
     """Answers of the desk itself; it counts and stores them as it would for a server."""
-    import uuid
+    from reticent.service.desk import ANONYMOUS, Request, digest
 
-    from reticent.service.desk import ANONYMOUS, Request
-
-    (found,) = desk.answer([Request(ANONYMOUS, rules.encode(chunk), uuid.uuid4().hex, b"")])
+    rows = rules.encode(chunk)
+    (found,) = desk.answer([Request(ANONYMOUS, rows, key, digest(rows.tobytes()))])
     if isinstance(found, Exception):
         raise found
     return found.labels
@@ -687,37 +759,6 @@ def _key(path: Path | None) -> str | None:
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         raise UsageError(f"--key-file: {path} cannot be read, or holds no key") from None
-
-
-def _answered_before(out: Path, target: str, resume: bool) -> int | None:
-    """How many answers a file holds from before; None if it is a new one."""
-    if not resume or not out.exists():
-        if out.exists():
-            raise UsageError(f"--out: {out} exists; delete it, name another file, or go on with it by --resume")
-        return None
-    with open(out, encoding="utf-8", newline="") as file:
-        lines = file.read().splitlines(keepends=True)
-    if not lines:
-        return None
-    if lines[0].strip() != target or not lines[-1].endswith("\n"):
-        raise UsageError(f"--resume: {out} does not hold answers of this predictor, or was cut off in a line")
-    return len(lines) - 1
-
-
-def _written(label: Any) -> Any:
-    """Truths as TOML and JSON write them."""
-    return ("false", "true")[label] if isinstance(label, bool) else label
-
-
-def _told_after(error: BaseException, answered: int, rows: int, out: Path) -> None:
-    if answered and answered < rows:
-        print(
-            f"reticent: {answered:,} of {rows:,} rows are answered in {out}; the rest can be asked with --resume",
-            file=sys.stderr,
-        )
-    elif not answered and isinstance(error, Exception):
-        with suppress(OSError):
-            out.unlink()
 
 
 # ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -767,14 +808,14 @@ def _status(name: str, key: str | None) -> dict[str, Any]:
     from reticent.service.home import AlreadyServed
 
     try:
-        desk = _desk(name)
+        desk = _desk(name, records=True)
     except AlreadyServed:
         url = _address(name)
         with Client(url, model=name, key=key) as client:
-            return {**client.status(), "words": client.guarantee()["words"], "served": url}
+            return {**client.status(), "words": client.guarantee()["words"], "served": url, "retired": None}
     try:
-        now = desk.status()
-        return {"model": name, **asdict(now), "words": now.guarantee.explain(), "served": None}
+        now, retired = desk.status(), desk.home.store.retired
+        return {"model": name, **asdict(now), "words": now.guarantee.explain(), "served": None, "retired": retired}
     finally:
         desk.close()
 
@@ -790,11 +831,17 @@ def _in_words(name: str, found: dict[str, Any]) -> str:
         + (f" by {found['teachers']:,} teachers" if found["teachers"] else ""),
         f"answered: {found['answered']:,} in all; left in this phase: {found['answers_left_in_phase']:,} of "
         f"{found['answers_in_phase']:,}" + ("" if left is None else f"; left in all: {left:,}"),
-        f"gathered for the next phase: {found['rows_gathered']:,} of {found['rows_wanted']:,} rows",
+        f"gathered for the next phase: {found['rows_gathered']:,} of {found['rows_wanted']:,} rows, at most "
+        f"{found['client_cap']:,} of one client",
+        f"drift before this phase: {found['drift']}",
         f"ledger: {found['ledger_length']:,} rows, head {found['ledger_head']}",
     ]
     if halted:
         lines.append(f"HALTED: {halted}")
+    if found["retired"]:
+        from reticent.service.home import RETIREMENT
+
+        lines.append(f"RECORDS ONLY: nothing is answered any more: {RETIREMENT[found['retired']]}")
     if "verified" in found:
         counted = found["verified"]["counted"]
         phases = ", ".join(f"{many:,} in phase {phase}" for phase, many in counted.items())
@@ -803,6 +850,79 @@ def _in_words(name: str, found: dict[str, Any]) -> str:
             "phases do"
         )
     return "\n".join(lines)
+
+
+# ── backup and restore ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def backup(name: str, file: Path, *, final: Annotated[bool, Flag] = False, quiet: Annotated[bool, Flag] = False) -> int:
+    """Copy a predictor into one file, also while it is served. The file is as secret as the table.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    file
+        A new file.
+    final
+        Retire the predictor first: it answers no more, and the backup goes on in its place. Stop its server before.
+    quiet
+        Show no progress.
+    """
+    from reticent.service import backup
+
+    with _refusing():
+        folder = _folder(name)
+        if not file.parent.is_dir():
+            raise UsageError(f"there is no folder {file.parent}")
+        with _bar("copying", None, quiet):
+            made = backup.write(folder, file, final=final)
+    print(f"{name} is in {file}: phase {made.phase}, {made.length:,} rows of its ledger, head {made.head}.")
+    if final:
+        print(f"{name} answers no more. To go on, once: reticent restore {shlex.quote(str(file))} --name …")
+    else:
+        print("Restored, it can answer only if nothing is answered after this; else it holds records.")
+    return 0
+
+
+def restore(file: Path, *, name: str, head: str | None = None, quiet: Annotated[bool, Flag] = False) -> int:
+    """Make a predictor of a backup: one that goes on, if no answer is missing from it, else one to read records of.
+
+    A final backup goes on. Another one does not know what was answered after it was made; those answers would be given
+    a second time, at the cost of the same people.
+
+    Parameters
+    ----------
+    file
+        What `reticent backup` wrote.
+    name
+        What the predictor is called from now on.
+    head
+        The last hash of the ledger when the predictor that was backed up stopped for good. If the backup ends with it,
+        no answer is missing, and it goes on. That it is the last one is your word; nothing else can know.
+    quiet
+        Show no progress.
+    """
+    from reticent.service import backup, home
+
+    with _refusing():
+        folder = home.folder_of(name)
+        if not file.is_file():
+            raise UsageError(f"there is no file {file}")
+        with _bar("restoring", None, quiet):
+            made, goes_on = backup.restore(file, folder, head=head)
+    print(f"{name} is as {made.name} was, in phase {made.phase}, after {made.length:,} rows of its ledger.")
+    if goes_on:
+        print(
+            f"It goes on from there. Keys are as they were too: revoke again what was revoked since. Next: reticent "
+            f"serve {shlex.quote(name)}"
+        )
+    else:
+        print(
+            "It holds records only, and answers nothing: the one that was backed up may have answered since. If you "
+            "know that it did not, delete this one and restore with --head, the last hash of its ledger."
+        )
+    return 0
 
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -896,8 +1016,26 @@ def revoke_key(name: str, who: str) -> int:
     return 0
 
 
+def rotate_key(name: str, who: str) -> int:
+    """Give a client a new key, and print it; the old one opens nothing any more. The client stays the same.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    who
+        The name or id of the key.
+    """
+    with _refusing(), _keys(name) as table:
+        token, key = table.rotate(who)
+    print(token)
+    print(f"A new key for {key.name}; the old one is void. It is not kept: write it down now.", file=sys.stderr)
+    return 0
+
+
 @contextmanager
 def _keys(name: str) -> Iterator[Any]:
+    from reticent.service.home import KEYS
     from reticent.service.keys import KeyTable
 
     table = KeyTable(_folder(name) / KEYS)
@@ -924,17 +1062,31 @@ def _folder(name: str) -> Path:
 @contextmanager
 def _refusing() -> Iterator[None]:
     """What the parts refuse, as one line; none of them repeats a value of a table."""
+    import sqlite3
+
     from reticent.errors import BudgetExhausted, InsufficientData
 
+    refusals = (ValueError, TypeError, BudgetExhausted, InsufficientData, OSError, RuntimeError, sqlite3.Error)
     try:
         yield
-    except (ValueError, TypeError, BudgetExhausted, InsufficientData, OSError, RuntimeError) as error:
+    except refusals as error:
         raise UsageError(_said(error)) from error
 
 
 def _said(error: Exception) -> str:
+    import sqlite3
+
     if getattr(error, "kind", None) in ("no-key", "not-allowed"):  # of a ServiceError
         return "the server wants a key that allows this: give one by $RETICENT_KEY or --key-file"
+    if getattr(error, "kind", None) == "key-reused" or type(error).__name__ == "KeyReused":
+        return (
+            "--resume: what was asked last was other rows: put the table back as it was, or begin anew with another "
+            "--out"
+        )
+    if isinstance(error, sqlite3.Error):
+        return f"the store or the keys cannot be used: {error}"
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
@@ -950,10 +1102,11 @@ def _bar(what: str, total: int | None, quiet: bool) -> Iterator[Callable[[int], 
 
 def register(app: App) -> None:
     """Add the commands of the service to a command line."""
-    for command in (schema, fit, serve, ask, status):
+    for command in (schema, fit, serve, ask, status, backup, restore):
         app.command(command)
     keys = App(name="keys", help="Who may ask, observe or administer a service.")
     keys.command(add_key, name="add")
     keys.command(list_keys, name="list")
+    keys.command(rotate_key, name="rotate")
     keys.command(revoke_key, name="revoke")
     app.command(keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import multiprocessing
 import os
 import secrets
@@ -16,32 +17,40 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reticent.errors import BudgetExhausted
 from reticent.predictors import saving
-from reticent.predictors.everlasting import Answers, EverlastingPredictor
+from reticent.predictors.chain import FOLLOW, ChainEngine
+from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.phases import Phase
 from reticent.predictors.rows import Rows
 from reticent.privacy.guarantee import Guarantee
 from reticent.service import store
 from reticent.service.home import Home, save_phase
-from reticent.service.store import Entry, LedgerRow, Opened, Part, Stored, Transaction
+from reticent.service.store import Entry, LedgerRow, Part, Stored, Transaction
 
 Array = NDArray[Any]
+
+log = logging.getLogger("reticent.service")
 
 ANONYMOUS = "anonymous"  # the client of whoever asks without a key
 DAY = 24 * 3600
 SHOWN = 100  # rows of the ledger that are kept at hand
 FILES = ("X", "codes", "groups")  # of rows
 TRIES = 2  # at learning, if the process that learns is killed
+PATIENCE = 5.0  # seconds, before what could not be wiped from the disk is wiped again
 
 
 class KeyReused(ValueError):
     """An idempotency key came with another body than the first time: to be told to its owner only."""
+
+
+class NothingStored(LookupError):
+    """No answer is stored for a request that may have nothing else."""
 
 
 class Halted(RuntimeError):
@@ -50,12 +59,16 @@ class Halted(RuntimeError):
 
 @dataclass(frozen=True)
 class Request:
-    """What one request asks, already parsed and encoded by public rules."""
+    """What one request asks, already parsed and encoded by public rules.
+
+    With `only_stored` it gets an answer that is stored, and nothing that would cost something.
+    """
 
     client: str
     rows: NDArray[np.float64]
     idempotency_key: str | None
     digest: bytes
+    only_stored: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,9 +80,15 @@ class Answered:
     replayed: bool
 
 
+Drift = Literal["not tested", "none found", "found"]
+
+
 @dataclass(frozen=True)
 class Status:
-    """Public numbers only: functions of who asked when and how often, never of a row, a vote or a label."""
+    """Public numbers only: functions of who asked when and how often, never of a row, a vote or a label.
+
+    `drift` alone is computed from questions: by a private test, which the guarantee counts.
+    """
 
     guarantee: Guarantee
     phase: int
@@ -81,7 +100,9 @@ class Status:
     teachers: int
     rows_gathered: int
     rows_wanted: int  # for the next phase
+    client_cap: int  # the most of them that may come from one client
     learning: bool  # whether the next phase is being learned now
+    drift: Drift  # whether the questions of the phase before this one had drifted
     ledger_length: int
     ledger_head: str
     last_time: float | None  # of the last row of the ledger, in seconds since 1970
@@ -118,6 +139,11 @@ class Desk:
     transaction is on the disk, but the process died before it could say so, its answers are counted and nobody saw
     them; who asked with an idempotency key gets them by asking again.
 
+    *A phase ends in the store before the next one begins.* With some labellers the votes have a part in when a phase
+    closes; that is stored with the answers, like them. Learning the next phase and writing its state can fail, and come
+    after it, with a transaction of their own: whether they do tells nothing that was not counted, and after a restart
+    the phase is as closed as it was. Queries of a batch that are left over are the next phase's.
+
     *After a failure the desk is halted*, for good: the predictor in memory has counted what the store has not. It does
     not try again, since a disk that has once refused to write may later say that it has written what it has lost.
 
@@ -150,7 +176,8 @@ class Desk:
         self._learner_process: SpawnProcess | None = None
         self._closed = threading.Event()
         self._learns = threading.Lock()
-        self._put_off = False
+        self._wipe_after = 0.0  # by a clock that nobody sets
+        self._last_phase = False  # whether there is none after this one
         self.halted: str | None = None
         path = home.state
         try:
@@ -173,7 +200,9 @@ class Desk:
         self._clients = self._store.clients()
         self._tail = deque(self._store.tail(SHOWN), maxlen=SHOWN)
         self._status = self._look()
-        self.tidy()
+        with suppress(OSError):
+            self._store.forget(self._clock())
+        self._wipe()
 
     @property
     def columns(self) -> int:
@@ -195,6 +224,7 @@ class Desk:
 
         - `ValueError`: the rows have the wrong shape or type;
         - `KeyReused`: the idempotency key came before, from the same client, with another body;
+        - `NothingStored`: the request may have a stored answer only, and there is none;
         - `BudgetExhausted`: fewer answers are left than rows;
         - `Halted`: an answer could not be stored; see `Desk`.
 
@@ -203,21 +233,22 @@ class Desk:
         if self.halted is not None:
             return [Halted(self.halted) for _ in requests]
         now = self._clock()
+        results: list[Any] = [None] * len(requests)
         try:
-            results, fresh = self._sorted_out(requests, now)
-            if fresh:
+            if fresh := self._sorted_out(requests, results, now):
                 self._answer([requests[one] for one in fresh], fresh, results, now)
         except Exception as error:
-            return [self._halt(error) for _ in requests]
+            self._halt(error)
         for place, request in enumerate(requests):
             first = results[place]
-            if isinstance(first, int):  # the same key, earlier in this batch
+            if first is None:  # what was stored before it failed is given out
+                results[place] = Halted(str(self.halted))
+            elif isinstance(first, int):  # the same key, earlier in this batch
                 results[place] = _repeated(results[first], request, requests[first])
         return results
 
-    def _sorted_out(self, requests: Sequence[Request], now: int) -> tuple[list[Any], list[int]]:
-        """What can be said without a draw, and the places of the requests that need one."""
-        results: list[Any] = [None] * len(requests)
+    def _sorted_out(self, requests: Sequence[Request], results: list[Any], now: int) -> list[int]:
+        """Fill in what can be said without a draw; the places of the requests that need one."""
         fresh: list[int] = []
         seen: dict[tuple[str, str], int] = {}
         left, columns = self._left(), self.columns
@@ -229,8 +260,10 @@ class Desk:
                 results[place] = ValueError(f"rows must be at least one, each of {columns} numbers")
             elif key is not None and (request.client, key) in seen:
                 results[place] = seen[request.client, key]
-            elif key is not None and (found := self._store.stored(request.client, key, now)) is not None:
-                results[place] = self._again(found, request)
+            elif key is not None and (found := self._store.stored(request.client, _hidden(key), now)) is not None:
+                results[place] = self._again(found, key, request)
+            elif request.only_stored:
+                results[place] = NothingStored("no answer is stored for this request")
             elif left is not None and len(rows) > left:
                 results[place] = BudgetExhausted(f"{len(rows)} queries were asked and {left} answers are left")
             else:
@@ -238,71 +271,92 @@ class Desk:
                 fresh.append(place)
                 if key is not None:
                     seen[request.client, key] = place
-        return results, fresh
+        return fresh
 
-    def _again(self, found: Stored, request: Request) -> Answered | KeyReused:
-        if found.digest != request.digest:
+    def _again(self, found: Stored, key: str, request: Request) -> Answered | KeyReused:
+        if found.digest != _mixed(key, request.digest):
             return KeyReused("this idempotency key was used before, with another body")
         return Answered(self._labels(np.frombuffer(found.codes, self._width)), found.phase, replayed=True)
 
     def _answer(self, requests: list[Request], places: list[int], results: list[Any], now: int) -> None:
-        """Draw, count and store; only then fill in the results."""
+        """Draw, count and store, phase by phase; only then fill in the results."""
         counts = np.array([len(one.rows) for one in requests])
+        ends = np.cumsum(counts).tolist()
         rows = requests[0].rows if len(requests) == 1 else np.concatenate([one.rows for one in requests])
         named = self._named(requests, counts)
-        phase, asked = self._predictor.phase, self._predictor.clock()["asked"]
-        given = self._predictor.answer(rows, None if named is None else _spread(named))
-        codes, names = given.codes.astype(self._width), self._labels(given.codes)
-        ends = np.cumsum(counts)
-        stored: list[tuple[str, str, Stored]] = []
-        found: list[Any] = []
-        for request, end, count in zip(requests, ends.tolist(), counts.tolist(), strict=True):
-            if end > len(codes):
-                found.append(BudgetExhausted(str(given.refused)))
-                continue
-            first = int(given.phases[end - count])
-            found.append(Answered(names[end - count : end], first, replayed=False))
-            if (key := request.idempotency_key) is not None:
-                mine = codes[end - count : end].tobytes()
-                stored.append((request.client, key, Stored(request.digest, mine, first)))
-        passed = self._passed(phase.number, given)
-        window = 0 if passed else min(max(0, phase.window - asked), len(codes))
-        part = None if window == 0 else Part(_first(named, window), rows[:window].tobytes(), codes[:window].tobytes())
-        made = self._store.write(
-            Transaction(
-                time=now,
-                clock=self._predictor.clock(),
-                entries=_entries(requests, counts, ends, given.phases),
-                answers=stored,
-                expires=max(now, self._store.position.time) + self._expiry,
-                journal=part,
-                passed=passed,
+        who = None if named is None else _spread(named)
+        codes, names = np.empty(len(rows), dtype=self._width), []
+        phases = np.empty(len(rows), dtype=np.int64)
+        done, finished = 0, 0  # rows, requests
+        while done < len(rows):
+            if self._predictor.answers_left_in_phase_ == 0:
+                try:
+                    self._turn_over(now)
+                except BudgetExhausted as error:
+                    for place in places[finished:]:
+                        results[place] = BudgetExhausted(str(error))
+                    return
+            phase, asked = self._predictor.phase, self._predictor.clock()["asked"]
+            some = slice(done, None)
+            given = self._predictor.answer(rows[some], None if who is None else who[some], one_phase=True)
+            some = slice(done, done + len(given.codes))
+            codes[some], phases[some] = given.codes, phase.number
+            names += self._labels(given.codes)
+            entries: dict[str, Entry] = {}
+            stored: list[tuple[str, str, Stored]] = []
+            found: list[Answered] = []
+            for request, end in zip(requests[finished:], ends[finished:], strict=True):
+                begin, whole = end - len(request.rows), end <= some.stop
+                cost = min(end, some.stop) - max(begin, some.start)
+                if cost <= 0:
+                    break
+                # Answers are told with the last of them: of a request that goes on in the next phase it may be none.
+                before = entries.get(request.client, Entry(request.client, 0, phase.number, 0))
+                answers = before.answers + (len(request.rows) if whole else 0)
+                entries[request.client] = Entry(request.client, answers, phase.number, before.cost + cost)
+                if not whole:
+                    break
+                found.append(Answered(names[begin:end], int(phases[begin]), replayed=False))
+                if (key := request.idempotency_key) is not None:
+                    mine = Stored(_mixed(key, request.digest), codes[begin:end].tobytes(), found[-1].phase)
+                    stored.append((request.client, _hidden(key), mine))
+            window = slice(done, done + min(max(0, phase.window - asked), len(given.codes)))
+            part = None
+            if window.stop > window.start:
+                runs = None if named is None else _some(named, window.start, window.stop)
+                part = Part(runs, rows[window].tobytes(), codes[window].tobytes())
+            self._write(
+                Transaction(
+                    time=now,
+                    clock=self._predictor.clock(),
+                    entries=list(entries.values()),
+                    answers=stored,
+                    expires=max(now, self._store.position.time) + self._expiry,
+                    journal=part,
+                )
             )
-        )
-        if passed:
-            self._put_off = False
+            results_of = places[finished : finished + len(found)]
+            for place, one in zip(results_of, found, strict=True):
+                results[place] = one
+            done, finished = some.stop, finished + len(found)
+
+    def _turn_over(self, now: int) -> None:
+        """Begin the next phase. Its state is on the disk before the store refers to it.
+
+        If the process dies between the two, the store still refers to the phase before, which is over; the file is
+        removed at the next start, and the next phase learned again.
+        """
+        self._predictor.turn_over()
+        opened = save_phase(self._predictor, self.home.folder)
+        self._write(Transaction(time=now, clock=self._predictor.clock(), entries=[], passed=[opened]))
+        self._wipe_after = 0.0
+
+    def _write(self, transaction: Transaction) -> None:
+        made = self._store.write(transaction)
         self._tail.extend(made)
         for row in made:
             self._clients[row.client] = self._clients.get(row.client, 0) + row.answers
         self._status = self._look()
-        for place, one in zip(places, found, strict=True):
-            results[place] = one
-
-    def _passed(self, before: int, given: Answers) -> list[Opened]:
-        """The phases that began in this batch. The state of the last is on the disk before the store refers to it.
-
-        It holds what this batch left there, so the journal starts empty. If the process dies between the two, the
-        store still refers to the phase before, and the file is removed at the next start.
-        """
-        now = self._predictor.phase.number
-        if now == before:
-            return []
-        last = save_phase(self._predictor, self.home.folder)
-        # A phase that began and was over in one batch has its numbers from the ledger: they were all spent.
-        between = [
-            Opened(one, 0, int(np.count_nonzero(given.phases == one)), "null", "") for one in range(before + 1, now)
-        ]
-        return [*between, last]
 
     def _named(self, requests: list[Request], counts: Array) -> list[tuple[str, int]] | None:
         """Who asks, in runs. Without a key it is nobody: each such query is its own, unless clients are protected."""
@@ -331,15 +385,13 @@ class Desk:
         codes = np.frombuffer(part.codes, dtype=self._width)
         return rows, codes, None if part.clients is None else _spread(part.clients)
 
-    def _halt(self, error: Exception) -> Halted:
+    def _halt(self, error: Exception) -> None:
         # Everybody with a key sees this: what the system calls the error, never its message, which may name a place.
         why = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
         self.halted = f"nothing is answered until the service is started anew ({why})"
         self._status = Status(**{**self._status.__dict__, "halted": self.halted})
         self._store.close()
-        halted = Halted(self.halted)
-        halted.__cause__ = error
-        return halted
+        log.error("%s", self.halted, exc_info=error)
 
     # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -408,22 +460,45 @@ class Desk:
 
     @property
     def untidy(self) -> bool:
-        """Whether phases that are over have left something behind that is to be deleted."""
-        return self.halted is None and self._store.position.untidy and not self._put_off
+        """Whether there is something to be done that nobody waits for: see `tidy`."""
+        if self.halted is not None:
+            return False
+        over = self._predictor.answers_left_in_phase_ == 0 and not self._last_phase
+        return over or (self._store.position.untidy and time.monotonic() >= self._wipe_after)
 
     def tidy(self) -> None:
-        """Delete for good what phases that are over have left; if the disk cannot now, at the next phase or start."""
-        if self.untidy:
+        """Begin the next phase if this one is over, and delete for good what phases that are over have left.
+
+        If the disk cannot delete now, as when someone reads the store, it is tried again some seconds later.
+        """
+        if not self.untidy:
+            return
+        try:
+            if self._predictor.answers_left_in_phase_ == 0 and not self._last_phase:
+                self._turn_over(self._clock())
+        except BudgetExhausted:
+            self._last_phase = True
+        except Exception as error:
+            self._halt(error)
+        self._wipe()
+
+    def _wipe(self) -> None:
+        if self.halted is None and self._store.position.untidy:
             try:
+                self._store.forget(self._clock())
                 self.home.tidy()
             except OSError:
-                self._put_off = True
+                self._wipe_after = time.monotonic() + PATIENCE
 
-    def close(self) -> None:
-        """Let go of the store and the folder. What is being learned is learned again at the next start."""
+    def interrupt(self) -> None:
+        """Wait no longer for what is being learned: it is learned again at the next start. From any thread."""
         self._closed.set()
         if (process := self._learner_process) is not None:
             process.terminate()
+
+    def close(self) -> None:
+        """Let go of the store and the folder. What is being learned is learned again at the next start."""
+        self.interrupt()
         with self._learns:  # its files are gone
             self.home.close()
 
@@ -447,12 +522,36 @@ class Desk:
             teachers=phase.teachers,
             rows_gathered=predictor.rows_gathered_,
             rows_wanted=phase.handed_on,
+            client_cap=_client_cap(predictor),
             learning=predictor._coming is not None,
+            drift=_drift(predictor),
             ledger_length=position.length,
             ledger_head=position.head.hex(),
             last_time=position.time / 1000 if position.length else None,
             halted=self.halted,
         )
+
+
+def _client_cap(predictor: EverlastingPredictor) -> int:
+    """How many rows one client may add to the next phase: by parameters and the size of the phase."""
+    window, share = predictor.phase.window, predictor._cap
+    cap = max(1, share.numerator * window // share.denominator)
+    if predictor.guarantee_.unit == "group":
+        cap = min(cap, predictor._maker_.rows_of_a_group)
+    return int(min(cap, window))
+
+
+def _drift(predictor: EverlastingPredictor) -> Drift:
+    """What the private test found at the end of the phase before this one; votes have none.
+
+    It is a function of summaries that were released, and that the event of the phase counts.
+    """
+    engine, phase = predictor._engine, predictor.phase
+    if not isinstance(engine, ChainEngine) or phase.number == 1 or engine.recipe.retrain != "drift":
+        return "not tested"
+    if engine.due == FOLLOW:  # as it is after an alarm, and only then
+        return "found"
+    return "none found" if phase.rows >= engine.recipe.fewest else "not tested"
 
 
 def digest(body: bytes) -> bytes:
@@ -466,42 +565,27 @@ def _repeated(first: Any, request: Request, original: Request) -> Answered | Exc
     return Answered(first.labels, first.phase, replayed=True) if isinstance(first, Answered) else first
 
 
-def _entries(requests: list[Request], counts: Array, ends: Array, phases: Array) -> list[Entry]:
-    """The rows of the ledger: one for each client and phase of the batch, in the order in which they first came."""
-    found: dict[tuple[str, int], list[int]] = {}
-    first = int(phases[0]) if len(phases) else 0
-    one = bool((phases == first).all())  # nearly always: a batch is of one phase
-    if one and ends[-1] <= len(phases):
-        given: dict[str, int] = {}
-        for request, count in zip(requests, counts.tolist(), strict=True):
-            given[request.client] = given.get(request.client, 0) + count
-        return [Entry(client, count, first, count) for client, count in given.items()]
-    for request, count, end in zip(requests, counts.tolist(), ends.tolist(), strict=True):
-        whole = end <= len(phases)
-        mine = phases[end - count : end]
-        if len(mine) == 0:
-            continue
-        spans = [(first, len(mine))] if one else zip(*np.unique(mine, return_counts=True), strict=True)
-        for phase, many in spans:
-            entry = found.setdefault((request.client, int(phase)), [0, 0])
-            entry[0] += int(many) if whole else 0
-            entry[1] += int(many)
-    return [Entry(client, answers, phase, cost) for (client, phase), (answers, cost) in found.items()]
+def _hidden(key: str) -> str:
+    """An idempotency key as it is kept."""
+    return hashlib.sha256(b"key" + key.encode()).hexdigest()
+
+
+def _mixed(key: str, digest: bytes) -> bytes:
+    """The digest of a body as it is kept: without the key, which is not, nobody can try out bodies against it."""
+    return hashlib.sha256(b"body" + key.encode() + digest).digest()
 
 
 def _spread(runs: list[tuple[str, int]]) -> Array:
     return np.repeat(np.array([client for client, _ in runs]), [count for _, count in runs])
 
 
-def _first(runs: list[tuple[str, int]] | None, rows: int) -> list[tuple[str, int]] | None:
-    """The runs of the first rows."""
-    if runs is None:
-        return None
-    found = []
+def _some(runs: list[tuple[str, int]], first: int, last: int) -> list[tuple[str, int]]:
+    """The runs of some rows."""
+    found, place = [], 0
     for client, count in runs:
-        if rows > 0:
-            found.append((client, min(count, rows)))
-        rows -= count
+        if (mine := min(place + count, last) - max(place, first)) > 0:
+            found.append((client, mine))
+        place += count
     return found
 
 

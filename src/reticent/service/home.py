@@ -12,13 +12,23 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.service.store import Damaged, Opened, Store
+from reticent.service.store import HANDED_OVER, INCOMPLETE, RETIRED, Damaged, Opened, Retired, Store, kept_path
+
+if TYPE_CHECKING:  # it takes long to import, and a list of names does not need it
+    from reticent.predictors.everlasting import EverlastingPredictor
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-MODEL, STORE, LOCK = "model.toml", "store.sqlite", "lock"
+MODEL, STORE, KEYS, LOCK = "model.toml", "store.sqlite", "keys.sqlite", "lock"
+RETIREMENT = {
+    RETIRED: "it was retired for a final backup, which was not finished: make it again",
+    HANDED_OVER: "it was retired by a final backup, which goes on in its place",
+    INCOMPLETE: (
+        "it was restored from a backup, and the one that was backed up may have answered since: those answers would be "
+        "given, and paid for by the same people, a second time"
+    ),
+}
 SEAL = 64  # the last bytes of a state: the SHA-256 of all before, which `saving` checks
 
 
@@ -58,12 +68,16 @@ class Home:
     |---|---|
     | `model.toml` | schema and parameters, public; must stay as it was written |
     | `store.sqlite`, `-wal`, `-shm` | the store; as secret as the data |
+    | `store-version-<v>.sqlite` | the store before an upgrade, until the phase is over; as secret as the data |
+    | `keys.sqlite` | who may ask: hashes of keys, and limits |
     | `witness` | how long the ledger is, for a store that has lost something |
     | `phase-<i>.state` | what phase i knows; as secret as the data |
     | `lock` | held by the server, gone with its process, however that ends |
+
+    One that is retired is refused, unless it is opened for its `records` alone.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, records: bool = False) -> None:
         self.folder = Path(folder)
         self.name = self.folder.name
         text = read_model(self.folder)
@@ -74,6 +88,9 @@ class Home:
             os.close(self._lock)
             raise
         try:
+            if self.store.retired is not None and not records:
+                why = RETIREMENT[self.store.retired]
+                raise Retired(f"{self.name} answers no more, and only its records can be read: {why}")
             if hashlib.sha256(text.encode()).hexdigest() != self.store.settings["model"]:
                 raise Damaged(f"{self.folder / MODEL} was changed: put it back as it was, or fit a new predictor")
             self.model = text
@@ -115,10 +132,10 @@ class Home:
             at = int(1000 * (time.time() if now is None else now))
             Store.create(unfinished / STORE, settings, opened, predictor.clock(), time=at).close()
             for one in unfinished.iterdir():
-                _synced(one)
-            _synced(unfinished)
+                synced(one)
+            synced(unfinished)
             os.rename(unfinished, place)
-            _synced(place.parent)
+            synced(place.parent)
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
@@ -132,6 +149,8 @@ class Home:
     def tidy(self) -> None:
         """Delete for good what belonged to phases that are over: files, and rows in the store."""
         self._sweep(learning=True)
+        for one in self.folder.glob(kept_path(self.store.path, "*").name):  # they hold queries of a phase that is over
+            one.unlink(missing_ok=True)
         if self.store.position.untidy:
             self.store.tidy()
 
@@ -154,8 +173,10 @@ class Home:
     def close(self) -> None:
         """Let go of the folder."""
         self.store.close()
-        with suppress(OSError):
-            os.close(self._lock)
+        lock, self._lock = self._lock, -1  # its number may soon be another file's
+        if lock >= 0:
+            with suppress(OSError):
+                os.close(lock)
 
     def __enter__(self) -> Self:
         return self
@@ -204,7 +225,8 @@ def _locked(folder: Path) -> int:
     return descriptor
 
 
-def _synced(path: Path) -> None:
+def synced(path: Path) -> None:
+    """Force a file or folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

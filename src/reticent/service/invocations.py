@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from reticent.service.problems import Problem
-from reticent.service.protocol import Array, Column, Rows, Rules, encoded, listed, said
+from reticent.service.protocol import Array, Column, Rows, Rules, as_floats, encoded, listed, loosely, said
 
 FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 
@@ -47,7 +47,10 @@ def read_json(body: bytes, rules: Rules, most_rows: int) -> Rows:
     try:
         asked = _invocation.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem("malformed", said(error)) from None
+        try:
+            asked = msgspec.convert(loosely(body, error), Invocation)
+        except (msgspec.ValidationError, RecursionError) as wrong:
+            raise Problem("malformed", said(wrong)) from None
     given = [form for form in FORMS if getattr(asked, form) is not None]
     if len(given) != 1:
         raise Problem("malformed", f"the body must have exactly one of {', '.join(FORMS)}")
@@ -71,13 +74,15 @@ def read_csv(body: bytes, rules: Rules, most_rows: int) -> Rows:
     try:
         lines = list(csv.reader(io.StringIO(body.decode("utf-8-sig"), newline="")))
     except (UnicodeDecodeError, csv.Error):
-        raise Problem("malformed", "the body must be CSV in UTF-8") from None
-    lines = [line for line in lines if line]
+        longest = csv.field_size_limit()
+        raise Problem("malformed", f"the body must be CSV in UTF-8, of cells up to {longest} characters") from None
+    names = next(filter(None, lines), [])
+    # Where there is one column, an empty line is a row whose cell is missing.
+    lines = [line or [""] for line in lines[lines.index(names) :]] if len(names) == 1 else [*filter(None, lines)]
     if len(lines) - 1 > most_rows:
         raise Problem("too-large", f"there may be at most {most_rows} rows in a request")
     if len(lines) < 2:
         raise Problem("wrong-table", "there must be a line of names and at least one row")
-    names = lines[0]
     if any(len(line) != len(names) for line in lines):
         raise Problem("wrong-table", "every row must have a cell for every name")
     cells = dict(zip(names, zip(*lines[1:], strict=True), strict=False))
@@ -157,7 +162,10 @@ def _typed(values: list[Any], column: Column) -> Array:
         values = [one[0] for one in values]
     try:
         if column.kind == "number":
-            return np.array(msgspec.convert(values, _numbers), dtype=np.float64)
+            try:
+                return np.array(msgspec.convert(values, _numbers), dtype=np.float64)
+            except msgspec.ValidationError:
+                return np.array(msgspec.convert(as_floats(values), _numbers), dtype=np.float64)
         result = np.empty(len(values), dtype=object)
         result[:] = msgspec.convert(values, _words)
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError):

@@ -79,9 +79,13 @@ def make_key(
         integer(quota, "quota", least=0)
     if rate is not None and burst is None:
         burst = max(1, math.ceil(rate))
-    identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-    token = f"{identity}.{secret}"
+    identity = secrets.token_hex(6)
+    token = _token(identity)
     return token, Key(identity, name, _digest(token), wanted, rate, burst, quota, time.time())
+
+
+def _token(identity: str) -> str:
+    return f"{identity}.{secrets.token_urlsafe(32)}"
 
 
 def _digest(token: str) -> bytes:
@@ -116,13 +120,31 @@ class KeyTable:
 
     def revoke(self, name_or_id: str) -> Key:
         """Let a key open nothing any more; its answers stay counted."""
+        key = self._named(name_or_id)
+        with self._lock:
+            self._connection.execute(
+                "UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL", (time.time(), key.id)
+            )
+        return key
+
+    def rotate(self, name_or_id: str) -> tuple[str, Key]:
+        """A new secret for a client, to be shown once; the old one opens nothing any more.
+
+        The client stays the same: what it was answered, its quota, and its share of the rows of a phase. With another
+        key it would be another client, whose queries are protected apart from those of the first.
+        """
+        key = self._named(name_or_id)
+        if key.revoked is not None:
+            raise ValueError("this key is revoked: make a new one")
+        token = _token(key.id)
+        with self._lock:
+            self._connection.execute("UPDATE keys SET digest = ? WHERE id = ?", (_digest(token), key.id))
+        return token, key
+
+    def _named(self, name_or_id: str) -> Key:
         found = [key for key in self.all() if name_or_id in (key.id, key.name)]
         if not found:
             raise ValueError("there is no key of that name or id")
-        with self._lock:
-            self._connection.execute(
-                "UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL", (time.time(), found[0].id)
-            )
         return found[0]
 
     def all(self) -> list[Key]:
@@ -160,8 +182,8 @@ class Allowance:
         Either all is taken or nothing is. `already` is how many were taken before for the same request.
         """
         key, counted = self.key, answers if counted is None else counted
-        if key.quota is not None and self.used + counted > key.quota:
-            raise Problem("quota-used-up", "the key has fewer answers left than are asked for", self.headers())
+        if counted and key.quota is not None and self.used + counted > key.quota:
+            raise self.used_up()
         if key.rate is not None:
             self._refill()
             if answers + already > (key.burst or 0):  # it would never be enough, however long one waits
@@ -171,6 +193,14 @@ class Allowance:
                 raise Problem("too-many-requests", "", {**self.headers(), "Retry-After": str(wait)})
             self._tokens -= answers
         self.used += counted
+
+    def has_left(self, answers: int) -> bool:
+        """Whether the quota allows so many answers more."""
+        return self.key.quota is None or self.used + answers <= self.key.quota
+
+    def used_up(self) -> Problem:
+        """What is told when it does not."""
+        return Problem("quota-used-up", "the key has fewer answers left than are asked for", self.headers())
 
     def give_back(self, counted: int) -> None:
         """Answers that were taken but cost nothing: a refusal, or a repeat. Fewer than none are taken after all."""
@@ -201,6 +231,8 @@ def _fields(limit: int, remaining: int, reset: int) -> dict[str, str]:
 class Keyring:
     """The keys of a running service. Without a single key, and only then, anyone who reaches it may do anything.
 
+    Once there was a key it is never open again, even if all are gone from the table.
+
     `used` says how many answers each client has had before: quotas outlive a restart.
     """
 
@@ -215,6 +247,7 @@ class Keyring:
         self._used = dict(used or {})
         self._allowances: dict[str, Allowance] = {}
         self._keys: dict[str, Key] = {}
+        self._open = True
         self._version: object = None
         self._looked = -math.inf
         self._reload()
@@ -223,12 +256,12 @@ class Keyring:
     def open(self) -> bool:
         """Whether there is no key at all; a key that was revoked counts."""
         self._reload()
-        return not self._keys
+        return self._open
 
     def authenticate(self, authorization: str | None) -> Key:
         """The key of an Authorization header, or a problem that does not say what was wrong."""
         self._reload()
-        if not self._keys:
+        if self._open:
             return NOBODY
         kind, _, token = (authorization or "").partition(" ")
         if kind.lower() == "bearer":
@@ -243,7 +276,7 @@ class Keyring:
     def still(self, key: Key) -> bool:
         """Whether a key that was good once is still."""
         self._reload()
-        return not self._keys if key is NOBODY else (found := self._keys.get(key.id)) is not None and not found.revoked
+        return self._open if key is NOBODY else (found := self._keys.get(key.id)) is not None and not found.revoked
 
     def allowance(self, key: Key) -> Allowance:
         """What a key may still have."""
@@ -265,7 +298,7 @@ class Keyring:
                 "used": self.allowance(key).used,
                 "revoked": key.revoked is not None,
             }
-            for key in self._keys.values() or (NOBODY,)
+            for key in ((NOBODY,) if self._open else self._keys.values())
         ]
 
     def _reload(self) -> None:
@@ -277,3 +310,4 @@ class Keyring:
         version = self._table.version()
         if version != self._version:
             self._keys, self._version = {key.id: key for key in self._table.all()}, version
+            self._open = self._open and not self._keys

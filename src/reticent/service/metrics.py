@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: public ones only, none is computed from a row, a vote or a label."""
+"""Numbers for Prometheus: public ones only, of who asked when and how often; and what a private test of drift found."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+REPEAT = "repeat"  # in place of a status: whether its body was that of the first request is told to its owner alone
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 # Of the status: name, meaning, whether it only grows.
@@ -23,6 +24,7 @@ NUMBERS = (
     ("teachers", "Teachers of the phase", False),
     ("rows_gathered", "Rows gathered for the next phase", False),
     ("rows_wanted", "Rows that the next phase learns from", False),
+    ("client_cap", "Rows of the next phase that may come from one client", False),
     ("learning", "Whether the next phase is learning now", False),
     ("ledger_length", "Records in the ledger", True),
 )
@@ -43,14 +45,14 @@ class Metrics:
         self.waiting = 0
         waiting = Gauge("reticent_waiting", "Requests that wait for an answer", registry=self._registry)
         waiting.set_function(lambda: self.waiting)
-        self.replayed = Counter("reticent_replayed", "Requests answered by a stored answer", registry=self._registry)
+        self.replayed = Counter("reticent_replayed", "Repeats of an Idempotency-Key", registry=self._registry)
         self._registry.register(_Status(status))
         # Looking up a child by its labels costs more than counting: there are few, so they are kept.
-        self._counts: dict[tuple[str, int], Any] = {}
+        self._counts: dict[tuple[str, int | str], Any] = {}
         self._times: dict[str, Any] = {}
 
-    def count(self, endpoint: str, status: int, seconds: float) -> None:
-        """A request that was answered."""
+    def count(self, endpoint: str, status: int | str, seconds: float) -> None:
+        """A request that was answered, by its status, or as a `REPEAT`."""
         child = self._counts.get((endpoint, status))
         if child is None:
             child = self._counts[endpoint, status] = self._requests.labels(endpoint, str(status))
@@ -81,4 +83,9 @@ class _Status(Collector):
             yield GaugeMetricFamily(
                 f"reticent_{name}", f"The {name} that is promised", value=float(getattr(status.guarantee, name))
             )
+        for name, meaning, holds in (
+            ("tested", "Whether the last phase ended with a private test of drift", status.drift != "not tested"),
+            ("found", "Whether that test found that questions had drifted", status.drift == "found"),
+        ):
+            yield GaugeMetricFamily(f"reticent_drift_{name}", meaning, value=float(holds))
         yield GaugeMetricFamily("reticent_halted", "Whether answering has stopped", value=float(bool(status.halted)))

@@ -13,7 +13,8 @@ from reticent.service.problems import KINDS, MEDIA_TYPE
 
 Json = dict[str, Any]
 
-JSON, TEXT, BINARY = "application/json", "text/plain", "application/octet-stream"
+JSON, TEXT, BINARY, HTML = "application/json", "text/plain", "application/octet-stream", "text/html"
+PARTS = ("app.js", "style.css", "icon.svg", "uplot.js", "uplot.css")  # of the dashboard
 
 
 def document(name: str, rules: protocol.Rules, most_rows: int, version: str) -> Json:
@@ -41,6 +42,16 @@ def document(name: str, rules: protocol.Rules, most_rows: int, version: str) -> 
             "events", "The status once a second, as server-sent events.", "text/event-stream", 503, scope="observe"
         ),
         "/metrics": _get("metrics", "Public counters for Prometheus.", TEXT, scope="observe"),
+        "/": _get("dashboard", "The dashboard, a page.", HTML),
+        "/dashboard/ledger": _get(
+            "ledger", "The last records, the last verification, and what the caller may use.", JSON, scope="observe"
+        ),
+        "/dashboard/verify": {
+            "post": _get("verify", "Verify the ledger, one check at a time.", JSON, 404, 503, scope="admin")["get"]
+        },
+        "/dashboard/{part}": _parts(),
+        "/docs": _get("docs", "This document, as a page.", HTML),
+        "/openapi.json": _get("openapi", "This document.", JSON),
     }
     return {
         "openapi": "3.1.0",
@@ -56,6 +67,17 @@ def document(name: str, rules: protocol.Rules, most_rows: int, version: str) -> 
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def without_columns(document: Json) -> Json:
+    """The document for those who may not see the columns: what is asked has no schema and no examples."""
+    found: Json = json.loads(json.dumps(document))
+    for methods in found["paths"].values():
+        for about in methods.values():
+            if "requestBody" in about:
+                about["requestBody"]["content"] = {kind: {} for kind in about["requestBody"]["content"]}
+    found["info"]["description"] += " With a key, this document tells also what is to be asked."
+    return found
 
 
 def page(document: Json) -> tuple[bytes, str]:
@@ -100,6 +122,14 @@ def _get(identity: str, summary: str, kinds: str | tuple[str, ...], *fails: int,
         "responses": {"200": {"description": "Told.", "content": content}, **_problems(*fails, scope=scope)},
     }
     return {"get": about | ({} if scope is None else {"security": [{"key": []}, {}], "x-scope": scope})}
+
+
+def _parts() -> Json:
+    """The files of the page, which are static."""
+    about = _get("dashboardPart", "A part of the dashboard.", ("text/javascript", "text/css", "image/svg+xml"), 404)
+    part = {"name": "part", "in": "path", "required": True, "schema": {"enum": list(PARTS)}}
+    about["get"]["parameters"] = [part]
+    return about
 
 
 def _problems(*fails: int, scope: str | None = None) -> Json:

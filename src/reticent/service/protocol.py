@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ NUMBERS = {
     "INT32": "<i4", "INT64": "<i8", "FP16": "<f2", "BF16": "<u2", "FP32": "<f4", "FP64": "<f8",
 }  # fmt: skip
 BYTES = "BYTES"
+LONG = 1 << 16  # bytes of numbers, beyond which they are counted before they are read
 
 
 class Column(Protocol):
@@ -107,7 +109,7 @@ def read(body: bytes, header_length: str | None, rules: Rules, most_rows: int) -
     try:
         inference = _inference.decode(head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem("malformed", said(error)) from None
+        inference = _read_loosely(head, error)
     binary = _wants_binary(inference)
     columns = rules.columns
     tensors = _with_bytes(inference.inputs, tail)
@@ -147,6 +149,54 @@ def split(body: bytes, header_length: str | None) -> tuple[memoryview, memoryvie
     if length > len(view):
         raise Problem("malformed", "Inference-Header-Content-Length must be at most the length of the body")
     return view[:length], view[length:]
+
+
+def loosely(body: bytes | memoryview | msgspec.Raw, error: Exception) -> Any:
+    """JSON of which `error` was said, with NaN, Infinity and numbers beyond all floats, as many clients write them.
+
+    They are no JSON, but to refuse them would be to refuse a query for its values.
+    """
+    try:
+        text = str(body, "utf-8")
+        try:
+            found = json.loads(text)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # a whole number of more digits than Python takes
+            found = json.loads(text, parse_int=_whole)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(found, ensure_ascii=False).encode()  # half of a character is none
+    except (ValueError, RecursionError):
+        raise Problem("malformed", said(error)) from None
+    return found
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) < 300 else float(digits)
+
+
+def as_floats(values: Sequence[Any]) -> list[Any]:
+    """Whole numbers that are beyond all floats as infinities."""
+    return [_as_float(one) if type(one) is int else one for one in values]
+
+
+def _as_float(number: int) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def _read_loosely(head: memoryview, error: Exception) -> Inference:
+    found = loosely(head, error)
+    inputs = found.get("inputs") if isinstance(found, dict) else None
+    for tensor in inputs if isinstance(inputs, list) else ():
+        if isinstance(tensor, dict) and "data" in tensor:
+            tensor["data"] = msgspec.Raw(json.dumps(tensor["data"]).encode())
+    try:
+        return msgspec.convert(found, Inference)
+    except (msgspec.ValidationError, RecursionError) as wrong:
+        raise Problem("malformed", said(wrong)) from None
 
 
 def said(error: Exception) -> str:
@@ -248,6 +298,9 @@ def _numbers(tensor: Tensor, data: memoryview | None, count: int) -> Rows:
     if dtype is None:
         raise Problem("wrong-tensors", f"the datatype must be one of {', '.join(NUMBERS)}; {BYTES} for categories")
     if data is None:
+        # Values that nobody asked for are not even read: as objects they would take twenty times as much.
+        if len(tensor.data) > LONG and bytes(tensor.data).count(b",") + 1 != count:
+            raise Problem("wrong-tensors", "data must have as many values as the shape says")
         values = _from_json(tensor)
     elif len(data) != count * np.dtype(dtype).itemsize:
         raise Problem("wrong-tensors", "binary_data_size must be the size of the shape and datatype")
@@ -269,7 +322,20 @@ def _from_json(tensor: Tensor) -> Rows:
             return np.array(_flat.decode(raw), dtype=np.float64)
         except msgspec.ValidationError:
             return np.array(_nested.decode(raw), dtype=np.float64).ravel()
-    except (msgspec.DecodeError, ValueError, TypeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
+        return _numbers_loosely(raw, error)
+
+
+def _numbers_loosely(raw: msgspec.Raw, error: Exception) -> Rows:
+    try:
+        found = loosely(raw, error)
+        if isinstance(found, list) and found and isinstance(found[0], list):
+            width = len(found[0])
+            if any(not isinstance(row, list) or len(row) != width for row in found):
+                raise ValueError
+            found = [one for row in found for one in row]
+        return np.array(msgspec.convert(as_floats(found), list[float | bool | None]), dtype=np.float64)
+    except (Problem, ValueError, TypeError):
         raise Problem("wrong-tensors", "data must be a list of numbers, or of lists of one length") from None
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import socket
-from dataclasses import dataclass
+from collections.abc import Sized
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import httptools
 import uvicorn
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reticent.exact import integer
@@ -20,6 +24,9 @@ from reticent.service.problems import Problem
 HOST, PORT = "127.0.0.1", 8341
 QUICK = 1 << 14  # bytes of a body, at most, of a request that is answered without a task
 GRACE = 0.05  # seconds after its headers in which the body must come
+RESERVE = 128  # files that are not connections: the store, what a phase learns from, its process
+BACKLOG = 2048  # connections that wait to be taken
+PIPELINE = 64  # requests of a connection that wait for the answer to one before
 UNUSUAL = {b"content-encoding", b"transfer-encoding", b"expect", b"upgrade"}  # headers of those that are not
 
 
@@ -83,21 +90,33 @@ class Server(uvicorn.Server):
         self._service = service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop; streams of events end first, as they would never end by themselves."""
+        """Stop; streams of events end first, as they would never end by themselves.
+
+        Who waits for a phase that is being learned waits no longer than for an answer to leave.
+        """
         self._service.closing.set()
-        await super().shutdown(sockets)
+        patience = self.config.timeout_graceful_shutdown or 0
+        interrupt = asyncio.get_running_loop().call_later(patience, self._service.desk.interrupt)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            interrupt.cancel()
 
 
 def make_server(service: Service, binding: Binding | None = None, patience: Patience | None = None) -> Server:
     """A server that is ready to run, by `run()` or `await serve()`."""
     binding, patience = binding or Binding(), patience or Patience()
     binding.check(service.keyring)
+    room = room_for(patience.connections)
+    patience = replace(patience, connections=min(patience.connections, room))
     config = uvicorn.Config(
         make_app(service),
         host=binding.host,
         port=binding.port,
         http=_patient(patience, service),
         ws="none",
+        # All that wait are taken at once, before any of them is refused.
+        backlog=max(16, min(BACKLOG, (room + RESERVE - patience.connections) // 4)),
         lifespan="on",
         log_level="warning",
         access_log=False,  # paths and times of callers are nobody's business
@@ -111,6 +130,22 @@ def make_server(service: Service, binding: Binding | None = None, patience: Pati
         ssl_keyfile_password=binding.password,
     )
     return Server(config, service)
+
+
+def room_for(connections: int) -> int:
+    """How many connections may be open besides other files; the limit of the process is raised, as far as it may be."""
+    try:
+        import resource
+    except ImportError:  # where there is no such limit
+        return connections + 4 * BACKLOG
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + RESERVE + 4 * BACKLOG
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):  # not every system allows what it says is the most
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            soft = most
+    return wanted - RESERVE if soft == resource.RLIM_INFINITY else max(1, soft - RESERVE)
 
 
 def _patient(patience: Patience, service: Service) -> type[HttpToolsProtocol]:
@@ -128,10 +163,27 @@ class _Quick:
     """A request that is answered without a task; what uvicorn looks at in place of its own record of one."""
 
     __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete")
+    more_body = False
 
     def __init__(self) -> None:
         self.message_event = asyncio.Event()  # nobody waits for it
         self.response_complete, self.disconnected, self.keep_alive = False, False, True
+
+
+class _Flow(FlowControl):
+    """Reads on only when no request waits any more, so that what waits is bounded."""
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self._pipeline:
+            super().resume_reading()
+
+
+class _HungUp(Exception):
+    """Lets the parser stop, after the connection was closed from within it."""
 
 
 class _Connection(HttpToolsProtocol):
@@ -147,8 +199,9 @@ class _Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
         self._deadline: asyncio.TimerHandle | None = None
-        self._unread, self._heading = 0, True
+        self._unread, self._heading, self._long = 0, True, False
         self._bytes: bytes | None = None  # the body so far of a request that may be a quick one
         self._grace: asyncio.TimerHandle | None = None
         if len(self.connections) > self.limits.connections:
@@ -164,9 +217,11 @@ class _Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        self._unset_keepalive_if_required()
+        self._long = self._unread + len(data) > self.limits.header_bytes
         if self._heading:
             self._unread += len(data)
-        super().data_received(data)
+        self._parse(data)
         if self._bytes is not None and self._grace is None:  # many send the body after the headers
             self._grace = self.loop.call_later(GRACE, self._as_usual)
         # Whatever part of it was body is no longer counted: they are awaited no more once they are there.
@@ -175,6 +230,45 @@ class _Connection(HttpToolsProtocol):
                 self._refuse(Problem("too-large", f"the headers may have at most {self.limits.header_bytes} bytes"))
             elif self._deadline is None and not self.transport.is_closing():
                 self._expect_headers()
+        elif (
+            self._bytes is None
+            and self.cycle is not None
+            and self.cycle.response_complete
+            and self.timeout_keep_alive_task is None
+            and self._deadline is None
+            and not self.transport.is_closing()
+        ):  # it was the rest of a request that is answered, or an empty line: the connection is idle as before
+            seconds = self.limits.idle_seconds
+            self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    def _parse(self, data: bytes) -> None:
+        while True:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                if self.parser.get_method() == b"CONNECT":
+                    self.send_400_response("")
+                    return
+                data = self._without_upgrade() + data[upgrade.args[0] :]
+            except httptools.HttpParserError:
+                self.send_400_response("")
+                return
+
+    def _without_upgrade(self) -> bytes:
+        """The headers of a request as if it did not offer another protocol; a parser that has read nothing yet."""
+        offers = (b"upgrade", b"http2-settings")
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        for name, value in self.headers:
+            if name == b"connection":
+                kept = [one for one in value.split(b",") if one.strip().lower() not in offers]
+                lines.append(b"%b: %b" % (name, b",".join(kept)))
+            elif name not in offers:
+                lines.append(b"%b: %b" % (name, value))
+        self.parser = httptools.HttpRequestParser(self)
+        with suppress(AttributeError):
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return b"\r\n".join([*lines, b"", b""])
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -183,10 +277,22 @@ class _Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._headers_came()
+        if self._long:
+            self._check_size()
         if self._may_be_quick():
             self._bytes = b""
-        else:
+        elif not self.parser.should_upgrade():
             super().on_headers_complete()
+            if len(self.pipeline) > PIPELINE:
+                self.pipeline.clear()
+                self.transport.close()
+                raise _HungUp
+
+    def _check_size(self) -> None:
+        """Refuse headers that are too long, although they came at once."""
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.limits.header_bytes:
+            self._refuse(Problem("too-large", f"the headers may have at most {self.limits.header_bytes} bytes"))
+            raise _HungUp
 
     def on_body(self, body: bytes) -> None:
         if self._bytes is None:
@@ -196,11 +302,26 @@ class _Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         if self._bytes is None:
+            if not self.parser.should_upgrade():
+                if self._deadline is not None:  # for the rest of a request that is answered
+                    self._headers_came()
+                super().on_message_complete()
+            return
+        headers = dict(self.headers)
+        if len(headers) < len(self.headers):  # some come twice
+            self._as_usual()
             super().on_message_complete()
             return
         body = self._taken_bytes()
         cycle = self.cycle = _Quick()  # type: ignore[assignment]
-        self.asked.quick(self.path, dict(self.headers), body, functools.partial(self._reply, cycle))
+        self.asked.quick(self.path, headers, body, functools.partial(self._reply, cycle))
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # Who was answered before all was sent may send the rest, within a time.
+        if self.cycle.more_body and self.cycle.response_complete and not self.transport.is_closing():
+            self._headers_came()
+            self._deadline = self.loop.call_later(self.limits.header_seconds, self.transport.close)
 
     def _may_be_quick(self) -> bool:
         """Whether it is an inference, with a small body that is sent as it is, and no other request is under way."""
@@ -247,10 +368,10 @@ class _Connection(HttpToolsProtocol):
         self.transport.write(response if cycle.keep_alive else _with_close(response))
         if not cycle.keep_alive:
             self.transport.close()
-        self.on_response_complete()
+        super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Tell that this is not HTTP, as a problem document like all others."""
+        """Tell that this is not HTTP, as a problem document like all others, unless it was told something else."""
         self._refuse(Problem("malformed", "this is not a valid HTTP request"))
 
     def _expect_headers(self) -> None:

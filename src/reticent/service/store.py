@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -16,9 +17,12 @@ from typing import Any, NamedTuple, Self
 APPLICATION = 0x72657469  # "reti": in the header of the file, so that no other database is taken for a store
 VERSION = 1
 TAIL = 1000  # rows of the ledger that are checked whenever a store is opened; `verify` checks all
-EXPIRED = 64  # expired answers that a transaction deletes at most: a day's worth at once would hold others up
+EXPIRED = 64  # expired answers that a transaction deletes, or twice as many as it adds; `tidy` deletes all
 SECRET = 256  # bytes of the clock, always: the room that it takes must not tell what it says
 PARTS, LARGEST = 1024, 1 << 22  # so many parts of the journal are made one, if they have no more bytes than this
+# Rows of the ledger that count nothing and tell what became of the store. After the first three nothing is answered: a
+# backup is to go on in its place, does so, or answers that were given may be missing. The last lets a backup go on.
+RETIRED, HANDED_OVER, INCOMPLETE, RESTORED = "retired", "handed over", "incomplete", "restored"
 WITNESS = struct.Struct(">8sQ32s16s")  # a name, how many rows, the hash of the last, and a checksum of these
 
 TABLES = """
@@ -48,7 +52,7 @@ CREATE TABLE position (
 );
 """
 
-# What turns a store of version v into one of version v + 1, within the transaction that also writes the new version.
+# What turns a store of version v into one of version v + 1. All steps, and the new version, are one transaction.
 UPGRADES: dict[int, Callable[[sqlite3.Connection], None]] = {}
 
 
@@ -58,6 +62,10 @@ class Damaged(ValueError):
 
 class NotStored(OSError):
     """A transaction was not written: nothing of it counts, and nothing of it may be handed out."""
+
+
+class Retired(RuntimeError):
+    """Nothing more may be answered from this store; its records can be read."""
 
 
 class Entry(NamedTuple):
@@ -213,6 +221,9 @@ class Store:
     to it. It is not forced to the disk, so after a loss of power it may be behind the store, but never ahead. A store
     that is behind its witness has lost transactions (a write-ahead log that was removed or damaged, a file put back
     from a backup), and is refused.
+
+    `retired` says why nothing may be answered from it any more: "retired", "handed over" or "incomplete", or None if
+    answers may be given. `upgraded` is the older version that the file had until now, or None.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, upgrade: bool = True) -> None:
@@ -223,11 +234,12 @@ class Store:
         with self._refusing():
             self._db = _connected(self.path)
             try:
-                _check_kind(self._db, self.path, upgrade=upgrade)
+                self.upgraded = _check_kind(self._db, self.path, upgrade=upgrade)
                 self.settings = _settings(self._db)
                 self.position = _position(self._db)
                 self._loose = Loose(self.position.journal)
                 self._check_ends()
+                self.retired = _retired(self._db)
                 self._witness = os.open(self.path.with_name("witness"), os.O_WRONLY | os.O_CLOEXEC)
             except BaseException:
                 self._db.close()
@@ -269,9 +281,11 @@ class Store:
         return cls(place)
 
     def close(self) -> None:
-        """Let go of the file."""
-        with suppress(OSError):
-            os.close(self._witness)
+        """Let go of the file; once is enough."""
+        witness, self._witness = self._witness, -1  # its number may soon be another file's
+        if witness >= 0:
+            with suppress(OSError):
+                os.close(witness)
         with suppress(sqlite3.Error):
             self._db.close()
 
@@ -279,6 +293,17 @@ class Store:
 
     def write(self, batch: Transaction) -> list[LedgerRow]:
         """Write all that a batch changes, or nothing; when this returns, it is on the disk. The new rows."""
+        if self.retired is not None:
+            raise NotStored(errno.EROFS, f"nothing is answered from a store that is {self.retired}")
+        return self._commit(batch)
+
+    def mark(self, what: str, *, time: int) -> None:
+        """Append a row to the ledger that says, in such a word, what became of the store."""
+        now = self.position
+        self._commit(Transaction(time=time, clock=now.clock, entries=[Entry(what, 0, now.phase, 0)]))
+        self.retired = _retired(self._db)
+
+    def _commit(self, batch: Transaction) -> list[LedgerRow]:
         now, time = self.position, max(batch.time, self.position.time)
         made = list(_rows(now.length, now.head, time, batch.entries))
         head = made[-1].hash if made else now.head
@@ -326,7 +351,8 @@ class Store:
             [(client, key, *stored, batch.expires) for client, key, stored in batch.answers],
         )
         gone = "SELECT client, key FROM answers WHERE expires <= ? ORDER BY expires LIMIT ?"
-        db.execute(f"DELETE FROM answers WHERE (client, key) IN ({gone})", (after.time, EXPIRED))
+        most = max(EXPIRED, 2 * len(batch.answers))
+        db.execute(f"DELETE FROM answers WHERE (client, key) IN ({gone})", (after.time, most))
         db.execute(
             "UPDATE position SET phase = ?, seal = ?, clock = ?, time = ?, untidy = ?, length = ?, head = ?, "
             "journal = ?",
@@ -344,6 +370,15 @@ class Store:
             "INSERT INTO journal (clients, rows, codes, hash) VALUES (?, ?, ?, ?)",
             (json.dumps(clients), rows, codes, end),
         )
+
+    def forget(self, time: int) -> bool:
+        """Delete stored answers that have expired; whether there were any."""
+        try:
+            with _transaction(self._db):
+                gone = self._db.execute("DELETE FROM answers WHERE expires <= ?", (max(time, self.position.time),))
+        except sqlite3.Error as error:
+            raise NotStored(f"what has expired was not deleted: {error}") from error
+        return gone.rowcount > 0
 
     def tidy(self) -> None:
         """Delete for good what was deleted: give its pages back, and empty the log that still holds them.
@@ -445,6 +480,58 @@ class Store:
             yield
 
 
+def copied(path: str | os.PathLike[str], target: Path) -> Position:
+    """Copy a store as it is at one moment, also while a server uses it, without what was deleted; where it stands.
+
+    `target` must be new. It has no witness yet; see `witnessed`.
+    """
+    place = Path(path)
+    with _refusing(place):
+        db = sqlite3.connect(f"{place.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            _check_kind(db, place, upgrade=False)
+            vacuumed(db, target)
+        finally:
+            db.close()
+        db = sqlite3.connect(f"{target.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            return _position(db)
+        finally:
+            db.close()
+
+
+def vacuumed(db: sqlite3.Connection, target: Path) -> None:
+    """Write all that a database holds, as of one moment, to a new file that only its owner can read."""
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    db.execute("VACUUM INTO ?", (str(target),))
+    descriptor = os.open(target, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def witnessed(path: Path) -> None:
+    """Write a witness for a copy that has none, as the copy stands: for one that was checked in another way."""
+    with _refusing(path):
+        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            now = _position(db)
+        finally:
+            db.close()
+    path.with_name("witness").write_bytes(_testimony(now.length, now.head))
+
+
+def origin(path: Path) -> tuple[str, str | None]:
+    """The id that a store shares with its copies, and why it answers no more, if so."""
+    with _refusing(path):
+        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            return _settings(db)["id"], _retired(db)
+        finally:
+            db.close()
+
+
 def verify(path: str | os.PathLike[str]) -> Verified:
     """Check all of a store, also while a server uses it: every page, every hash, and that all counts add up."""
     place = Path(path)
@@ -469,6 +556,8 @@ def verify(path: str | os.PathLike[str]) -> Verified:
             given = dict(db.execute("SELECT client, SUM(answers) FROM ledger GROUP BY client"))
             if given != dict(db.execute("SELECT client, answers FROM clients")):
                 raise Damaged(f"{place} is damaged: clients do not have the counts of the ledger")
+            if db.execute("SELECT 1 FROM ledger GROUP BY client HAVING SUM(answers) > SUM(cost)").fetchone():
+                raise Damaged(f"{place} is damaged: a client has had more answers than were counted")
         finally:
             db.close()
     return Verified(length, head.hex(), phases)
@@ -494,21 +583,44 @@ def _connected(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _check_kind(db: sqlite3.Connection, path: Path, *, upgrade: bool) -> None:
-    """Refuse what is no store, or one of a version that is not known; bring an older one up to date."""
+def _check_kind(db: sqlite3.Connection, path: Path, *, upgrade: bool) -> int | None:
+    """Refuse what is no store, or one of a version that is not known; bring an older one up to date.
+
+    The version that it had, if that was an older one. As it was, it is kept beside: `kept_path`.
+    """
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise Damaged(f"{path} is no store of reticent")
     if version > VERSION:
         raise Damaged(f"{path} is a store of version {version}; this reticent knows up to {VERSION}: use a newer one")
-    if version < VERSION and not upgrade:
+    if version == VERSION:
+        return None
+    if not all(one in UPGRADES for one in range(version, VERSION)):
+        raise Damaged(f"{path} is a store of version {version}, which this reticent cannot bring up to {VERSION}")
+    if not upgrade:
         raise Damaged(f"{path} is a store of version {version}, not {VERSION}: start the server once to upgrade it")
-    while version < VERSION:
-        with _transaction(db):
-            UPGRADES[version](db)
-            version += 1
-            db.execute(f"PRAGMA user_version = {version}")
+    kept = kept_path(path, version)
+    kept.unlink(missing_ok=True)  # of an upgrade that came to no end
+    vacuumed(db, kept)
+    with _transaction(db):
+        for one in range(version, VERSION):
+            UPGRADES[one](db)
+        db.execute(f"PRAGMA user_version = {VERSION}")
+    return int(version)
+
+
+def kept_path(path: Path, version: int | str) -> Path:
+    """Where a store is kept as it was before an upgrade, until the phase is over."""
+    return path.with_name(f"{path.stem}-version-{version}{path.suffix}")
+
+
+def _retired(db: sqlite3.Connection) -> str | None:
+    """What the last row of the ledger says, if it counts nothing and is such a word; rows of clients count."""
+    for last in _tail(db, 1):
+        if last.cost == 0 and last.client in (RETIRED, HANDED_OVER, INCOMPLETE):
+            return last.client
+    return None
 
 
 def _settings(db: sqlite3.Connection) -> dict[str, str]:
@@ -558,7 +670,7 @@ def _walked(rows: Any, number: int, head: bytes, path: Path) -> tuple[bytes, dic
         entry = Entry(row.client, row.answers, row.phase, row.cost)
         right = row.number == number and row.previous == head and row.time >= time
         head = hashlib.sha256(canonical(number, row.time, entry, head)).digest()
-        if not right or row.hash != head or not 0 <= entry.answers <= entry.cost:
+        if not right or row.hash != head or entry.answers < 0 or entry.cost < 0:
             raise Damaged(f"{path} is damaged: row {row.number} of its ledger is not the one that was written")
         counted[entry.phase] = counted.get(entry.phase, 0) + entry.cost
         time = row.time

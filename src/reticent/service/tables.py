@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
@@ -20,8 +20,10 @@ Advance = Callable[[int], None]  # told how many rows were read
 
 ROWS = 16_384  # in a part
 LONGEST = 1 << 24  # characters of a cell
+SEPARATORS = (",", ";", "\t")
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how a file in UTF-16 begins
 ENDINGS = {
-    ".csv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet",
+    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet",
     ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow",
 }  # fmt: skip
 
@@ -40,8 +42,10 @@ class Table(Protocol):
     def count(self, advance: Advance | None = None) -> int:
         """How many rows there are; nothing else is taken from them."""
 
-    def chunks(self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS) -> Iterator[Chunk]:
-        """The named columns, some rows at a time."""
+    def chunks(
+        self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS, numbers: Collection[str] = ()
+    ) -> Iterator[Chunk]:
+        """The named columns, some rows at a time; `numbers` are those of them that are to be numbers."""
 
 
 def open_table(path: str | Path) -> Table:
@@ -64,25 +68,36 @@ def open_table(path: str | Path) -> Table:
 def check_columns(table: Table, columns: Sequence[str]) -> None:
     """Refuse a table without these columns."""
     if missing := [name for name in columns if name not in table.names]:
-        known = ", ".join(table.names)
-        raise TableError(f"{table.path} has no column {', '.join(map(repr, missing))}; there are: {known}")
+        none = f"{table.path} has no column {', '.join(map(repr, missing))}"
+        if len(missing) == len(columns):  # what it names instead may be a row
+            raise TableError(f"{none}: its first line must name the columns, and name them as the schema does")
+        raise TableError(f"{none}; there are: {', '.join(table.names)}")
 
 
 # ── CSV ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Csv:
-    """Lines of cells between commas, in UTF-8, the first of which names the columns. All cells are text.
+    """Lines of cells, the first of which names the columns, in UTF-8, or UTF-16 if it says so. All cells are text.
+
+    What separates cells is a comma, or a semicolon or tab if that gives the first line more names. Where it is a
+    semicolon, numbers may have a decimal comma.
 
     No line is refused for what it holds: cells that a line lacks are empty, those that it has too many are not looked
-    at, and bytes that are no UTF-8 are read as marks for that. Empty lines are no rows.
+    at, and bytes that are no text are read as marks for that. Empty lines are no rows.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.types: dict[str, str] = {}
-        with self._lines() as lines:
-            self.names = [name.strip() for name in next(lines, [])]
+        self.names: list[str] = []
+        with open(path, "rb") as file:
+            self._encoding = "utf-16" if file.read(2) in UTF_16 else "utf-8-sig"
+        for separator in SEPARATORS:
+            with self._lines(separator) as lines:
+                names = [name.strip() for name in next(lines, [])]
+            if len(names) > len(self.names):
+                self.names, self._separator = names, separator
         if not self.names or not all(self.names):
             raise TableError(f"{path} must start with a line that names every column")
 
@@ -100,9 +115,12 @@ class Csv:
             advance(rows - told)
         return rows
 
-    def chunks(self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS) -> Iterator[Chunk]:
+    def chunks(
+        self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS, numbers: Collection[str] = ()
+    ) -> Iterator[Chunk]:
         """The named columns as lists of text."""
         check_columns(self, columns)
+        with_comma = [name for name in columns if name in numbers and self._separator == ";"]
         places = [self.names.index(name) for name in columns]
         with self._lines() as lines:
             next(lines)
@@ -112,25 +130,30 @@ class Csv:
                     continue
                 part.append(line + [""] * (len(self.names) - len(line)))
                 if len(part) == rows:
-                    yield self._columns(columns, places, part)
+                    yield self._columns(columns, places, part, with_comma)
                     if advance is not None:
                         advance(len(part))
                     part = []
         if part:
-            yield self._columns(columns, places, part)
+            yield self._columns(columns, places, part, with_comma)
             if advance is not None:
                 advance(len(part))
 
     @staticmethod
-    def _columns(columns: Sequence[str], places: Sequence[int], part: list[list[str]]) -> Chunk:
-        return {name: [line[place] for line in part] for name, place in zip(columns, places, strict=True)}
+    def _columns(
+        columns: Sequence[str], places: Sequence[int], part: list[list[str]], with_comma: Sequence[str]
+    ) -> Chunk:
+        chunk = {name: [line[place] for line in part] for name, place in zip(columns, places, strict=True)}
+        for name in with_comma:
+            chunk[name] = [cell if "." in cell else cell.replace(",", ".") for cell in chunk[name]]
+        return chunk
 
     @contextmanager
-    def _lines(self) -> Iterator[Iterator[list[str]]]:
+    def _lines(self, separator: str | None = None) -> Iterator[Iterator[list[str]]]:
         before = csv.field_size_limit(LONGEST)
         try:
-            with open(self.path, encoding="utf-8-sig", errors="replace", newline="") as file:
-                yield csv.reader(_without_nul(file))
+            with open(self.path, encoding=self._encoding, errors="replace", newline="") as file:
+                yield csv.reader(_without_nul(file), delimiter=separator or self._separator)
         except csv.Error:
             raise TableError(f"{self.path} is no CSV: a cell is longer than {LONGEST} characters") from None
         finally:
@@ -167,7 +190,9 @@ class _Typed:
         self.names: list[str] = list(schema.names)
         self.types = {field.name: kind for field in schema if (kind := _kind(field.type)) is not None}
 
-    def chunks(self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS) -> Iterator[Chunk]:
+    def chunks(
+        self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS, numbers: Collection[str] = ()
+    ) -> Iterator[Chunk]:
         """The named columns as arrays; NaN or None for nulls."""
         check_columns(self, columns)
         for name in columns:

@@ -3,7 +3,7 @@
 const KEPT = "reticent.key"; // in sessionStorage
 const SPANS = [60, 120, 300]; // seconds that the charts show, the more the longer the page is open
 const SOON = 0.1; // share that is left when something is about to end
-const NEAR = 0.9; // share of a quota that is near it
+const NEAR = 0.9; // share of a quota or a cap that is near it
 const FEW = 0.5; // share of the questions that become rows, below which there are few
 const SILENCE = 10_000; // milliseconds without an event after which the connection counts as lost
 const LEDGER_EVERY = 2_000; // milliseconds between two looks at the ledger, at least
@@ -297,7 +297,9 @@ function showPhase(status) {
   say("answered", count(status.answered));
   say("left-in-all", status.answers_left == null ? "endless" : count(status.answers_left));
   say("rows", count(status.rows));
-  say("teachers", count(status.teachers));
+  say("teachers", status.teachers ? `${count(status.teachers)} teachers` : "one model");
+  const tested = status.drift != null && status.drift !== "not tested";
+  say("drift", tested ? `${status.drift} in phase ${count(status.phase - 1)}` : "not tested");
   meter(at("left-meter"), left, all, `${count(left)} of ${count(all)} answers left`);
   level(at("left-meter"), share(left, all) <= SOON ? "warn" : "good");
   const pace = status.load?.answers_per_second;
@@ -326,7 +328,8 @@ function showNext(status) {
   level(at("next-state"), name);
   say("next-state", words);
   say("gathered", count(gathered));
-  say("wanted", wanted ? `of at most ${count(wanted)} that phase ${count(status.phase + 1)} learns from` : "No phase follows this one.");
+  const each = status.client_cap == null || ledger?.open ? "" : `; at most ${count(status.client_cap)} from one client`;
+  say("wanted", wanted ? `of at most ${count(wanted)} that phase ${count(status.phase + 1)} learns from${each}` : "No phase follows this one.");
   meter(at("gathered-meter"), gathered, wanted || 1, `${count(gathered)} of ${count(wanted)} rows`);
 }
 
@@ -382,6 +385,28 @@ const names = () => (last?.clients ?? []).map((one) => `${one.id}=${one.name}`).
 const name = (id) =>
   id == null ? "another" : (last?.clients?.find((one) => one.id === id)?.name ?? (ledger?.own?.id === id ? ledger.own.name : id));
 
+function bar(label, value, most, near, words) {
+  const element = made("div", null, { class: "meter", role: "meter", "aria-label": label, "aria-valuemin": "0" });
+  element.append(made("i"));
+  meter(element, value, most, words);
+  level(element, near ? "warn" : "good");
+  return element;
+}
+
+/** How many rows of the next phase come from a client. */
+function addedBy(client, added) {
+  const asks = client.scopes == null || client.scopes.includes("ask") || client.scopes.includes("admin");
+  if (added == null || !asks) return made("td", "–");
+  if (!added.cap) return made("td", "none: it was in an earlier phase");
+  const cell = made("td", `${count(added.rows)} of ${count(added.cap)}`);
+  if (!client.revoked) {
+    const near = last.guarantee?.unit !== "group" && capped(added) >= NEAR;
+    const words = `${count(added.rows)} of at most ${count(added.cap)} rows`;
+    cell.append(bar(`Rows for the next phase from ${client.name}`, added.rows, added.cap, near, words));
+  }
+  return cell;
+}
+
 function showClients(clients, own) {
   const shown = clients ?? (own ? [own] : []);
   say("clients-note", clients == null
@@ -390,27 +415,27 @@ function showClients(clients, own) {
       ? "There are no keys: whoever reaches this service from this machine may ask and administer."
       : `${count(shown.length)} ${shown.length === 1 ? "key" : "keys"}; only administrators see this list.`);
   at("clients-box").hidden = shown.length === 0;
-  const text = JSON.stringify(shown);
+  const added = ledger?.added ?? {};
+  const text = JSON.stringify([shown, added]);
   if (at("clients").dataset.shown === text) return;
   at("clients").dataset.shown = text;
   const sorted = shown.toSorted((a, b) => Number(a.revoked ?? 0) - Number(b.revoked ?? 0) || used(b) - used(a));
   at("clients").replaceChildren(...sorted.map((one) => {
     const use = made("td", one.quota == null ? count(one.used) : `${count(one.used)} of ${count(one.quota)}`);
     if (one.quota != null && !one.revoked) {
-      const bar = made("div", null, { class: "meter", role: "meter", "aria-label": `Quota of ${one.name}`, "aria-valuemin": "0" });
-      bar.append(made("i"));
-      meter(bar, one.used, one.quota, `${count(one.used)} of ${count(one.quota)} answers used`);
-      level(bar, used(one) >= NEAR ? "warn" : "good");
-      use.append(bar);
+      const words = `${count(one.used)} of ${count(one.quota)} answers used`;
+      use.append(bar(`Quota of ${one.name}`, one.used, one.quota, used(one) >= NEAR, words));
     }
     const label = made("td", one.name, { class: "name" });
-    if (one.scopes) label.append(made("small", one.revoked ? "revoked" : one.scopes.join(", ")));
-    const line = row(label, use, one.rate == null ? "no limit" : `≤ ${rate(one.rate)}`);
+    const about = one.revoked ? ["revoked"] : [one.scopes?.join(", "), one.rate != null && `≤ ${rate(one.rate)} a second`];
+    label.append(made("small", about.filter(Boolean).join("; ")));
+    const line = row(label, use, addedBy(one, added[one.id]));
     if (one.revoked) line.dataset.off = "";
     return line;
   }));
 }
 
+const capped = (added) => (added?.cap > 0 ? added.rows / added.cap : 0);
 const used = (client) => (client.quota == null ? 0 : client.quota === 0 ? 1 : client.used / client.quota);
 
 // ── alerts ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -429,7 +454,9 @@ function alerts() {
   if (shrunk) add("danger", "The ledger is shorter than it was. Records that this page has seen are gone.");
   if (ledger?.verified?.intact === false) add("danger", "The ledger failed its verification. Do not go on without a look at it.");
   if (ledger?.broken != null) add("danger", `The ledger is broken at record ${count(ledger.broken)}: it does not fit the one before.`);
-  if (last.drift) add("warn", "The questions have drifted: they are no longer like those that the model learned from.");
+  if (last.drift === "found") {
+    add("warn", `The questions of phase ${count(phase - 1)} had drifted: they were no longer like those before. Phase ${count(phase)} learned a new model from them and the answers they were given; check that it still answers well.`);
+  }
   if (ever != null && share(ever, ever + last.answered) <= SOON) {
     add("warn", ever === 0 ? "No answers are left. Every question is refused." : `${approximately(ever)} answers are left in all.`);
   } else if (all > 0 && share(left, all) <= SOON) {
@@ -444,6 +471,15 @@ function alerts() {
   const near = clients.filter((one) => used(one) >= NEAR && used(one) < 1);
   if (spent.length) add("warn", `${listed(spent)} used up the quota.`);
   if (near.length) add("warn", `${listed(near)} nearly used up the quota.`);
+  // With groups a person adds few rows by design, and everyone is at the cap soon.
+  if (nextState(last)[1] === "gathering" && last.guarantee?.unit !== "group") {
+    const shares = clients.map((one) => [one, capped(ledger?.added?.[one.id])]);
+    const full = shares.filter(([, part]) => part >= 1).map(([one]) => one);
+    const close = shares.filter(([, part]) => part >= NEAR && part < 1).map(([one]) => one);
+    const most = `the most rows that one client may add to phase ${count(phase + 1)}`;
+    if (full.length) add("info", `${listed(full)} reached ${most}. Further questions are answered, but not learned from.`);
+    if (close.length) add("info", `${listed(close)} nearly reached ${most}.`);
+  }
   return found;
 }
 

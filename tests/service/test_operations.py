@@ -1,0 +1,540 @@
+"""What an operator does: backup, restore, upgrade, rotation of keys; and asking that goes on after it was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shop import MODEL, labels, new_desk, request
+from test_commands import served
+
+from reticent import cli
+from reticent.service import backup, commands, home, store
+from reticent.service.desk import Desk, Halted
+from reticent.service.home import Home
+from reticent.service.keys import Keyring, KeyTable, make_key
+from reticent.service.problems import Problem
+from reticent.service.store import INCOMPLETE, RESTORED, RETIRED, Damaged, Retired
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def go_on(folder: Path) -> Desk:
+    return Desk(Home(folder), elsewhere=False)
+
+
+def words(folder: Path) -> list[str]:
+    """The marks in a ledger."""
+    with sqlite3.connect(folder / home.STORE) as db:
+        found = [one for (one,) in db.execute("SELECT client FROM ledger WHERE cost = 0 ORDER BY number")]
+    db.close()
+    return found
+
+
+# ── backup ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_backup_is_of_one_moment_while_answers_are_given(tmp_path: Path) -> None:
+    """Made again and again under load, over the ends of phases: each is whole and verifies."""
+    desk = new_desk(tmp_path / "clinic")
+    stop = threading.Event()
+
+    def load() -> None:
+        place = 0
+        while not stop.is_set():
+            labels(desk.answer([request(37, seed=place)]))
+            place += 1
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    lengths: list[int] = []
+    try:
+        while len(lengths) < 6 or desk.status().phase == 1:
+            made = backup.write(tmp_path / "clinic", tmp_path / f"{len(lengths)}.backup")
+            lengths.append(made.length)
+    finally:
+        stop.set()
+        thread.join()
+    desk.close()
+    assert lengths == sorted(lengths)
+    for place in (0, 1, 2, len(lengths) - 1):
+        made, goes_on = backup.restore(tmp_path / f"{place}.backup", tmp_path / f"restored-{place}")
+        Desk(Home(tmp_path / f"restored-{place}", records=True), elsewhere=False).close()  # the journal is whole, too
+        assert (made.length, goes_on) == (lengths[place], False)
+        assert store.verify(tmp_path / f"restored-{place}" / home.STORE).length == made.length + 1
+
+
+def test_a_backup_is_private_and_overwrites_nothing(tmp_path: Path) -> None:
+    new_desk(tmp_path / "clinic").close()
+    backup.write(tmp_path / "clinic", tmp_path / "a.backup")
+    assert (tmp_path / "a.backup").stat().st_mode & 0o077 == 0
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.backup", "clinic"]
+    with pytest.raises(FileExistsError, match="name another file"):
+        backup.write(tmp_path / "clinic", tmp_path / "a.backup")
+
+
+def test_a_backup_that_fails_leaves_nothing_and_retires_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_desk(tmp_path / "clinic").close()
+    with pytest.raises(FileNotFoundError):
+        backup.write(tmp_path / "clinic", tmp_path / "no folder" / "a.backup", final=True)
+    go_on(tmp_path / "clinic").close()
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(backup, "_pack", full)
+    with pytest.raises(OSError, match="No space"):
+        backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["clinic"]
+    monkeypatch.undo()
+    backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)  # retired already; tried again
+    assert backup.restore(tmp_path / "a.backup", tmp_path / "new")[1]
+
+
+def test_only_one_backup_of_a_predictor_that_is_retired_goes_on(tmp_path: Path) -> None:
+    new_desk(tmp_path / "clinic").close()
+    backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
+    with pytest.raises(Retired, match="which goes on in its place"):
+        backup.write(tmp_path / "clinic", tmp_path / "b.backup", final=True)
+    backup.write(tmp_path / "clinic", tmp_path / "b.backup")
+    assert backup.restore(tmp_path / "a.backup", tmp_path / "one" / "clinic")[1]
+    assert not backup.restore(tmp_path / "b.backup", tmp_path / "two" / "clinic")[1]
+
+
+# ── restore ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_backup_that_may_lack_answers_gives_records_only(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic")
+    labels(desk.answer([request(5, key="k")]))
+    made = backup.write(tmp_path / "clinic", tmp_path / "a.backup")
+    labels(desk.answer([request(3, seed=1)]))
+    desk.close()
+    _, goes_on = backup.restore(tmp_path / "a.backup", tmp_path / "old")
+    assert not goes_on
+    assert words(tmp_path / "old") == [INCOMPLETE]
+    with pytest.raises(Retired, match="may have answered since"):
+        go_on(tmp_path / "old")
+    records = Desk(Home(tmp_path / "old", records=True), elsewhere=False)  # as `reticent status` opens it
+    assert (records.status().answered, records.status().ledger_length) == (5, made.length + 1)
+    before = records.status().ledger_head
+    (refused,) = records.answer([request(1, seed=2)])  # even where the refusal above was passed over
+    assert isinstance(refused, Halted)
+    records.close()
+    assert store.verify(tmp_path / "old" / home.STORE).head == before
+    with pytest.raises(Retired, match="cannot have a final backup"):  # which would let it go on
+        backup.write(tmp_path / "old", tmp_path / "b.backup", final=True)
+    again = backup.write(tmp_path / "old", tmp_path / "b.backup")
+    assert not backup.restore(tmp_path / "b.backup", tmp_path / "older", head=again.head)[1]
+
+
+def test_going_on_from_an_older_copy_would_overspend(tmp_path: Path) -> None:
+    """What the rule is for, and the control: a folder that is copied by hand spends the answers of a phase twice."""
+    desk = new_desk(tmp_path / "clinic")
+    labels(desk.answer([request(5)]))
+    desk.close()
+    shutil.copytree(tmp_path / "clinic", tmp_path / "copy")
+    given = 0
+    for name in ("clinic", "copy"):
+        desk = go_on(tmp_path / name)
+        promised, left = desk.status().answers_in_phase, desk.status().answers_left_in_phase
+        labels(desk.answer([request(left, seed=3)]))
+        given += left
+        desk.close()
+    assert given + 5 > promised
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_nothing_lost_goes_on_at_the_same_count(tmp_path: Path, final: bool) -> None:
+    desk = new_desk(tmp_path / "clinic")
+    (first,) = labels(desk.answer([request(5, key="k", body=b"b")]))
+    left = desk.status().answers_left_in_phase
+    desk.close()
+    made = backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=final)
+    if not final:
+        with pytest.raises(ValueError, match="head is not the one"):
+            backup.restore(tmp_path / "a.backup", tmp_path / "new", head="00" * 32)
+        with pytest.raises(Retired, match="clinic is of the same origin"):
+            backup.restore(tmp_path / "a.backup", tmp_path / "new", head=made.head)
+        shutil.rmtree(tmp_path / "clinic")
+    else:
+        with pytest.raises(Retired, match="retired by a final backup"):
+            go_on(tmp_path / "clinic")
+    assert not (tmp_path / "new").exists()
+    _, goes_on = backup.restore(tmp_path / "a.backup", tmp_path / "new", head=None if final else made.head)
+    assert goes_on
+    desk = go_on(tmp_path / "new")
+    assert desk.status().answers_left_in_phase == left
+    assert desk.status().rows_gathered == 5
+    (answer,) = desk.answer([request(5, key="k", body=b"b")])
+    assert not isinstance(answer, Exception)
+    assert (answer.labels, answer.replayed) == (first, True)
+    labels(desk.answer([request(left + 10, seed=4)]))  # into the next phase
+    assert desk.status().phase == 2
+    desk.close()
+    assert words(tmp_path / "new") == ([RETIRED, RESTORED] if final else [RESTORED])
+    shutil.rmtree(tmp_path / "new")
+    with pytest.raises(Retired, match="restored before"):
+        backup.restore(tmp_path / "a.backup", tmp_path / "newer", head=None if final else made.head)
+    assert not (tmp_path / "newer").exists()
+
+
+def test_a_client_of_that_name_retires_nobody(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic")
+    labels(desk.answer([request(1, client=RETIRED), request(1, client=INCOMPLETE)]))
+    desk.close()
+    go_on(tmp_path / "clinic").close()
+
+
+def test_a_server_that_runs_cannot_be_retired(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic")
+    with pytest.raises(home.AlreadyServed):
+        backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
+    labels(desk.answer([request()]))
+    desk.close()
+
+
+def test_the_state_of_the_same_phase_mends_a_damaged_one(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic")
+    backup.write(tmp_path / "clinic", tmp_path / "a.backup")
+    labels(desk.answer([request(5)]))
+    desk.close()
+    (tmp_path / "clinic" / "phase-1.state").unlink()
+    with pytest.raises(Damaged, match="is missing"):
+        go_on(tmp_path / "clinic")
+    subprocess.run(["tar", "-xf", tmp_path / "a.backup", "-C", tmp_path / "clinic", "phase-1.state"], check=True)
+    desk = go_on(tmp_path / "clinic")
+    assert desk.status().answered == 5
+    desk.close()
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def rewritten(path: Path, change: Callable[[dict[str, bytes]], None]) -> None:
+    with tarfile.open(path) as archive:
+        files = {one.name: getattr(archive.extractfile(one), "read", bytes)() for one in archive}
+    change(files)
+    scratch = path.with_name("scratch")
+    with tarfile.open(path, "w") as archive:
+        for name, content in files.items():
+            scratch.write_bytes(content)
+            archive.add(scratch, arcname=name)
+    scratch.unlink()
+
+
+def more(path: Path) -> None:
+    rewritten(path, lambda files: files.update({"../outside": b"x"}))
+
+
+def less(path: Path) -> None:
+    def change(files: dict[str, bytes]) -> None:
+        del files["phase-1.state"]
+
+    rewritten(path, change)
+
+
+def called_final(path: Path) -> None:
+    """The page says that nothing was lost, and the ledger does not."""
+
+    def change(files: dict[str, bytes]) -> None:
+        files["backup.json"] = files["backup.json"].replace(b'"retired": null', b'"retired": "retired"')
+
+    rewritten(path, change)
+
+
+def newer(path: Path) -> None:
+    rewritten(path, lambda files: files.update({"backup.json": b'{"format": "reticent-backup", "version": 2}'}))
+
+
+def other(path: Path) -> None:
+    path.write_bytes(b"PK\3\4" + bytes(2000))
+
+
+@pytest.mark.parametrize("damage", [cut, emptied, flipped, more, less, called_final, newer, other])
+def test_a_damaged_backup_is_refused(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    new_desk(tmp_path / "clinic").close()
+    backup.write(tmp_path / "clinic", tmp_path / "a.backup")
+    damage(tmp_path / "a.backup")
+    with pytest.raises(Damaged, match="newer one" if damage is newer else "damaged|no backup"):
+        backup.restore(tmp_path / "a.backup", tmp_path / "home" / "new")
+    assert list((tmp_path / "home").iterdir()) == []
+    assert not (tmp_path / "outside").exists()
+
+
+# ── upgrade ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From made-up versions -1 and 0, in which the ledger is called otherwise, and phases know less."""
+    folder = tmp_path / "clinic"
+    desk = new_desk(folder)
+    labels(desk.answer([request(5)]))
+    desk.close()
+    head = store.verify(folder / home.STORE).head
+    with sqlite3.connect(folder / home.STORE) as db:
+        db.execute("ALTER TABLE clients RENAME TO askers")
+        db.execute("ALTER TABLE phases DROP COLUMN event")
+        db.execute("PRAGMA user_version = -1")
+    db.close()
+    older = (folder / home.STORE).read_bytes()
+    with pytest.raises(Damaged, match="version -1, which this reticent cannot bring up to 1"):
+        go_on(folder)
+    monkeypatch.setitem(store.UPGRADES, -1, lambda db: db.execute("ALTER TABLE askers RENAME TO clients"))
+    monkeypatch.setitem(store.UPGRADES, 0, lambda db: db.execute("SELECT nothing"))
+    with pytest.raises(sqlite3.OperationalError):  # the second step fails: the first is undone
+        go_on(folder)
+    with sqlite3.connect(folder / home.STORE) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (-1,)
+        assert db.execute("SELECT COUNT(*) FROM askers").fetchone() == (1,)
+    db.close()
+    step = "ALTER TABLE phases ADD COLUMN event TEXT NOT NULL DEFAULT 'null'"
+
+    def last(db: sqlite3.Connection) -> None:
+        db.execute(step)
+        rows = db.execute("SELECT number, rows, answers, event, counted FROM phases").fetchall()
+        db.execute("DROP TABLE phases")
+        for statement in store._statements(store.TABLES):
+            if "CREATE TABLE phases" in statement:
+                db.execute(statement)
+        db.executemany("INSERT INTO phases VALUES (?, ?, ?, ?, ?)", rows)
+
+    monkeypatch.setitem(store.UPGRADES, 0, last)
+    desk = go_on(folder)
+    assert desk.home.store.upgraded == -1
+    assert store.verify(folder / home.STORE).head == head
+    kept = folder / "store-version--1.sqlite"
+    assert kept.stat().st_mode & 0o077 == 0
+    with sqlite3.connect(kept) as db:
+        assert db.execute("SELECT COUNT(*) FROM askers").fetchone() == (1,)
+    db.close()
+    labels(desk.answer([request(desk.status().answers_left_in_phase + 1)]))
+    desk.tidy()
+    assert not kept.exists()  # it held queries of a phase that is over
+    desk.close()
+    desk = go_on(folder)
+    assert desk.home.store.upgraded is None
+    desk.close()
+    (folder / home.STORE).write_bytes(older)  # what was kept, put back after answers were given
+    with pytest.raises(Damaged, match="lost answers"):
+        Home(folder)
+
+
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_rotated_key_is_the_same_client(tmp_path: Path) -> None:
+    table = KeyTable(tmp_path / "keys.sqlite")
+    old, key = make_key("ward 3", ["ask"], quota=10)
+    table.add(key)
+    now = [0.0]
+    ring = Keyring(table, used={key.id: 4}, clock=lambda: now[0])
+    ring.allowance(ring.authenticate(f"Bearer {old}")).take(3)
+    new, _ = table.rotate("ward 3")
+    now[0] += 2
+    with pytest.raises(Problem):
+        ring.authenticate(f"Bearer {old}")
+    same = ring.authenticate(f"Bearer {new}")
+    assert (same.id, same.quota, ring.allowance(same).used) == (key.id, 10, 7)
+    table.revoke("ward 3")
+    for who, why in (("ward 3", "revoked"), ("ward 4", "no key of that name")):
+        with pytest.raises(ValueError, match=why):
+            table.rotate(who)
+    table.close()
+
+
+# ── asking goes on ────────────────────────────────────────────────────────────────────────────────────────────────
+
+KILLED = """
+import os, signal, sys
+from reticent import cli
+from reticent.service import answer_file, commands
+
+commands.AT_ONCE = {at_once}
+calls = 0
+real = getattr(answer_file.AnswerFile, {step!r})
+
+def dies(self, *arguments):
+    global calls
+    calls += 1
+    if calls < {nth}:
+        return real(self, *arguments)
+    {before}
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(answer_file.AnswerFile, {step!r}, dies)
+sys.exit(cli.main(["ask", "clinic", "--table", "new.csv", "--out", "answers.csv", *sys.argv[1:]]))
+"""
+HALF = "self._file.write(b'ye'); self._file.flush()"
+AFTER = "real(self, *arguments)"
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with a small predictor, and a table of 45 rows to ask."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RETICENT_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("RETICENT_KEY", raising=False)
+    lines = [f"{place % 100},{'yes' if place % 100 > 50 else 'no'}" for place in range(2_000)]
+    (tmp_path / "patients.csv").write_text("age,ill\n" + "\n".join(lines) + "\n")
+    (tmp_path / "new.csv").write_text("age\n" + "\n".join(str(2 * one) for one in range(45)) + "\n")
+    (tmp_path / "schema.toml").write_text(
+        'target = "ill"\nclasses = ["no", "yes"]\n\n[[columns]]\nname = "age"\nrange = [0, 100]\n'
+    )
+    fit = ["fit", "patients.csv", "--schema", "schema.toml", "--epsilon", "4", "--delta", "1e-6", "--name", "clinic"]
+    assert cli.main(fit) == 0
+    return tmp_path
+
+
+def killed(step: str, before: str, *options: str, nth: int = 3, at_once: int = 10) -> None:
+    code = KILLED.format(step=step, before=before, nth=nth, at_once=at_once)
+    done = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, check=False, timeout=600)
+    assert done.returncode == -signal.SIGKILL
+
+
+def answered(clinic: Path) -> int:
+    return sum(store.verify(clinic / "home" / "clinic" / home.STORE).counted.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "before"),
+    [("add", "pass"), ("add", HALF), ("add", AFTER), ("begin", "pass"), ("begin", AFTER), ("_write", "pass")],
+    ids=["before it is written", "half written", "written", "before it is asked", "on record", "at the record"],
+)
+def test_what_was_paid_is_not_paid_again(
+    clinic: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], step: str, before: str
+) -> None:
+    monkeypatch.setattr(commands, "AT_ONCE", 10)
+    killed(step, before)
+    ask = ["ask", "clinic", "--table", "new.csv", "--out", "answers.csv"]
+    capsys.readouterr()
+    assert cli.main(ask) == 2
+    assert "go on with it by --resume" in capsys.readouterr().err
+    assert cli.main([*ask, "--resume"]) == 0
+    assert answered(clinic) == 45
+    lines = (clinic / "answers.csv").read_text().splitlines()
+    assert (lines[0], len(lines), set(lines[1:]) <= {"no", "yes"}) == ("ill", 46, True)
+    assert not (clinic / "answers.csv.asking").exists()
+
+
+@pytest.mark.slow
+def test_what_a_server_was_paid_is_not_paid_again(
+    clinic: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server takes 20 rows at once, so that parts become smaller; the reply of the second one is lost."""
+    capsys.readouterr()
+    assert cli.main(["keys", "add", "clinic", "ward", "--rate", "20"]) == 0
+    monkeypatch.setenv("RETICENT_KEY", capsys.readouterr().out.strip())
+    resume = ["ask", "clinic", "--table", "new.csv", "--out", "answers.csv", "--resume"]
+    with served():
+        killed("add", "pass", nth=2, at_once=40)
+        assert json.loads((clinic / "answers.csv.asking").read_text())["asked"] == 20
+        monkeypatch.setattr(commands, "AT_ONCE", 40)
+        assert cli.main(resume) == 0
+    assert answered(clinic) == 45
+    (clinic / "answers.csv").unlink()
+    with served():
+        killed("add", "pass", nth=2, at_once=20)
+    capsys.readouterr()
+    assert cli.main(resume) == 2  # the server is gone: it would be another client that asks, and pays
+    assert "asked with another key, or of a server" in capsys.readouterr().err
+    assert answered(clinic) == 45 + 40
+
+
+def test_a_new_key_for_what_was_lost_would_pay_twice(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: the same crash, and a run that has forgotten its number."""
+    monkeypatch.setattr(commands, "AT_ONCE", 10)
+    killed("add", "pass")
+    record = clinic / "answers.csv.asking"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "run": "another"}))
+    assert cli.main(["ask", "clinic", "--table", "new.csv", "--out", "answers.csv", "--resume"]) == 0
+    assert answered(clinic) == 55
+
+
+def test_a_table_that_has_changed_is_not_gone_on_with(
+    clinic: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(commands, "AT_ONCE", 10)
+    killed("add", "pass")
+    table = (clinic / "new.csv").read_text()
+    resume = ["ask", "clinic", "--table", "new.csv", "--out", "answers.csv", "--resume"]
+    for changed, why in (
+        (table + "7\n", "the table is not the one"),
+        (table.replace("58", "13"), "put the table back as it was"),
+    ):
+        (clinic / "new.csv").write_text(changed)
+        assert cli.main(resume) == 2
+        assert why in capsys.readouterr().err
+    (clinic / "new.csv").write_text(table)
+    assert cli.main(resume) == 0
+    assert answered(clinic) == 45
+
+
+# ── as it is written ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def typed(page: Path) -> str:
+    """All that a page has an operator type."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) > 5
+    return "".join(blocks)
+
+
+@pytest.mark.slow
+def test_the_procedures_as_written(clinic: Path) -> None:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port = trial.getsockname()[1]
+    ready = f"until curl -sf http://127.0.0.1:{port}/v2/health/ready >ready; do kill -0 $server; sleep 0.1; done"
+    serve = f"reticent serve clinic --port {port} &\nserver=$!\ntrap 'kill $server' EXIT\n{ready}\n"
+    asked = "reticent ask clinic --table new.csv --out answers.csv\n"
+    text = typed(DOCS / "service" / "operations.md").replace("127.0.0.1:8341", f"127.0.0.1:{port}")
+    text = text.replace("systemctl --user stop reticent@clinic", "kill $server; wait $server; trap - EXIT")
+    text = text.replace("systemctl --user start reticent@clinic\n", serve)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", f"reticent keys add clinic 'ward 3' >key\n{serve}"
+         f"export RETICENT_KEY=$(cat key)\n{asked}{text}"],
+        cwd=clinic, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "It holds records only" in done.stdout
+    assert "It goes on from there" in done.stdout
+    assert "RECORDS ONLY" in done.stdout
+    assert home.names() == ["clinic", "clinic-moved", "clinic-records"]
+    assert words(home.folder_of("clinic-moved")) == [RETIRED, RESTORED]
+
+
+def test_marks_are_in_no_way_of_the_model(tmp_path: Path) -> None:
+    """The public page of a restored predictor is the one that it was made with."""
+    new_desk(tmp_path / "clinic").close()
+    backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
+    backup.restore(tmp_path / "a.backup", tmp_path / "new")
+    assert home.read_model(tmp_path / "new") == MODEL
