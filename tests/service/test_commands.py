@@ -298,7 +298,7 @@ def test_a_first_line_that_is_a_row_is_not_repeated(run: Reticent, folder: Path)
     [
         ((), "one client may give all rows of a phase"),
         (("--client-share", "0.01"), "with fewer than 100 clients each phase is smaller than planned"),
-        (("--group", "patient"), "A client enters 1 phase at most (--client-phases). So after the 6,000 answers"),
+        (("--group", "patient"), "A client enters 1 phase at most (--client-phases): its later queries are answered"),
         (("--group", "patient", "--client-phases", "3"), "A client enters 3 phases at most"),
     ],
 )

@@ -412,6 +412,7 @@ def ask(desk: RealDesk, rows: Any, client: str = "ann") -> Status:
     column = np.asarray(rows, dtype=np.float64).reshape(-1, 1)
     (answered,) = desk.answer([Request(client, column, None, b"")])
     assert isinstance(answered, Answered)
+    desk.tidy()
     return desk.status()
 
 
