@@ -367,7 +367,9 @@ def _cases() -> list[Case]:
         Case("half-space", "ε = 4", {**half, "rows": 100_000, "epsilon": 4, "queries": 10_000_000,
                                      "max_rows": 2_000_000}, _halfspace),
         Case("half-space", "ε = 4, long", {**half, "rows": 100_000, "epsilon": 4, "queries": 100_000_000,
-                                           "max_rows": 1_000_000}, _halfspace),
+                                           "max_rows": 1_500_000}, _halfspace),
+        Case("half-space", "ε = 4, long, smaller", {**half, "rows": 100_000, "epsilon": 4, "queries": 100_000_000,
+                                                    "max_rows": 1_000_000}, _halfspace),
         Case("half-space", "ε = 4, capped", {**half, "rows": 100_000, "epsilon": 4, "queries": 5_000_000,
                                              "max_rows": 200_000}, _halfspace),
         Case("half-space", "ε = 4, capped, default teachers", {
@@ -440,6 +442,7 @@ TITLES = {"one-shot": "one-shot", "pate": "PATE", "votes": "votes", "chain": "ch
           "none": "none"}  # fmt: skip
 SIMPLEST = ("one-shot", "pate", "chain", "votes")  # who wins among those that are as good
 AS_GOOD, COIN = 0.005, 0.6
+SHOWN = 20  # phases of a table; of later ones every fifth, and the last
 
 
 def tables() -> list[Table]:
@@ -483,7 +486,8 @@ def _beside(title: str, one: dict[str, Any]) -> Table:
         ("phase", "rows", "teachers", "answered", "accuracy", "non-private", "below it, points"),
         tuple(
             (*_numbers(phase), f"{phase['accuracy']:.4f}", f"{phase['non-private']:.4f}", f"{_below(phase):.2f}")
-            for phase in one["phases"]
+            for place, phase in enumerate(one["phases"], 1)
+            if place < SHOWN or place % 5 == 0 or place == len(one["phases"])
         ),
     )
 
