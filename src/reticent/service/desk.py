@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -280,65 +281,38 @@ class Desk:
 
     def _answer(self, requests: list[Request], places: list[int], results: list[Any], now: int) -> None:
         """Draw, count and store, phase by phase; only then fill in the results."""
-        counts = np.array([len(one.rows) for one in requests])
-        ends = np.cumsum(counts).tolist()
-        rows = requests[0].rows if len(requests) == 1 else np.concatenate([one.rows for one in requests])
-        named = self._named(requests, counts)
-        who = None if named is None else _spread(named)
-        codes, names = np.empty(len(rows), dtype=self._width), []
-        phases = np.empty(len(rows), dtype=np.int64)
-        done, finished = 0, 0  # rows, requests
-        while done < len(rows):
+        batch = _Batch(requests, self._named(requests), self._width)
+        while not batch.done:
             if self._predictor.answers_left_in_phase_ == 0:
                 try:
                     self._turn_over(now)
                 except BudgetExhausted as error:
-                    for place in places[finished:]:
+                    for place in places[batch.finished :]:
                         results[place] = BudgetExhausted(str(error))
                     return
-            phase, asked = self._predictor.phase, self._predictor.clock()["asked"]
-            some = slice(done, None)
-            given = self._predictor.answer(rows[some], None if who is None else who[some], one_phase=True)
-            some = slice(done, done + len(given.codes))
-            codes[some], phases[some] = given.codes, phase.number
-            names += self._labels(given.codes)
-            entries: dict[str, Entry] = {}
-            stored: list[tuple[str, str, Stored]] = []
-            found: list[Answered] = []
-            for request, end in zip(requests[finished:], ends[finished:], strict=True):
-                begin, whole = end - len(request.rows), end <= some.stop
-                cost = min(end, some.stop) - max(begin, some.start)
-                if cost <= 0:
-                    break
-                # Answers are told with the last of them: of a request that goes on in the next phase it may be none.
-                before = entries.get(request.client, Entry(request.client, 0, phase.number, 0))
-                answers = before.answers + (len(request.rows) if whole else 0)
-                entries[request.client] = Entry(request.client, answers, phase.number, before.cost + cost)
-                if not whole:
-                    break
-                found.append(Answered(names[begin:end], int(phases[begin]), replayed=False))
-                if (key := request.idempotency_key) is not None:
-                    mine = Stored(_mixed(key, request.digest), codes[begin:end].tobytes(), found[-1].phase)
-                    stored.append((request.client, _hidden(key), mine))
-            window = slice(done, done + min(max(0, phase.window - asked), len(given.codes)))
-            part = None
-            if window.stop > window.start:
-                runs = None if named is None else _some(named, window.start, window.stop)
-                part = Part(runs, rows[window].tobytes(), codes[window].tobytes())
-            self._write(
-                Transaction(
-                    time=now,
-                    clock=self._predictor.clock(),
-                    entries=list(entries.values()),
-                    answers=stored,
-                    expires=max(now, self._store.position.time) + self._expiry,
-                    journal=part,
-                )
-            )
-            results_of = places[finished : finished + len(found)]
-            for place, one in zip(results_of, found, strict=True):
+            first = batch.finished
+            found = self._answer_in_phase(batch, now)
+            for place, one in zip(places[first : batch.finished], found, strict=True):
                 results[place] = one
-            done, finished = some.stop, finished + len(found)
+
+    def _answer_in_phase(self, batch: _Batch, now: int) -> list[Answered]:
+        """What the present phase has for a batch, durable: the answers to the requests that this one finishes."""
+        phase, asked = self._predictor.phase, self._predictor.clock()["asked"]
+        given = self._predictor.answer(*batch.left(), one_phase=True)
+        some = batch.take(given.codes, self._labels(given.codes), phase.number)
+        learned_from = slice(some.start, some.start + min(max(0, phase.window - asked), len(given.codes)))
+        entries, found, kept = batch.finish(some)
+        self._write(
+            Transaction(
+                time=now,
+                clock=self._predictor.clock(),
+                entries=entries,
+                answers=kept,
+                expires=max(now, self._store.position.time) + self._expiry,
+                journal=batch.part(learned_from),
+            )
+        )
+        return found
 
     def _turn_over(self, now: int) -> None:
         """Begin the next phase. Its state is on the disk before the store refers to it.
@@ -358,14 +332,15 @@ class Desk:
             self._clients[row.client] = self._clients.get(row.client, 0) + row.answers
         self._status = self._look()
 
-    def _named(self, requests: list[Request], counts: Array) -> list[tuple[str, int]] | None:
+    def _named(self, requests: list[Request]) -> list[tuple[str, int]] | None:
         """Who asks, in runs. Without a key it is nobody: each such query is its own, unless clients are protected."""
         grouped = self._predictor.guarantee_.unit == "group"
         if not grouped and all(one.client == ANONYMOUS for one in requests):
             return None
         runs: list[tuple[str, int]] = []
         place = self._predictor.answered_
-        for request, count in zip(requests, counts.tolist(), strict=True):
+        for request in requests:
+            count = len(request.rows)
             if request.client == ANONYMOUS and not grouped:
                 runs += [(f"{ANONYMOUS} {place + one}", 1) for one in range(count)]
             else:
@@ -530,6 +505,65 @@ class Desk:
             last_time=position.time / 1000 if position.length else None,
             halted=self.halted,
         )
+
+
+class _Batch:
+    """Requests that are answered together: their rows in a line, and how far along it answers have come."""
+
+    def __init__(self, requests: list[Request], named: list[tuple[str, int]] | None, width: Any) -> None:
+        self.requests, self.named = requests, named
+        self.rows = requests[0].rows if len(requests) == 1 else np.concatenate([one.rows for one in requests])
+        self.who = None if named is None else _spread(named)
+        self.ends = list(accumulate(len(one.rows) for one in requests))
+        self.codes = np.empty(len(self.rows), dtype=width)
+        self.phases = np.empty(len(self.rows), dtype=np.int64)
+        self.labels: list[Any] = []
+        self.finished = 0  # requests
+
+    @property
+    def done(self) -> bool:
+        return len(self.labels) == len(self.rows)
+
+    def left(self) -> tuple[Array, Array | None]:
+        """The rows that have no answer yet, and who asks."""
+        place = len(self.labels)
+        return self.rows[place:], None if self.who is None else self.who[place:]
+
+    def take(self, codes: Array, labels: list[Any], phase: int) -> slice:
+        """Answers of a phase to the next rows; which rows these are."""
+        some = slice(len(self.labels), len(self.labels) + len(labels))
+        self.codes[some], self.phases[some] = codes, phase
+        self.labels += labels
+        return some
+
+    def finish(self, some: slice) -> tuple[list[Entry], list[Answered], list[tuple[str, str, Stored]]]:
+        """What these rows cost by client, the answers to requests that they finish, and what is kept of those."""
+        entries: dict[str, Entry] = {}
+        found: list[Answered] = []
+        kept: list[tuple[str, str, Stored]] = []
+        for request, end in zip(self.requests[self.finished :], self.ends[self.finished :], strict=True):
+            begin, whole = end - len(request.rows), end <= some.stop
+            if (cost := min(end, some.stop) - max(begin, some.start)) <= 0:
+                break
+            before = entries.get(request.client) or Entry(request.client, 0, int(self.phases[some.start]), 0)
+            # Answers are told with the last of them: of a request that goes on in the next phase there may be none.
+            answers = before.answers + (len(request.rows) if whole else 0)
+            entries[request.client] = before._replace(answers=answers, cost=before.cost + cost)
+            if not whole:
+                break
+            self.finished += 1
+            found.append(Answered(self.labels[begin:end], int(self.phases[begin]), replayed=False))
+            if (key := request.idempotency_key) is not None:
+                mine = Stored(_mixed(key, request.digest), self.codes[begin:end].tobytes(), found[-1].phase)
+                kept.append((request.client, _hidden(key), mine))
+        return list(entries.values()), found, kept
+
+    def part(self, some: slice) -> Part | None:
+        """These rows and their answers, for the journal."""
+        if some.stop == some.start:
+            return None
+        runs = None if self.named is None else _some(self.named, some.start, some.stop)
+        return Part(runs, self.rows[some].tobytes(), self.codes[some].tobytes())
 
 
 def _client_cap(predictor: EverlastingPredictor) -> int:
