@@ -49,10 +49,11 @@ def everlasting(X: Array, y: Array) -> Any:
 
 def noisy(epsilon: float) -> Any:
     """A single answer by randomised response to "is the first label 1": its ε is known, and all of it shows."""
+    generator = np.random.default_rng(0)
 
     class Told:
         def __init__(self, label: int) -> None:
-            lie = np.random.default_rng().random() < 1 / (1 + np.exp(epsilon))
+            lie = generator.random() < 1 / (1 + np.exp(epsilon))
             self.label = label ^ int(lie)
 
         def predict(self, X: Array) -> Array:
@@ -63,12 +64,13 @@ def noisy(epsilon: float) -> Any:
 
 def test_the_bound_is_what_randomised_response_attains() -> None:
     X, y = np.zeros((4, 1)), np.array([1, 0, 1, 0])
-    found = label_inference(noisy(1.0), X, y, place=0, label=0, queries=X[:1], runs=4000, delta=0)
+    common: dict[str, Any] = {"place": 0, "label": 0, "queries": X[:1], "runs": 4000, "delta": 0, "confidence": 0.9999}
+    found = label_inference(noisy(1.0), X, y, **common)
     allowed = most_advantage(epsilon=1, delta=0)
     assert found.advantage == pytest.approx(allowed, abs=0.06)
     assert 0.7 < found.epsilon_lower <= 1
     assert found.within(1)
-    assert not label_inference(noisy(2.0), X, y, place=0, label=0, queries=X[:1], runs=4000, delta=0).within(1)
+    assert not label_inference(noisy(2.0), X, y, **common).within(1)
 
 
 def test_the_greatest_advantage() -> None:
