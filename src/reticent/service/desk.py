@@ -221,7 +221,8 @@ class Desk:
         """What each request gets, durable before it is returned; an exception where one was refused.
 
         One thread at a time may call this. All rows of all requests are asked at once: one product of matrices, one
-        draw of noise, one transaction. What is refused, by public rules, has spent nothing:
+        draw of noise, one transaction, for each phase that answers some of them. What is refused, by public rules, has
+        spent nothing:
 
         - `ValueError`: the rows have the wrong shape or type;
         - `KeyReused`: the idempotency key came before, from the same client, with another body;
