@@ -360,6 +360,17 @@ def test_a_model_stays_until_queries_drift_and_every_event_keeps_to_the_budget()
     assert news == [False, False, True, True, True, False]  # an alarm, and FOLLOW phases after it
 
 
+def test_a_phase_of_too_few_rows_puts_off_what_follows_an_alarm() -> None:
+    source = Seeded(unsafe_seed=0)
+    engine = linear_recipe().first(PHASE, Rows(*stream(2000, 0), None), source)
+    news = []
+    for number, rows in enumerate((4000, 19, 4000, 4000, 4000)):
+        Q, _ = stream(rows, number + 1, shift=3.0)
+        engine = engine.next(PHASE, Rows(Q, engine.label(Q), None), source)
+        news.append(engine.retrained)
+    assert news == [True, False, True, True, False]
+
+
 def test_never_and_always() -> None:
     X, y = stream(2000, 0)
     for retrain, new in (("never", False), ("always", True)):

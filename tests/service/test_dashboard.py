@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -68,10 +67,8 @@ class Desk(stand_in.Desk):
     damaged: bool = False
     taken: dict[str, int] = field(default_factory=dict)  # rows for the next phase, by client
 
-    @property
-    def _predictor(self) -> Any:
-        taken = {client: (place, rows) for place, (client, rows) in enumerate(self.taken.items())}
-        return SimpleNamespace(labeller="auto", client_phases=1, _taken=taken, _phases_of={})
+    def added(self, client: str) -> tuple[int, int] | None:
+        return None if client == "anonymous" else (self.taken.get(client, 0), self.status().client_cap)
 
     def write(self, client: str, answers: int, at: int | None = None) -> None:
         previous = self.rows[-1].hash if self.rows else bytes(32)
@@ -464,24 +461,18 @@ def test_drift_is_not_told_where_nothing_was_tested(tmp_path: Path, options: dic
     desk.close()
 
 
-def capped(desk: RealDesk) -> Service:
-    return Service("clinic", stand_in.Rules((stand_in.Column("age"),), tuple(desk.classes)), desk, Batcher(desk))
-
-
-def added(service: Service, *clients: str) -> list[tuple[int, int] | None]:
-    found = [dashboard._added(service, client) for client in clients]
-    return [None if one is None else (one["rows"], one["cap"]) for one in found]
+def added(desk: RealDesk, *clients: str) -> list[tuple[int, int] | None]:
+    return [desk.added(client) for client in clients]
 
 
 def test_what_clients_added_depends_on_how_often_they_asked_and_on_nothing_else(tmp_path: Path) -> None:
     told = []
     for place, (here, there) in enumerate(((0.1, 0.9), (0.9, 0.1), (0.5, np.nan))):
         desk = shop.new_desk(tmp_path / str(place), client_share=0.05)
-        service = capped(desk)
-        seen = [added(service, "ann", "bob", "eve")]
+        seen = [added(desk, "ann", "bob", "eve")]
         for client, rows, value in (("ann", 20, here), ("bob", 35, there), ("bob", 15, here), ("ann", 15, there)):
             status = ask(desk, np.full(rows, value), client)
-            seen.append(added(service, "ann", "bob", "eve"))
+            seen.append(added(desk, "ann", "bob", "eve"))
             assert sum(one[0] for one in seen[-1] if one is not None) == status.rows_gathered
             assert status.client_cap == 36
         desk.close()
@@ -497,23 +488,22 @@ def test_caps_with_groups(tmp_path: Path) -> None:
     model = EverlastingPredictor(learner, epsilon=20, delta=1e-5, classes=("no", "yes"))
     model.fit(rows, np.where(rows[:, 0] < 0.5, "yes", "no"), groups=np.arange(60) // 2)
     desk = RealDesk(Home.create(tmp_path / "clinic", model, shop.MODEL), elsewhere=False)
-    service = capped(desk)
     assert ask(desk, [0.1, 0.2, 0.3], "ann").client_cap == 1  # one row stands for a person
-    assert added(service, "ann", "bob") == [(1, 1), (0, 1)]
+    assert added(desk, "ann", "bob") == [(1, 1), (0, 1)]
     assert ask(desk, np.full(117, 0.5), "bob").phase == 2
-    assert added(service, "ann", "bob", "eve") == [(0, 0), (0, 0), (0, 1)]  # who was in a phase is in no other
+    assert added(desk, "ann", "bob", "eve") == [(0, 0), (0, 0), (0, 1)]  # who was in a phase is in no other
     desk.close()
 
 
 def test_no_caps_where_clients_have_none_or_the_closing_of_a_phase_is_drawn(tmp_path: Path) -> None:
     desk = shop.new_desk(tmp_path / "open", client_share=0.05)
-    assert added(capped(desk), "anonymous") == [None]  # each question is a client of its own
+    assert added(desk, "anonymous") == [None]  # each question is a client of its own
     desk.close()
     desk = shop.new_desk(tmp_path / "last", answers=100)
-    assert (desk.status().client_cap, added(capped(desk), "ann")) == (0, [None])  # no phase follows
+    assert (desk.status().client_cap, added(desk, "ann")) == (0, [None])  # no phase follows
     desk.close()
     desk = shop.new_desk(tmp_path / "drawn", labeller="two-coin")
-    assert added(capped(desk), "ann") == [None]
+    assert added(desk, "ann") == [None]
     desk.close()
 
 

@@ -247,7 +247,7 @@ class ChainEngine:
         """The engine of the next phase, whose rows are the queries of this one with the labels released."""
         recipe, places = self.recipe, one_a_group(rows)
         if recipe.retrain == "never" or len(places) < recipe.fewest:
-            return ChainEngine(recipe, phase, self.model, self.reference, self.event, retrained=False)
+            return ChainEngine(recipe, phase, self.model, self.reference, self.event, retrained=False, due=self.due)
         if recipe.retrain == "always":
             model = recipe.train(rows, places, self.model, unsafe_noise)
             return ChainEngine(recipe, phase, model, None, model.event_, retrained=True)

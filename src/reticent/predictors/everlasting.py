@@ -388,6 +388,21 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """How many rows there are for the next phase."""
         return 0 if self._store is None else len(self._store)
 
+    @property
+    def client_cap_(self) -> int:
+        """How many rows of the next phase one client may add: by parameters and the size of the phase."""
+        cap = max(1, math.floor(self._cap * self.phase.window))
+        if self._grouped:
+            cap = min(cap, self._maker_.rows_of_a_group)
+        return int(min(cap, self.phase.window))
+
+    def rows_of_client(self, client: str) -> tuple[int, int]:
+        """How many rows of the next phase are a client's, and how many may be: by who asked how often."""
+        if (taken := self._taken.get(client)) is not None:
+            return taken[1], self.client_cap_
+        barred = self._grouped and self._phases_of.get(client, 0) >= self._given["client_phases"]
+        return 0, 0 if barred else self.client_cap_
+
     # ── from phase to phase ───────────────────────────────────────────────────────────────────────────────────────
 
     def _open(self, phase: Phase, engine: Engine) -> None:
@@ -421,9 +436,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _admit(self, who: Array) -> tuple[NDArray[np.bool_], Integers]:
         """Which queries are taken, the first ones of each client, and the group of each: by names and places alone."""
-        cap = max(1, math.floor(self._cap * self.phase.window))
-        if self._grouped:
-            cap = min(cap, self._maker_.rows_of_a_group)
+        cap = self.client_cap_
         names, first, place, count = np.unique(who, return_index=True, return_inverse=True, return_counts=True)
         before, group = np.full(len(names), cap), np.zeros(len(names), dtype=np.int64)
         for one in np.argsort(first, kind="stable").tolist():

@@ -426,6 +426,19 @@ class Desk:
         """How many answers each client has had; may be called from any thread."""
         return self._clients.copy()
 
+    def added(self, client: str) -> tuple[int, int] | None:
+        """How many rows of the next phase are a client's, and how many may be; None where clients have no cap.
+
+        Both are functions of who asked how often: the first questions of a client are taken, whatever they are. A
+        labeller whose phases close early is left out: how many were taken tells when, and the batch at hand is not yet
+        recorded. May be called from any thread.
+        """
+        grouped = self._status.guarantee.unit == "group"
+        nameless = client == ANONYMOUS and not grouped  # each such question counts as a client of its own
+        if not self._status.rows_wanted or nameless or self._predictor.labeller == "two-coin":
+            return None
+        return self._predictor.rows_of_client(client)
+
     def tail(self) -> list[LedgerRow]:
         """The last rows of the ledger; may be called from any thread."""
         return list(self._tail.copy())
@@ -498,7 +511,7 @@ class Desk:
             teachers=phase.teachers,
             rows_gathered=predictor.rows_gathered_,
             rows_wanted=phase.handed_on,
-            client_cap=_client_cap(predictor),
+            client_cap=predictor.client_cap_,
             learning=predictor._coming is not None,
             drift=_drift(predictor),
             ledger_length=position.length,
@@ -565,15 +578,6 @@ class _Batch:
             return None
         runs = None if self.named is None else _some(self.named, some.start, some.stop)
         return Part(runs, self.rows[some].tobytes(), self.codes[some].tobytes())
-
-
-def _client_cap(predictor: EverlastingPredictor) -> int:
-    """How many rows one client may add to the next phase: by parameters and the size of the phase."""
-    window, share = predictor.phase.window, predictor._cap
-    cap = max(1, share.numerator * window // share.denominator)
-    if predictor.guarantee_.unit == "group":
-        cap = min(cap, predictor._maker_.rows_of_a_group)
-    return int(min(cap, window))
 
 
 def _drift(predictor: EverlastingPredictor) -> Drift:

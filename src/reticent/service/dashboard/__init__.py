@@ -9,7 +9,7 @@ import asyncio
 import gzip
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from reticent.service.app import Call, Service, _Endpoint, _json
-from reticent.service.desk import ANONYMOUS
 from reticent.service.keys import Key
 from reticent.service.problems import Problem
 from reticent.service.store import Damaged
@@ -121,7 +120,7 @@ async def _ledger(service: Service, call: Call) -> dict[str, Any]:
         "admin": admin,
         "open": service.keyring.open,
         "own": _own(service, key),
-        "added": {client: added for client in clients if (added := _added(service, client)) is not None},
+        "added": _added(service, clients),
     }
 
 
@@ -130,22 +129,12 @@ def _own(service: Service, key: Key) -> dict[str, Any]:
     return {"id": key.id, "name": key.name, "rate": key.rate, "quota": key.quota, "used": used}
 
 
-def _added(service: Service, client: str) -> dict[str, int] | None:
-    """How many rows of the next phase are a client's, and how many may be; None where clients have no cap.
-
-    Both are functions of who asked how often: the first questions of a client are taken, whatever they are. A labeller
-    whose phases close early is left out: how many were taken tells when, and the batch at hand is not yet recorded.
-    """
-    predictor, status = getattr(service.desk, "_predictor", None), service.desk.status()
-    grouped = status.guarantee.unit == "group"
-    nameless = client == ANONYMOUS and not grouped  # each such question counts as a client of its own
-    if predictor is None or not status.rows_wanted or nameless or predictor.labeller == "two-coin":
-        return None
-    taken = predictor._taken.get(client)
-    if taken is None:
-        barred = grouped and predictor._phases_of.get(client, 0) >= predictor.client_phases
-        return {"rows": 0, "cap": 0 if barred else status.client_cap}
-    return {"rows": taken[1], "cap": status.client_cap}
+def _added(service: Service, clients: Iterable[str]) -> dict[str, dict[str, int]]:
+    """How many rows of the next phase are each client's, and how many may be, where clients have a cap."""
+    if (added := getattr(service.desk, "added", None)) is None:
+        return {}
+    told = {client: added(client) for client in clients}
+    return {client: {"rows": one[0], "cap": one[1]} for client, one in told.items() if one is not None}
 
 
 async def _verify(service: Service, call: Call) -> dict[str, Any]:
