@@ -7,7 +7,7 @@ import math
 import pickle
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from fractions import Fraction
 from time import sleep
 from typing import Any
@@ -57,7 +57,7 @@ class Fresh(AboveThreshold):
     """Noise on the threshold drawn for every question, not for every segment."""
 
     def _shared_noise(self) -> int:
-        self._drawn = None
+        self._drawn = -1, 0
         return super()._shared_noise()
 
 
@@ -65,9 +65,16 @@ class Kept(AboveThreshold):
     """Noise on the threshold kept from segment to segment: at δ = 0 that is no leak, see below."""
 
     def _halt(self) -> None:
-        drawn = self._drawn
         super()._halt()
-        self._drawn = drawn
+        self._drawn = self._left, self._drawn[1]
+
+
+class Interrupted(AboveThreshold):
+    """Is interrupted as soon as a halt is counted."""
+
+    def _halt(self) -> None:
+        super()._halt()
+        raise KeyboardInterrupt
 
 
 class Unlocked(AboveThreshold):
@@ -148,6 +155,21 @@ def test_noise_for_every_question_makes_every_answer_cost() -> None:
 
     loss = math.log(below(Fresh, 4) / below(Fresh, 5))
     assert 10 * loss > 2 * 1.5  # ten answers of ten independent draws
+
+
+@pytest.mark.parametrize("kind", [AboveThreshold, Interrupted])
+def test_no_segment_begins_with_the_noise_of_another(kind: type[AboveThreshold]) -> None:
+    above = kind(0, epsilon=1, halts=3, unsafe_noise=Seeded(unsafe_seed=0))
+    drawn = []
+    for _ in range(3):
+        with suppress(KeyboardInterrupt):
+            while not above.ask(1):
+                pass
+        drawn.append(above._drawn)
+    assert above.halts_left == 0
+    assert [left for left, _ in drawn] == [3, 2, 1]
+    with pytest.raises(BudgetExhausted):
+        above.ask(1)
 
 
 # ── the budget ────────────────────────────────────────────────────────────────────────────────────────────────────

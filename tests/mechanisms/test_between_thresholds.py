@@ -83,9 +83,8 @@ class Kept(BetweenThresholds):
     """μ kept from segment to segment."""
 
     def _halt(self) -> None:
-        drawn = self._drawn
         super()._halt()
-        self._drawn = drawn
+        self._drawn = self._left, self._drawn[1]
 
 
 # ── the guarantee ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -31,9 +31,10 @@ def check_segments(epsilon: object, halts: object) -> tuple[Fraction, int]:
 class Segments(Uncopied):
     """What the sparse-vector mechanisms share: the halts that are left, and the noise of the segment under way.
 
-    A segment's noise is drawn at its first question and forgotten at its halt. Forgetting cannot fail, so that no
-    interrupted call leaves old noise behind a new segment. Neither copies nor pickles are made: two copies would
-    answer twice on one budget, with the same noise. (So would a forked process: ask in one of them only.)
+    A segment's noise is drawn at its first question and kept with the number of halts that were left then. So counting
+    a halt is what makes it void, and no interrupted call leaves old noise behind a new segment. Neither copies nor
+    pickles are made: two copies would answer twice on one budget, with the same noise. (So would a forked process: ask
+    in one of them only.)
     """
 
     def __init__(self, *, scale: Fraction, halts: int, event: events.Event, unsafe_noise: Noise | None) -> None:
@@ -41,7 +42,7 @@ class Segments(Uncopied):
         self._noise = noise_or_system(unsafe_noise)
         self._scale = scale
         self._halts = self._left = halts
-        self._drawn: int | None = None
+        self._drawn = -1, 0  # how many halts were left when noise was drawn, never as few as at first; and the noise
         self._lock = Lock()
 
     @property
@@ -55,13 +56,12 @@ class Segments(Uncopied):
             raise BudgetExhausted(f"closed after halts={self._halts}: its privacy budget is spent, start a new one")
 
     def _shared_noise(self) -> int:
-        if self._drawn is None:
-            self._drawn = int(self._noise.discrete_laplace(self._scale))
-        return self._drawn
+        if self._drawn[0] != self._left:
+            self._drawn = self._left, int(self._noise.discrete_laplace(self._scale))
+        return self._drawn[1]
 
     def _halt(self) -> None:
         self._left -= 1
-        self._drawn = None
 
 
 class AboveThreshold(Segments):
