@@ -12,6 +12,7 @@ import pytest
 
 from reticent import cli
 from reticent.experiments import datasets, table4
+from reticent.experiments.linear_models import LEARNERS, ONE_PASS, PASSIVE_AGGRESSIVE, OnePass
 from reticent.experiments.table4 import (
     ASQ,
     EPSILONS,
@@ -22,14 +23,13 @@ from reticent.experiments.table4 import (
     PRINTED,
     PSQ,
     RANDOM,
-    STRONGER,
     Split,
-    accuracies,
     half_width,
+    on_split,
     standard_errors_apart,
 )
 
-KEPT = table4._results()
+KEPT, LINEAR, WITHOUT = (table4._results(part) for part in table4.PARTS)
 
 
 def means(name: str, method: str) -> list[float]:
@@ -42,9 +42,11 @@ def means(name: str, method: str) -> list[float]:
 
 def test_all_splits_were_measured_with_the_parameters_of_the_module() -> None:
     assert json.loads(table4.MEASURED.read_text(encoding="utf-8"))["parameters"] == table4._parameters()
-    assert {name: len(found[PSQ]) for name, found in KEPT.items()} == table4.SPLITS
-    assert min(table4.SPLITS["mushrooms"], table4.SPLITS["a9a"]) == 30
-    assert min(table4.SPLITS.values()) >= 10
+    for part, splits in table4.SPLITS.items():
+        kept = table4._results(part)
+        assert {name: len(accuracies) for name in kept for accuracies in kept[name].values()} == splits
+    assert {name: table4.SPLITS["methods"][name] for name in PRINTED} == {"mushrooms": 30, "a9a": 30}
+    assert min(table4.SPLITS["methods"].values()) >= 10
     for found in KEPT.values():
         assert {found[method].shape[1] for method in (OURS, OURS_RANDOM, ONE_SHOT)} == {len(EPSILONS)}
         assert {found[method].shape[1] for method in (PSQ, ASQ, RANDOM)} == {len(EPSILONS) + 1}
@@ -62,23 +64,46 @@ def test_the_defaults_beat_the_paper_and_its_method_again(name: str) -> None:
         assert mean > max(means(name, way)[place] for way in (PSQ, ASQ, RANDOM))
 
 
-def apart(name: str, method: str) -> list[float]:
-    again = KEPT[name][method]
-    return [standard_errors_apart(again[:, place], *PRINTED[name][PSQ][place]) for place in range(len(EPSILONS))]
+def apart(again: table4.Floats, name: str) -> list[float]:
+    return [standard_errors_apart(again[:, place], *printed) for place, printed in enumerate(PRINTED[name][PSQ])]
 
 
 def test_psq_on_mushrooms_agrees_with_the_paper() -> None:
-    """Within two standard errors at ε = 0.5 and 1 with the default ridge; at all three with ten times the ridge."""
-    assert all(abs(each) < 2 for each in apart("mushrooms", PSQ)[:2])
-    assert 2 < abs(apart("mushrooms", PSQ)[2]) < 3  # the page says so
-    assert all(abs(each) < 2 for each in apart("mushrooms", STRONGER))
-    assert all(abs(each) > 5 for each in apart("a9a", PSQ))  # the comparison can fail
+    """Within two standard errors of every mean, that without noise included, on 30 splits and on four times as many."""
+    assert len(LINEAR["mushrooms"][PASSIVE_AGGRESSIVE]) == 120
+    for again in (KEPT["mushrooms"][PSQ], LINEAR["mushrooms"][PASSIVE_AGGRESSIVE]):
+        assert all(abs(each) < 2 for each in apart(again, "mushrooms"))
+    as_printed = [
+        standard_errors_apart(again[:, place], mean, width / math.sqrt(table4.PRINTED_SPLITS))
+        for place, (mean, width) in enumerate(PRINTED["mushrooms"][PSQ])
+    ]
+    assert [abs(each) < 2 for each in as_printed] == [True, True, True, False]
+
+
+def test_no_other_linear_model_agrees_everywhere() -> None:
+    """So the comparison can fail. On a9a only a model that diverges agrees, which on mushrooms learns nothing."""
+    agree = {
+        name: {each for each, again in found.items() if all(abs(each) < 2 for each in apart(again, name))}
+        for name, found in LINEAR.items()
+    }
+    assert agree == {"mushrooms": {PASSIVE_AGGRESSIVE}, "a9a": {"SGD, squared"}}
+    assert np.abs(LINEAR["mushrooms"]["SGD, squared"].mean(axis=0) - 0.5).max() < 0.02
+    for learner in LEARNERS.keys() - agree["a9a"]:
+        assert min(apart(LINEAR["a9a"][learner], "a9a")) > 4
+
+
+def test_what_minimises_a_loss_is_better_than_what_was_printed_and_worse_than_the_defaults() -> None:
+    for learner in ("logistic", "ridge"):
+        assert all(each > 2 for each in apart(LINEAR["mushrooms"][learner], "mushrooms")[:-1])
+    for name, found in LINEAR.items():
+        for again in found.values():
+            assert all(ours > mean for ours, mean in zip(means(name, OURS), again.mean(axis=0)[:-1], strict=True))
 
 
 def test_the_printed_widths_are_too_small() -> None:
     widths = [width for _, width in PRINTED["mushrooms"][PSQ]]
     ratios = half_width(KEPT["mushrooms"][PSQ]) / widths
-    assert (ratios > 5).all()
+    assert (ratios > 4).all()
     assert np.exp(np.log(ratios).mean()) == pytest.approx(math.sqrt(30), rel=0.4)
     alone = [table4.width_of_test_rows(mean, "mushrooms") for mean, _ in PRINTED["mushrooms"][PSQ]]
     assert sum(least > width for least, width in zip(alone, widths, strict=True)) >= 2
@@ -87,9 +112,18 @@ def test_the_printed_widths_are_too_small() -> None:
 def test_the_printed_rows_on_a9a_are_below_one_class_for_all() -> None:
     one_class = 1 - datasets.DATA_SETS["a9a"].ones
     assert all(mean + width * math.sqrt(30) < one_class for way in PRINTED["a9a"].values() for mean, width in way)
-    assert all(mean > one_class for mean in means("a9a", PSQ)[1:])
     assert min(means("a9a", ASQ)) > one_class
     assert means("a9a", PSQ)[-1] > 0.83
+
+
+def test_each_default_gains_or_at_least_does_not_lose() -> None:
+    """Setting back all of them loses most; no single one makes a difference upwards that is more than chance."""
+    for name, found in WITHOUT.items():
+        ours = KEPT[name][OURS]
+        assert (found["any of these"].mean(axis=0) < ours.mean(axis=0) - 0.005).all()
+        for without, accuracies in found.items():
+            gain = ours - accuracies
+            assert (gain.mean(axis=0) > -half_width(gain) - 1e-4).all(), (name, without)
 
 
 def test_asking_little_is_most_of_what_asking_actively_gains() -> None:
@@ -108,11 +142,13 @@ def test_the_one_private_model_wins_everywhere() -> None:
 
 
 def test_the_tables_show_every_data_set_and_every_epsilon() -> None:
-    again, better, agreement = table4.tables()
-    assert [row[0] for row in again.rows] == [name for name in table4.SPLITS for _ in range(4)]
+    again, better, defaults, agreement, widths = table4.tables()
+    assert [row[0] for row in again.rows] == [name for name in table4.SPLITS["methods"] for _ in range(4)]
+    assert [row[0] for row in defaults.rows] == [name for name in PRINTED for _ in range(6)]
     assert [row[1] for row in better.rows] == ["0.5", "1", "2"] * 4
-    assert {row[0] for row in agreement.rows} == set(PRINTED)
-    assert all(len(row) == len(table.columns) for table in (again, better, agreement) for row in table.rows)
+    assert [row[1] for row in agreement.rows if row[1] in LEARNERS] == [*LEARNERS] * len(PRINTED)
+    assert {row[0] for row in widths.rows} == set(PRINTED)
+    assert all(len(row) == len(table.columns) for table in table4.tables() for row in table.rows)
     assert "0.6416 ± 0.0036" in again.rows[0]
 
 
@@ -136,47 +172,48 @@ def test_a_split_has_the_sizes_of_the_paper_and_no_row_twice() -> None:
 @pytest.mark.slow
 def test_all_methods_learn_from_made_up_rows() -> None:
     X, y = datasets.synthetic("mushrooms", seed=0, rows=6000)
-    found = accuracies(Split(X, y, 5, seed=0))
+    found = on_split("methods", Split(X, y, 5, seed=0))
     assert found[NOT_PRIVATE][0] > 0.8
     assert found[OURS][-1] > 0.65
     assert found[ONE_SHOT][-1] > 0.75
     assert found[PSQ][-1] > 0.65  # without noise
     assert max(found[table4.ASKED]) <= 36
-    again = accuracies(Split(X, y, 5, seed=0))
+    again = on_split("methods", Split(X, y, 5, seed=0))
     assert all(again[method] == found[method] for method in (PSQ, RANDOM))  # others may turn on rounding
 
 
 def test_measuring_goes_on_where_it_was_and_writes_the_same_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table4, "SPLITS", {"mushrooms": 2, "a9a": 1})
+    splits = {"methods": {"mushrooms": 2, "a9a": 1}, "learners": {"mushrooms": 1}, "without": {}}
+    monkeypatch.setattr(table4, "SPLITS", splits)
     monkeypatch.setattr(table4, "rows_of", made_up)
     monkeypatch.setattr(table4, "MEASURED", tmp_path / "whole.json")
     seeds: list[int] = []
 
-    def spied(split: Split, *, ridges: bool) -> dict[str, list[float]]:
+    def spied(split: Split) -> dict[str, list[float]]:
         seeds.append(split.seed)
         if len(seeds) == stop:
             raise KeyboardInterrupt
-        return {PSQ: [split.seed + len(split.y) / 7 + ridges] * 4, OURS: [0.25] * 3}
+        return {PSQ: [split.seed + len(split.y) / 7] * 4, OURS: [0.25] * 3}
 
-    monkeypatch.setattr(table4, "accuracies", spied)
+    monkeypatch.setattr(table4, "PARTS", dict.fromkeys(splits, spied))
     stop = 0
     table4.measure(tmp_path)
-    assert seeds == [0, 1, 0]
+    assert seeds == [0, 1, 0, 0]
     monkeypatch.setattr(table4, "MEASURED", tmp_path / "interrupted.json")
     seeds.clear()
     stop = 2
     with pytest.raises(KeyboardInterrupt):
         table4.measure(tmp_path)
-    assert [len(rows) for rows in table4._read()["results"].values()] == [1, 0]
+    assert [len(rows) for rows in table4._read()["methods"].values()] == [1, 0]
     stop = 0
     table4.measure(tmp_path)
-    assert seeds == [0, 1, 1, 0]
+    assert seeds == [0, 1, 1, 0, 0]
     assert (tmp_path / "interrupted.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
     table4.measure(tmp_path)  # of a whole file everything is measured anew
-    assert seeds[4:] == [0, 1, 0]
-    monkeypatch.setattr(table4, "SPLITS", {"mushrooms": 1})
+    assert seeds[5:] == [0, 1, 0, 0]
+    monkeypatch.setitem(splits, "without", {"mushrooms": 1})
     with pytest.raises(ValueError, match=r"table4.json was measured with other parameters: measure again with --data"):
         table4.tables()
 
@@ -186,10 +223,30 @@ def test_the_files_say_whether_the_results_are_still_those_of_the_code() -> None
     if not datasets.available("mushrooms"):
         return
     X, y = table4.rows_of("mushrooms", None)
-    found = accuracies(Split(X, y, table4.ROW_NORMS["mushrooms"], seed=0), ridges=True)
-    assert list(found) == list(KEPT["mushrooms"])
-    for method, kept in KEPT["mushrooms"].items():
-        assert np.abs(np.array(found[method]) - kept[0]).max() < (5 if method == table4.ASKED else 0.02), method
+    split = Split(X, y, table4.ROW_NORMS["mushrooms"], seed=0)
+    for part in table4.PARTS:
+        found, results = on_split(part, split), table4._results(part)["mushrooms"]
+        assert list(found) == list(results)
+        tolerance = {method: 5 if method == table4.ASKED else 0.02 for method in found}
+        far = [np.abs(found[method] - kept[0]) > tolerance[method] for method, kept in results.items()]
+        assert np.concatenate(far).sum() <= 1, part  # of few cells rounding decides, see `measure`
+
+
+def test_one_pass_makes_each_step_as_if_it_were_many_small_ones() -> None:
+    """Against steps that are cut into ten thousand; and no step goes beyond the label, whatever the rate."""
+    random = np.random.default_rng(0)
+    X, y = random.integers(0, 2, (5, 8)), np.array([0, 1, 1, 0, 1])
+    model = OnePass(rate=0.3, random_state=1).fit(X, y)
+    weights, cuts = np.zeros(8), 10_000
+    for t, place in enumerate(np.random.default_rng(1).permutation(5), start=1):
+        row, label = 2.0 * X[place] - 1, 2 * y[place] - 1
+        for _ in range(cuts):
+            weights += 2 * math.sqrt(0.3 / (0.3 + t)) / cuts * (label - row @ weights) * row
+    assert model.coef_ == pytest.approx(weights, abs=1e-3)
+    fast = OnePass(rate=1e9, random_state=1).fit(X, y)
+    assert (2.0 * X[place] - 1) @ fast.coef_ == pytest.approx(2 * y[place] - 1)  # the last row
+    assert fast.predict(X[[place]]) == y[place]
+    assert ONE_PASS in LEARNERS
 
 
 def test_a_folder_without_the_data_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 
 from reticent import labellers
-from reticent.experiments import datasets
+from reticent.experiments import datasets, linear_models
+from reticent.experiments.linear_models import LEARNERS, PASSIVE_AGGRESSIVE
 from reticent.experiments.table import Table
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.noise import Seeded
@@ -26,21 +28,23 @@ from reticent.teachers.space import PublicSpace
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Row = dict[str, list[float]]  # one split: for each method its accuracy at each ε
-Results = dict[str, dict[str, Floats]]  # for each data set and method: a row a split, a column an ε
+Row = dict[str, list[float]]  # one split: for each method or learner its accuracy at each ε
+Results = dict[str, dict[str, Floats]]  # for each data set and method or learner: a row a split, a column an ε
 
 EPSILONS = (0.5, 1.0, 2.0)
 PRIVATE, PUBLIC = 0.8, 0.02  # of the rows; the rest is for the test
 ROWS_A_TEACHER = 100  # of the paper
 SHARE = 0.3  # of the public rows that are asked actively
-SPLITS = {"mushrooms": 30, "a9a": 30, "phishing_urls": 10, "enron_spam": 10}
+SPLITS = {
+    "methods": {"mushrooms": 30, "a9a": 30, "phishing_urls": 10, "enron_spam": 10},
+    "learners": {"mushrooms": 120, "a9a": 30},  # more where what was printed can be right, and is compared
+    "without": {"mushrooms": 30, "a9a": 30},
+}
 # Row lengths that are known without the rows: of so many one-hot attributes, or after normalisation.
 ROW_NORMS = {"mushrooms": math.sqrt(22), "a9a": math.sqrt(14), "phishing_urls": 1.0, "enron_spam": 1.0}
 MEASURED = Path(__file__).with_name("table4.json")
 
 PSQ, ASQ, RANDOM, ASKED = "PSQ", "ASQ", "random 30 %", "asked by ASQ"
-STRONGER = "PSQ, α = 0.001"  # the student's ridge, which is 0.0001 otherwise
-RIDGES_ON = "mushrooms"  # where what was printed can be right, and is compared
 OURS, OURS_RANDOM, ONE_SHOT, NOT_PRIVATE = "defaults", "defaults, random 30 %", "one shot", "not private"
 
 # What the paper prints at ε = 0.5, 1, 2 and without noise: accuracy, ±; and the mean number of rows that ASQ asked.
@@ -59,9 +63,9 @@ PRINTED_SPLITS = 30
 
 
 def tables() -> list[Table]:
-    """The paper's method again, what does better, and whether the two measurements agree."""
-    results = _results()
-    return [_again(results), _better(results), _agreement(results)]
+    """The paper's method again, what does better and by what, with which linear models it agrees, and its ±."""
+    methods, learners, without = (_results(part) for part in PARTS)
+    return [_again(methods), _better(methods), _defaults(methods, without), _agreement(learners), _widths(learners)]
 
 
 # ── measuring ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -75,13 +79,20 @@ def measure(folder: Path) -> None:
     in which the last bits of sums seem to decide.
     """
     kept = _read() if MEASURED.exists() else {}
-    if kept.get("parameters") != _parameters() or all(len(kept["results"][name]) == SPLITS[name] for name in SPLITS):
-        kept = {"parameters": _parameters(), "results": {name: [] for name in SPLITS}}
-    for name, count in SPLITS.items():
-        X, y = rows_of(name, folder)
-        for split in range(len(kept["results"][name]), count):
-            kept["results"][name].append(accuracies(Split(X, y, ROW_NORMS[name], split), ridges=name == RIDGES_ON))
-            _write(kept)
+    if kept.get("parameters") != _parameters() or not any(_missing(kept)):
+        kept = {"parameters": _parameters()} | {part: {name: [] for name in SPLITS[part]} for part in SPLITS}
+    rows = cache(lambda name: rows_of(name, folder))
+    for part, name, seed in _missing(kept):
+        kept[part][name].append(on_split(part, Split(*rows(name), ROW_NORMS[name], seed)))
+        _write(kept)
+
+
+def _missing(kept: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """What is not measured yet: which part, the data set, and the number of the split."""
+    for part, splits in SPLITS.items():
+        for name, count in splits.items():
+            for seed in range(len(kept[part][name]), count):
+                yield part, name, seed
 
 
 def rows_of(name: str, folder: Path | None) -> tuple[Any, Integers]:
@@ -127,6 +138,11 @@ class Split:
         """Public rows; their labels are not for use."""
         return self.X[self.parts[1]]
 
+    @cached_property
+    def points(self) -> Floats:
+        """Public rows in the space that they span."""
+        return PublicSpace().fit(self.public).transform(self.public)
+
     @property
     def asked(self) -> int:
         """How many public rows an active learner may ask about."""
@@ -143,68 +159,118 @@ class Split:
         return round(float(np.mean(np.asarray(model.predict(self.X[test])) == self.y[test])), 5)
 
 
-def accuracies(split: Split, *, ridges: bool = False) -> Row:
-    """The accuracy of every method on one split: at each ε, and last without noise where there is that.
-
-    With `ridges` also that of a student of PSQ with more ridge.
-    """
+def on_split(part: str, split: Split) -> Row:
+    """What a part measures on one split: accuracies at each ε, and last without noise where there is that."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # δ = 1/n is warned about, rightly
-        found = _theirs(split, ridges=ridges)
-        known: dict[str, Any] = {"delta": split.delta, "classes": (0, 1), "unsafe_seed": split.seed}
-        for epsilon in EPSILONS:
-            for method, way in ((OURS, "active"), (OURS_RANDOM, "passive")):
-                model = PATEClassifier(epsilon=epsilon, queries=way, n_queries=split.asked, **known)
-                model.fit(*split.private, public=split.public)
-                found.setdefault(method, []).append(split.accuracy(model))
-            one_shot = PrivateLogisticRegression(epsilon=epsilon, row_norm=split.row_norm, **known)
-            found.setdefault(ONE_SHOT, []).append(split.accuracy(one_shot.fit(*split.private)))
-        found[NOT_PRIVATE] = [split.accuracy(LogisticRegression(max_iter=1000).fit(*split.private))]
+        warnings.simplefilter("ignore")  # δ = 1/n is warned about, rightly, and models that do not converge
+        return PARTS[part](split)
+
+
+def of_methods(split: Split) -> Row:
+    """The accuracy of every method."""
+    found = _theirs(split)
+    found[OURS] = [_of_defaults(split, epsilon) for epsilon in EPSILONS]
+    found[OURS_RANDOM] = [_of_defaults(split, epsilon, queries="passive") for epsilon in EPSILONS]
+    found[ONE_SHOT] = [_of_one_shot(split, epsilon) for epsilon in EPSILONS]
+    found[NOT_PRIVATE] = [split.accuracy(LogisticRegression(max_iter=1000).fit(*split.private))]
     return found
 
 
-def _theirs(split: Split, *, ridges: bool) -> Row:
-    """The paper's set-up: linear models by stochastic gradients, a hundred rows a teacher, Gaussian noise.
+def of_learners(split: Split) -> Row:
+    """The accuracy of PSQ with each linear model, for teachers and student alike."""
+    found: Row = {}
+    for learner in LEARNERS:
+        votes, teachers = _votes(split, learner)
+        found[learner] = [
+            _taught(split, learner, _asked(split, PSQ, votes, teachers, epsilon)) for epsilon in (*EPSILONS, None)
+        ]
+    return found
 
-    The teachers do not depend on ε or on what is asked, so they learn once.
-    """
-    teachers = Teachers(
-        SGDClassifier(), shards=len(split.private[1]) // ROWS_A_TEACHER, classes=(0, 1), random_state=split.seed
+
+def of_defaults(split: Split) -> Row:
+    """The accuracy of `PATEClassifier` with each of its defaults set back to what the paper has, and with all."""
+    theirs: dict[str, dict[str, Any]] = {
+        "small teachers": {"n_teachers": len(split.private[1]) // ROWS_A_TEACHER},
+        "public axes": {"public_space": None},
+        "margin queries": {"queries": "passive"},
+        "greedy labels": {"labeller": "gaussian"},
+    }
+    theirs["any of these"] = {key: value for each in theirs.values() for key, value in each.items()}
+    return {
+        without: [_of_defaults(split, epsilon, **options) for epsilon in EPSILONS]
+        for without, options in theirs.items()
+    }
+
+
+PARTS = {"methods": of_methods, "learners": of_learners, "without": of_defaults}
+
+
+def _of_defaults(split: Split, epsilon: float, **options: Any) -> float:
+    """The accuracy of `PATEClassifier` as it comes, but for some options."""
+    model = PATEClassifier(
+        epsilon=epsilon, delta=split.delta, classes=(0, 1), n_queries=split.asked, unsafe_seed=split.seed, **options
     )
-    votes = teachers.fit(*split.private).votes(split.public)
-    points = PublicSpace().fit(split.public).transform(split.public)
+    return split.accuracy(model.fit(*split.private, public=split.public))
+
+
+def _of_one_shot(split: Split, epsilon: float) -> float:
+    """The accuracy of one private model of all private rows."""
+    model = PrivateLogisticRegression(
+        epsilon=epsilon, delta=split.delta, row_norm=split.row_norm, classes=(0, 1), unsafe_seed=split.seed
+    )
+    return split.accuracy(model.fit(*split.private))
+
+
+def _theirs(split: Split) -> Row:
+    """The paper's set-up, with the linear model that agrees with what it prints."""
+    votes, teachers = _votes(split, PASSIVE_AGGRESSIVE)
     found: Row = {PSQ: [], ASQ: [], RANDOM: [], ASKED: []}
     for epsilon in (*EPSILONS, None):
-        for method, limit in ((PSQ, len(votes)), (ASQ, split.asked), (RANDOM, split.asked)):
-            transcript = Transcript(len(votes), limit)
-            queries.run(
-                _chooser(method, transcript, points, split.seed),
-                transcript,
-                votes.__getitem__,
-                _labeller(teachers.n_teachers_, limit, epsilon, split),
-            )
-            found[method].append(_taught(split, transcript))
+        for method in (PSQ, ASQ, RANDOM):
+            transcript = _asked(split, method, votes, teachers, epsilon)
+            found[method].append(_taught(split, PASSIVE_AGGRESSIVE, transcript))
             if method == ASQ:
                 found[ASKED].append(float(len(transcript.asked)))
-            if method == PSQ and ridges:
-                found.setdefault(STRONGER, []).append(_taught(split, transcript, alpha=0.001))
     return found
 
 
-def _taught(split: Split, transcript: Transcript, **options: float) -> float:
+def _votes(split: Split, learner: str) -> tuple[Integers, int]:
+    """The votes of teachers of a hundred rows on the public rows, and how many teachers there are.
+
+    They do not depend on ε or on what is asked, so teachers learn once.
+    """
+    shards = len(split.private[1]) // ROWS_A_TEACHER
+    teachers = Teachers(LEARNERS[learner], shards=shards, classes=(0, 1), random_state=split.seed).fit(*split.private)
+    return teachers.votes(split.public), teachers.n_teachers_
+
+
+def _asked(split: Split, method: str, votes: Integers, teachers: int, epsilon: float | None) -> Transcript:
+    """What was asked by a method, and the labels that were released for it."""
+    limit = len(votes) if method == PSQ else split.asked
+    transcript = Transcript(len(votes), limit)
+    queries.run(
+        _chooser(method, transcript, split),
+        transcript,
+        votes.__getitem__,
+        _labeller(teachers, limit, epsilon, split),
+    )
+    return transcript
+
+
+def _taught(split: Split, learner: str, transcript: Transcript) -> float:
     """The accuracy of a student of the released labels."""
-    student = SGDClassifier(random_state=split.seed, **options)
+    student = linear_models.make(learner, split.seed)
     return split.accuracy(students.fit_student(student, split.public, transcript, semi_supervised=False))
 
 
-def _chooser(method: str, transcript: Transcript, points: Floats, seed: int) -> Chooser:
+def _chooser(method: str, transcript: Transcript, split: Split) -> Chooser:
     """Which rows are asked; the order of public rows is random already, so the first ones are random ones.
 
     ASQ asks where a linear model that is nearly as good as the best says otherwise. As in the practical algorithm that
     the paper uses, the errors of that model are a surrogate's: squared ones, for which it is found in closed form.
     """
     if method == ASQ:
-        return queries.by_ridge_disagreement(transcript, points, classes=2, random_state=seed)
+        return queries.by_ridge_disagreement(transcript, split.points, classes=2, random_state=split.seed)
     return queries.passive(transcript)
 
 
@@ -241,6 +307,7 @@ def _parameters() -> dict[str, Any]:
         "public": PUBLIC,
         "rows a teacher": ROWS_A_TEACHER,
         "asked": SHARE,
+        "learners": list(LEARNERS),
         "splits": SPLITS,
     }
 
@@ -253,26 +320,31 @@ def _read() -> dict[str, Any]:
 def _write(kept: dict[str, Any]) -> None:
     """One line a split, so that changes can be read."""
     parts = [
-        json.dumps(name) + ": [\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]"
-        for name, rows in kept["results"].items()
+        f'"{part}": {{\n'
+        + ",\n".join(
+            json.dumps(name) + ": [\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]"
+            for name, rows in kept[part].items()
+        )
+        + "\n}"
+        for part in SPLITS
     ]
     text = (
         '{"made by": "reticent experiment table4 --data DIR",\n'
-        f'"parameters": {json.dumps(kept["parameters"])},\n"results": {{\n' + ",\n".join(parts) + "\n}}\n"
+        f'"parameters": {json.dumps(kept["parameters"])},\n' + ",\n".join(parts) + "}\n"
     )
     partial = MEASURED.with_suffix(".partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(MEASURED)
 
 
-def _results() -> Results:
-    """For each data set and method the accuracies, a row a split and a column an ε."""
+def _results(part: str) -> Results:
+    """For each data set and method or learner the accuracies, a row a split and a column an ε."""
     kept = _read()
     if kept["parameters"] != _parameters():
         raise ValueError("table4.json was measured with other parameters: measure again with --data")
     return {
         name: {method: np.array([row[method] for row in rows]) for method in rows[0]}
-        for name, rows in kept["results"].items()
+        for name, rows in kept[part].items()
         if len(rows) > 1
     }
 
@@ -357,35 +429,55 @@ def _better(results: Results) -> Table:
     )  # fmt: skip
 
 
-def _agreement(results: Results) -> Table:
+def _defaults(methods: Results, without: Results) -> Table:
     rows = []
-    for name, found in results.items():
-        if name not in PRINTED:
-            continue
-        for method, student in ((PSQ, "α = 0.0001"), (STRONGER, "α = 0.001")):
-            if method not in found:
-                continue
-            for place in range(NOISELESS + 1):
-                mean, width = PRINTED[name][PSQ][place]
-                again = found[method][:, place]
-                rows.append((
-                    name,
-                    student,
-                    f"{EPSILONS[place]:g}" if place < NOISELESS else "∞",
-                    f"{mean:.4f}",
-                    f"{width:.4f}",
-                    f"{width_of_test_rows(mean, name):.4f}",
-                    f"{width * math.sqrt(PRINTED_SPLITS):.4f}",
-                    _cell(found[method], place),
-                    f"{half_width(again) / width:.1f}",
-                    f"{standard_errors_apart(again, mean, width):+.1f}",
-                ))  # fmt: skip
+    for name, found in without.items():
+        for left_out, accuracies in {"none": methods[name][OURS], **found}.items():
+            rows.append((name, left_out, *(_cell(accuracies, place) for place in range(len(EPSILONS)))))
     return Table(
-        "PSQ as printed and again, and how far they are apart",
-        ("data", "student", "ε", "paper", "its ±", "± of the test rows alone", "its ± times √30", "again",
-         "± again / its ±", "standard errors apart"),
+        "What makes the defaults better: accuracy without one of them, ± 1.96 standard errors",
+        ("data", "without", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)),
         tuple(rows),
-    )  # fmt: skip
+    )
+
+
+def _agreement(learners: Results) -> Table:
+    rows = []
+    for name, found in learners.items():
+        printed = PRINTED[name][PSQ]
+        widened = (f"{mean:.4f} ± {width * math.sqrt(PRINTED_SPLITS):.4f}" for mean, width in printed)
+        rows.append((name, "printed, ± times √30", str(PRINTED_SPLITS), *widened))
+        for learner, again in found.items():
+            apart = (standard_errors_apart(again[:, place], *both) for place, both in enumerate(printed))
+            cells = (f"{_cell(again, place)} ({each:+.1f})" for place, each in enumerate(apart))
+            rows.append((name, learner, str(len(again)), *cells))
+    return Table(
+        "PSQ with each linear model: accuracy ± 1.96 standard errors (and standard errors from what was printed)",
+        ("data", "teachers and student", "splits", *(f"ε = {epsilon:g}" for epsilon in EPSILONS), "ε = ∞"),
+        tuple(rows),
+    )
+
+
+def _widths(learners: Results) -> Table:
+    rows = []
+    for name, found in learners.items():
+        for place, (mean, width) in enumerate(PRINTED[name][PSQ]):
+            again = found[PASSIVE_AGGRESSIVE][:, place]
+            of_as_many = float(half_width(again)) * math.sqrt(len(again) / PRINTED_SPLITS)
+            rows.append((
+                name,
+                f"{EPSILONS[place]:g}" if place < NOISELESS else "∞",
+                f"{width:.4f}",
+                f"{width_of_test_rows(mean, name):.4f}",
+                f"{width * math.sqrt(PRINTED_SPLITS):.4f}",
+                f"{of_as_many:.4f}",
+                f"{of_as_many / width:.1f}",
+            ))  # fmt: skip
+    return Table(
+        "The ± of PSQ as printed, and what it should be for so many splits",
+        ("data", "ε", "printed", "of the test rows alone", "printed, times √30", "again", "again / printed"),
+        tuple(rows),
+    )
 
 
 def _cell(accuracies: Floats, place: int) -> str:
