@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from mpmath import mp
 from reticent.audit import exact, law
 from reticent.errors import BudgetExhausted
 from reticent.labellers import TwoCoin, VoteTable
-from reticent.labellers.table import ONE
+from reticent.labellers.table import BITS, ONE
 from reticent.labellers.two_coin import Closing, closed_form_price, closing, logistic_table, table_price
 from reticent.noise import Noise, Seeded
 from reticent.privacy import epsilon
@@ -48,6 +49,7 @@ def test_the_price_from_the_integers_is_right_and_below_the_closed_form(order: f
             p, q = ((mp.mpf(entry) / ONE, 1 - mp.mpf(entry) / ONE) for entry in (first, second))
             worst = max(worst, price(p, q, alpha))
     found = table_price(table.entries, order)
+    assert found is not None
     assert worst <= mp.mpf(found.numerator) / found.denominator
     assert float(found) <= float(worst) * (1 + 1e-6)
     bound = closed_form_price(order, steepness / (2 * teachers))
@@ -76,9 +78,30 @@ def test_the_closed_form_covers_all_votes_of_several_classes(classes: int) -> No
     assert largest > 0.9  # the bound is all but attained
 
 
-def test_a_table_whose_hits_leak_without_bound_is_refused() -> None:
-    with pytest.raises(ValueError, match="steepness must be smaller"):
-        table_price(VoteTable(np.array([1, ONE // 2, ONE - 1])).entries, 30)
+def test_the_inequality_behind_the_closed_form_holds_for_any_factors() -> None:
+    """F ≥ ΣP_i² + 2·Σψ(w_i/w_j)·P_i·P_j; the twin takes ψ of the closest pair for all."""
+    generator = np.random.default_rng(0)
+    mp.dps = 60
+    broken = 0
+    for case in range(300):
+        alpha, classes = mp.mpf(generator.uniform(1.01, 20)), int(generator.integers(2, 5))
+        reach = -mp.log(1 - mp.mpf(generator.uniform(0.05, 0.95)) / alpha)
+        factors = sorted(mp.exp(reach * mp.mpf(place)) for place in generator.uniform(0, 1, classes))
+        weights = [mp.exp(mp.mpf(power)) for power in generator.uniform(-6, 6, classes) * (case % 3)]
+        total, moved = sum(weights), sum(w * x for w, x in zip(factors, weights, strict=True))
+        terms = [w**alpha * x for w, x in zip(factors, weights, strict=True)]
+        pairs = list(combinations(range(classes), 2))
+        psi = {(i, j): (factors[i] / factors[j]) ** -alpha * (1 + alpha * (factors[i] / factors[j] - 1))
+               for i, j in pairs}  # fmt: skip
+        whole = moved ** (2 * alpha) * total ** (2 - 2 * alpha) - sum(term**2 for term in terms)
+        cross = {pair: 2 * terms[pair[0]] * terms[pair[1]] for pair in pairs}
+        assert whole >= sum(psi[pair] * cross[pair] for pair in pairs) * (1 - mp.mpf(10) ** -40)
+        broken += whole < max(psi.values()) * sum(cross.values()) * (1 - mp.mpf(10) ** -40)
+    assert broken > 30
+
+
+def test_a_table_whose_hits_leak_without_bound_has_no_price() -> None:
+    assert table_price(VoteTable(np.array([1, ONE // 2, ONE - 1])).entries, 30) is None
 
 
 # ── exact laws ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -96,31 +119,36 @@ class TestMoments:
         made.hits = hits
         return made
 
-    def moment(self, kind: type[TwoCoin], first: Questions, second: Questions) -> float:
+    def moment(self, kind: type[TwoCoin], first: Questions, second: Questions, shown: bool = False) -> float:
         def run(noise: Noise, votes: Questions) -> tuple[int, ...]:
             made = self.labeller(noise, kind)
-            return tuple(made.label(np.array([[self.TEACHERS - value, value] for value in votes])).tolist())
+            labels = made.label(np.array([[self.TEACHERS - value, value] for value in votes])).tolist()
+            return (*labels, made._used) if shown else tuple(labels)
 
         p, q = (law(lambda noise, votes=votes: run(noise, votes)) for votes in (first, second))  # type: ignore[misc]
-        outputs = set(p.low) | set(q.low)
-        return float(sum(q.probability(o) ** self.ALPHA * p.probability(o) ** (1 - self.ALPHA) for o in outputs))
+        if any(p.probability(o) == 0 for o in q.low):
+            return math.inf
+        return float(sum(q.probability(o) ** self.ALPHA * p.probability(o) ** (1 - self.ALPHA) for o in p.low))
 
-    def worst(self, kind: type[TwoCoin]) -> float:
+    def worst(self, kind: type[TwoCoin], shown: bool = False) -> float:
         pairs = []
         for start in (1, 2):
             for sides in product((0, 1), repeat=self.ROUNDS):
                 first = [start + side for side in sides]
                 pairs.append((first, [2 * start + 1 - value for value in first]))
-        return max(self.moment(kind, *pair) for pair in pairs)
+        return max(self.moment(kind, *pair, shown) for pair in pairs)
 
     def test_a_run_costs_no_more_than_its_hits(self) -> None:
         table = logistic_table(self.TEACHERS, Fraction(3, 10 * self.TEACHERS))
-        kappa = float(table_price(table.entries, self.ALPHA))
+        kappa = table_price(table.entries, self.ALPHA)
+        assert kappa is not None
         bound = math.exp(kappa)
         real = self.worst(TwoCoin)
         assert real <= bound
         assert real > 1 + 0.3 * (bound - 1)
-        assert self.worst(ForgetsHits) > bound
+        assert self.worst(TwoCoin, shown=True) <= bound  # the hits, too, may be seen
+        for twin in (ForgetsHits, ClosesLate, FallsBackOnVotes, ChoosesByVotes):
+            assert self.worst(twin) > bound, twin
 
 
 class TestSeveralClasses:
@@ -183,6 +211,32 @@ class ForgetsHits(TwoCoin):
         return labels, np.where(hits == self.tries, hits - 1, hits)
 
 
+class ClosesLate(TwoCoin):
+    """A twin: one more question is asked when another hit would not fit."""
+
+    def _label(self, counts: Any) -> Any:
+        self.hits += self.tries
+        return super()._label(counts)
+
+
+class FallsBackOnVotes(TwoCoin):
+    """A twin: the fallback is the majority of the votes, which is not public."""
+
+    def _toss(self, counts: Any) -> Any:
+        labels, hits = super()._toss(counts)
+        return np.where(hits == self.tries, counts.argmax(axis=1), labels), hits
+
+
+class ChoosesByVotes(TwoCoin):
+    """A twin: the coins are all but fair where the vote is close, steep elsewhere, and nowhere steeper than priced."""
+
+    def _draw(self, counts: Any) -> Any:
+        tables = (logistic_table(self.teachers, rate).entries for rate in (self.rate / 100, self.rate))
+        flat, steep = (entries[counts[:, 1]] for entries in tables)
+        close = np.abs(counts[:, 1] - counts[:, 0]) <= 1
+        return self._noise.coins(np.where(close, flat, steep), BITS).astype(np.int64)
+
+
 # ── the closing ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -194,6 +248,15 @@ class OneNoisyCap(TwoCoin):
         before = self._used + np.concatenate([[0], np.cumsum(hits)[:-1]])
         ends = before >= self.hits - self.closing.margin + self._threshold  # type: ignore[union-attr]
         return labels[: int(np.argmax(ends)) if bool(ends.any()) else len(counts)]
+
+
+class ShowsTosses(TwoCoin):
+    """A twin: how long a question took is seen, though its answer is not."""
+
+    def _toss(self, counts: Any) -> Any:
+        labels, hits = super()._toss(counts)
+        self.took = hits.tolist()
+        return labels, hits
 
 
 def small(kind: type[TwoCoin], noise: Noise) -> TwoCoin:
@@ -210,19 +273,25 @@ def seen(kind: type[TwoCoin], votes: Questions) -> Callable[[Noise], tuple[int, 
     """When it closes and all answers, but not the answer to the first question."""
 
     def run(noise: Noise) -> tuple[int, ...]:
-        labels = small(kind, noise).label(np.array([[400 - value, value] for value in votes])).tolist()
-        return (len(labels), *labels[1:])
+        made = small(kind, noise)
+        labels = made.label(np.array([[400 - value, value] for value in votes])).tolist()
+        took = made.took[:1] if isinstance(made, ShowsTosses) else []
+        return (len(labels), *labels[1:], *took)
 
     return run
 
 
-def test_the_closing_hides_a_question_and_one_noisy_cap_does_not() -> None:
-    """The first question is torn, or clear. "Closes right after it" has probability 0 in one world of the twin."""
-    for kind, holds in ((TwoCoin, True), (OneNoisyCap, False)):
+def test_the_closing_hides_a_question_and_its_twins_do_not() -> None:
+    """The first question is torn, or clear. "Closes right after it" has probability 0 in one world of one twin."""
+    for kind, holds in ((TwoCoin, True), (OneNoisyCap, False), (ShowsTosses, False)):
         laws = [law(seen(kind, votes), tail_bits=10) for votes in ([200, 0], [0, 0])]
         low, high = exact(*laws).delta(2)
         assert high <= 0.05 if holds else low > 0.05, kind
-        assert holds or (laws[1].probability((1,)) == 0 and laws[0].probability((1,)) > 0.149)
+        assert kind is not OneNoisyCap or (laws[1].probability((1,)) == 0 and laws[0].probability((1,)) > 0.149)
+
+
+Scales = tuple[float, float]  # of the noise drawn once and of the fresh one
+FULL: Scales = (1, 1)
 
 
 class TestClosingTime:
@@ -230,11 +299,13 @@ class TestClosingTime:
 
     REACH = 40
 
-    def law(self, hits: Sequence[int], end: int, tries: int, how: Closing, fresh: bool = True) -> np.ndarray[Any, Any]:
-        """The chances to close before the first question, the second, …, or never."""
-        a = math.exp(-1 / float(how.scale))
+    def law(
+        self, hits: Sequence[int], end: int, tries: int, how: Closing, *, fresh: bool, scales: Scales
+    ) -> np.ndarray[Any, Any]:
+        """The chances to close before the first question, the second, …, or never; `scales` shrink the two noises."""
+        once, a = (math.exp(-1 / (float(how.scale) * share)) for share in scales)
         z = np.arange(-self.REACH * int(how.scale + 1), self.REACH * int(how.scale + 1) + 1)
-        mass = (1 - a) / (1 + a) * a ** np.abs(z)
+        mass = (1 - once) / (1 + once) * once ** np.abs(z)
         used = np.concatenate([[0], np.cumsum(hits)])
         alive, chances = mass.copy(), []
         for count in used[:-1]:
@@ -245,14 +316,14 @@ class TestClosingTime:
             alive = alive * (1 - closes)
         return np.array([*chances, float(alive.sum())])
 
-    def worst(self, how: Closing, epsilon: float, tries: int, fresh: bool = True) -> float:
+    def worst(self, how: Closing, epsilon: float, tries: int, fresh: bool = True, scales: Scales = FULL) -> float:
         generator = np.random.default_rng(0)
         end, worst = how.margin + 8, 0.0
         for case in range(100):
             before = generator.integers(0, tries + 1, size=generator.integers(0, 12))
             after = generator.choice([0, 1, tries], p=[0.6, 0.2, 0.2] if case % 2 else [0.1, 0.1, 0.8], size=40)
             worlds = [
-                self.law([*before, own, *after], end, tries, how, fresh)
+                self.law([*before, own, *after], end, tries, how, fresh=fresh, scales=scales)
                 for own in ((0, tries) if case % 3 or tries == 1 else (1, tries))
             ]
             for p, q in (worlds, worlds[::-1]):
@@ -264,7 +335,8 @@ class TestClosingTime:
         how = closing(epsilon, delta, tries)
         assert self.worst(how, epsilon, tries) <= delta
         assert self.worst(how, epsilon, tries, fresh=False) > delta  # the twin: one noisy cap
-        assert self.worst(Closing(how.scale / 2, how.margin), epsilon, tries) > delta  # the twin: half of the noise
+        assert self.worst(how, epsilon, tries, scales=(0.5, 1)) > delta  # the twin: half of the noise drawn once
+        assert self.worst(how, epsilon, tries, scales=(1, 0.5)) > delta  # the twin: half of the fresh noise
         assert self.worst(Closing(how.scale, 0), epsilon, tries) > delta  # the twin: the hard end shows
 
 
@@ -338,8 +410,13 @@ def test_the_event_fits_the_budget_and_uses_it() -> None:
         ({"steepness": 0}, "steepness must be"),
         ({"tries": 0}, "tries must be at least 1"),
         ({"fallback": 2}, "fallback must be at most 1"),
-        ({"query_epsilon": 1, "query_delta": 0}, "delta must be"),
-        ({"query_epsilon": 0.01, "query_delta": 1e-9, "teachers": 300}, "are needed"),
+        ({"teachers": 3}, "buy 0 hits with steepness=6 and 3 teachers.*take steepness of at most 0.2"),
+        ({"teachers": 3, "classes": 3}, "buy 0 hits with steepness=6 and 3 teachers.*take steepness of at most 0.1"),
+        ({"steepness": 1e300}, "take steepness of at most"),
+        ({"epsilon": 1e-6}, "take a larger epsilon or more teachers"),
+        ({"query_epsilon": 0, "query_delta": 0.1}, "query_epsilon must be"),
+        ({"query_epsilon": 1, "query_delta": 0}, "query_delta must be"),
+        ({"query_epsilon": 0.001, "query_delta": 1e-9}, "query_epsilon=0.001.*larger query_epsilon.*fewer tries"),
         ({"query_epsilon": 1}, "given together"),
         ({"query_delta": 1e-6}, "given together"),
     ],
@@ -347,3 +424,25 @@ def test_the_event_fits_the_budget_and_uses_it() -> None:
 def test_bad_parameters_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TwoCoin(**({"teachers": 1000, "epsilon": 1, "delta": 1e-6} | arguments))
+
+
+@pytest.mark.parametrize("teachers", [3, 200])
+def test_the_steepness_that_is_advised_is_accepted(teachers: int) -> None:
+    budget: dict[str, Any] = {"teachers": teachers, "epsilon": 1, "delta": 1e-6}
+    with pytest.raises(ValueError, match="steepness of at most") as refused:
+        TwoCoin(steepness=20, **budget)
+    found = re.search(r"steepness of at most ([\d.]+\d)", str(refused.value))
+    assert found
+    TwoCoin(steepness=float(found[1]), **budget)
+    with pytest.raises(ValueError, match="are needed"):
+        TwoCoin(steepness=1.3 * float(found[1]), **budget)
+
+
+@pytest.mark.parametrize("query_epsilon", [1e-9, 1e9])
+def test_the_closing_is_found_for_any_epsilon(query_epsilon: float) -> None:
+    how = closing(query_epsilon, 1e-6, 2)
+    assert how.scale == 2 / min(Fraction(str(query_epsilon)), Fraction(100))
+
+
+def test_coins_that_are_all_but_fair_cost_all_but_nothing() -> None:
+    assert TwoCoin(teachers=10, epsilon=1, delta=1e-6, steepness=1e-300).hits > 10**200

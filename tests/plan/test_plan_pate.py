@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
@@ -12,11 +13,23 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from reticent.concepts import Finite
+from reticent.labellers import answers as answers_module
 from reticent.labellers import make
-from reticent.labellers.answers import MORE_CLASSES, STATELESS, TWO_CLASSES, Ballots, best, bought, candidates
+from reticent.labellers.answers import (
+    FURTHEST,
+    MORE_CLASSES,
+    STATELESS,
+    TWO_CLASSES,
+    Ballots,
+    best,
+    bought,
+    candidates,
+)
+from reticent.labellers.table import MOST_TEACHERS
 from reticent.noise import Seeded
 from reticent.plan.pate import Bound, pate, pate_bounds
 from reticent.privacy import accounting
+from reticent.privacy.events import BoundedRange, DiscreteGaussian, Repeated
 
 BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
 COUNTED = ("greedy", "poll", "gaussian", "bit", "gumbel", "gnmax")
@@ -147,6 +160,62 @@ def test_auto_picks_what_can_be_made(queries: int | None, stateless: bool, class
     assert pate(500, classes=classes, queries=queries, **BUDGET).best(stateless=stateless) == found
 
 
+@pytest.mark.parametrize(
+    ("classes", "options"),
+    [
+        (2, {"margins": [0.0]}),
+        (2, {"margins": [0.001]}),
+        (2, {"loss": 0.5}),
+        (2, {"loss": 0.499}),
+        (2, {"loss": 0.999}),
+        (4, {"loss": 0.9}),
+        (4, {"margins": [0.0]}),
+    ],
+)
+def test_no_search_goes_on_without_end(classes: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the loss is never exceeded, or hardly ever, the plan says so after a bounded number of tries."""
+    tries = {"tables": 0, "prices": 0}
+
+    def counted(kind: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **named: Any) -> Any:
+            tries[kind] += 1
+            assert tries[kind] < 400
+            return real(*arguments, **named)
+
+        return run
+
+    monkeypatch.setattr(answers_module, "_greedy_chances", counted("tables", answers_module._greedy_chances))
+    monkeypatch.setattr(accounting, "fits", counted("prices", cheap_fits))
+    plan = pate(300, classes=classes, **options, **BUDGET)
+    assert all(0 <= each.answers <= FURTHEST for each in plan.bought)
+    endless = options["loss"] > 1 - 1 / classes if "loss" in options else classes == 2
+    endless |= options.get("loss") == 0.5
+    assert (plan.bought[0].answers == FURTHEST) == endless
+    assert ("any number" in str(plan)) == endless
+
+
+def cheap_fits(event: Any, *, epsilon: Any, delta: Any) -> bool:
+    """About what the accountant says of many answers with noise; the rest it says itself."""
+    part = event.event if isinstance(event, Repeated) else event
+    if not isinstance(part, DiscreteGaussian | BoundedRange):
+        return real_fits(event, epsilon=epsilon, delta=delta)
+    scale = part.sigma if isinstance(part, DiscreteGaussian) else 2 / part.epsilon
+    return bool(scale > 4.3 * math.sqrt(event.times))
+
+
+real_fits = accounting.fits
+
+
+@pytest.mark.parametrize("name", ["poll", "two-coin"])
+def test_more_teachers_than_a_table_has_room_for_buy_nothing_by_it(name: str) -> None:
+    assert bought(name, Ballots.guess(MOST_TEACHERS + 1), **BUDGET).answers == 0
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-12])
+def test_an_epsilon_that_buys_nothing_is_no_error(delta: float) -> None:
+    assert {each.answers for each in pate(1000, epsilon=1e-6, delta=delta).bought} == {0}
+
+
 def test_margins_that_are_given_are_used() -> None:
     clear, close = (pate(400, margins=[lead], **BUDGET).best(stateless=True).answers for lead in (0.9, 0.2))
     assert clear > 5 * close > 0
@@ -169,7 +238,9 @@ def test_margins_that_are_given_are_used() -> None:
         ({"loss": 1.5}, "loss"),
         ({"margins": []}, "margins"),
         ({"margins": [0.5, 1.5]}, "margins"),
-        ({"margins": [math.nan]}, "margins"),
+        ({"margins": [math.nan]}, "margins.*got nan"),
+        ({"margins": "abc"}, "margins must be numbers from 0 to 1.*got 'abc'"),
+        ({"margins": [0.5], "torn": 0.2}, "torn=0.2 must be left out"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(change: dict[str, Any], message: str) -> None:
@@ -260,6 +331,13 @@ def test_agnostic_bounds() -> None:
     assert not [each for each in pate_bounds(**PROBLEM, setting="agnostic").bounds if each.theorem in (19, 20)]
 
 
+def test_what_a_table_entry_lacks_is_said() -> None:
+    hopeless = pate_bounds(**(PROBLEM | {"rows": 10**6}), setting="agnostic", unclear=0.01, margin=0.01)
+    assert str(hopeless).count("teachers, more than there are rows") == 2
+    assert 'Theorems 10, 22, 28 have no agnostic bound over h*: "Ω(Err(h*)) required"' in str(hopeless)
+    assert "more than" not in str(pate_bounds(**PROBLEM))
+
+
 @pytest.mark.parametrize(("active", "theorems"), [(None, [28, 5, 10, 22]), (True, [22]), (False, [28, 5, 10])])
 def test_active_or_passive(active: bool | None, theorems: list[int]) -> None:
     found = pate_bounds(**PROBLEM, active=active)
@@ -279,8 +357,20 @@ def test_active_or_passive(active: bool | None, theorems: list[int]) -> None:
         ({"setting": "tsybakov", "tau": 0}, "tau must be above 0 and at most 1, got 0"),
         ({"setting": "tsybakov", "tau": 1.1}, "tau"),
         ({"theta": 0.5}, "theta must be at least 1, got 0.5"),
-        ({"eta": 0}, "eta"),
-        ({"best_error": 2}, "best_error"),
+        ({"setting": "tsybakov", "eta": 0}, "eta must be at least 1"),
+        ({"setting": "agnostic", "best_error": 2}, "best_error"),
+        ({"best_error": 0.3}, "best_error=0.3 must be left out: it is for the setting 'tsybakov' and 'agnostic'"),
+        ({"tau": 0.5}, "tau=0.5 must be left out"),
+        ({"setting": "agnostic", "tau": 0.5}, "tau=0.5 must be left out"),
+        ({"setting": "agnostic", "theta": 2}, "theta=2 must be left out"),
+        ({"unclear": 0.1, "margin": 0.1}, "unclear=0.1 must be left out"),
+        ({"setting": "agnostic", "apart": 0.1}, "apart only with them"),
+        ({"active": "yes"}, "active must be True, False or None, got 'yes'"),
+        ({"active": False, "theta": 2}, "theta and eta must be left out"),
+        (
+            {"setting": "agnostic", "unclear": 0.1, "margin": 0.1, "epsilon": 15},
+            "epsilon must be at most .* = 14.51 for Theorems 19 and 20, got 15",
+        ),
         ({"failure": 0}, "failure"),
         ({"setting": "agnostic", "active": True}, "active"),
         ({"setting": "agnostic", "unclear": 0.1}, "unclear and margin"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,9 @@ import pandas as pd
 import polars as pl
 import pytest
 from numpy.typing import NDArray
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -119,6 +121,41 @@ def test_labels_and_groups_may_be_columns_of_frames(make: Maker) -> None:
     assert np.array_equal(columns, arrays.votes(np.column_stack([AGE, INCOME])))
 
 
+@every_frame
+def test_texts_are_a_column_for_each_teacher_to_take_apart(make: Maker) -> None:
+    texts = ColumnTransformer([("text", TfidfVectorizer(), "job")])
+    teachers = Teachers(make_pipeline(texts, LogisticRegression()), shards=SHARDS, classes=(False, True))
+    frame = people(make)
+    assert teachers.fit(frame, JOB == "cook").votes(take(frame, FIRST))[:, 1].tolist() == [
+        SHARDS * (job == "cook") for job in JOB[FIRST]
+    ]
+
+
+def test_texts_may_be_the_column_of_an_array() -> None:
+    texts = ColumnTransformer([("text", TfidfVectorizer(), 0)])
+    teachers = Teachers(make_pipeline(texts, LogisticRegression()), shards=SHARDS, classes=(False, True))
+    assert teachers.fit(JOB[:, None], JOB == "cook").votes([["cook"], ["smith"]]).tolist() == [[0, 8], [8, 0]]
+
+
+def test_frames_that_are_not_in_memory_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"X must be a frame in memory, got a LazyFrame: call its \.collect\(\)"):
+        Teachers(shards=SHARDS, classes=(False, True)).fit(people(pl.DataFrame).lazy(), ILL)
+
+
+def test_names_on_one_side_only_are_warned_of_once() -> None:
+    frame = pd.DataFrame({"age": AGE, "income": INCOME})
+    for fitted, asked in ((frame, frame.to_numpy()), (frame.to_numpy(), frame)):
+        teachers = Teachers(shards=SHARDS, classes=(False, True)).fit(fitted, ILL)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                votes = teachers.votes(asked)
+            teachers.votes(fitted)
+        assert len(told) == 1
+        assert "feature names" in str(told[0].message)
+        assert np.array_equal(votes, teachers.votes(fitted))
+
+
 # ── missing values ────────────────────────────────────────────────────────────────────────────────────────────────
 
 HOLES = [None if np.isnan(value) else float(value) for value in GAPS]
@@ -195,3 +232,27 @@ def test_twin_that_fits_the_columns_on_all_rows_moves_many() -> None:
             return super().votes(self.columns.transform(X))
 
     assert shifted(lambda X, y: Pooled(LogisticRegression(), shards=SHARDS, classes=(False, True)).fit(X, y)) > 1
+
+
+def by_type() -> Pipeline:
+    """Takes for numbers what has the type of numbers."""
+    numbers, words = make_column_selector(dtype_include=np.number), make_column_selector(dtype_exclude=np.number)
+    columns = make_column_transformer((StandardScaler(), numbers), (OneHotEncoder(handle_unknown="ignore"), words))
+    return make_pipeline(columns, LogisticRegression())
+
+
+def test_a_row_that_changes_the_type_of_a_column_is_no_neighbour() -> None:
+    """It would move every teacher; so types are public, and private rows with other types than public ones refused."""
+    frame = people(pd.DataFrame)
+    other = frame.astype({"age": object})
+    other.loc[7, "age"] = "unknown"
+    asked = frame.iloc[:20].astype({"age": object})
+    first, second = (Teachers(by_type(), shards=SHARDS, classes=(False, True)).fit(X, ILL) for X in (frame, other))
+    assert np.abs(first.votes(frame.iloc[:20]) - second.votes(asked)).max() > 1
+    model = PATEClassifier(by_type(), epsilon=1, delta=1e-4, n_teachers=SHARDS, classes=(False, True))
+    with pytest.raises(TypeError, match=r"X must have the column types of public.* column 'age' is object, not int64;"):
+        model.fit(other, ILL, public=frame.iloc[:50])
+    coded = frame.astype({"job": "category"})
+    spy = frame.assign(job=np.where(np.arange(ROWS) == 7, "spy", JOB)).astype({"job": "category"})
+    with pytest.raises(TypeError, match="column 'job' has other categories; give both the types of a schema"):
+        model.fit(spy, ILL, public=coded.iloc[:50])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections import Counter
@@ -9,7 +10,10 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
+import joblib
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,15 +21,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts.thresholds import Thresholds
+from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.teachers import PATEClassifier, Teachers, dealing, linear, models
-from reticent.teachers.dealing import deal
+from reticent.teachers.dealing import deal, most_shards
 
 Array = NDArray[Any]
 
@@ -207,10 +215,25 @@ def test_a_group_larger_than_two_average_shards_is_refused_with_advice_that_help
         deal(len(groups), shards, groups)
     limit, cap, fewer = numbers(str(refusal.value))
     assert limit < max(sizes)
+    assert fewer == most_shards(np.array(sizes))
     assert fits(capped(cap), shards)
     assert not any(fits(capped(more), shards) for more in range(cap + 1, max(sizes)))
     assert fits(sizes, fewer)
     assert not fits(sizes, fewer + 1)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30))
+def test_the_most_shards_are_as_many_as_are_dealt_to_without_refusal(sizes: list[int]) -> None:
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+
+    def dealt(shards: int) -> bool:
+        try:
+            deal(len(groups), shards, groups)
+        except ValueError:
+            return False
+        return True
+
+    assert most_shards(np.array(sizes)) == max(shards for shards in range(1, len(groups) + 1) if dealt(shards))
 
 
 class Counted(GaussianNB):  # type: ignore[misc]
@@ -226,13 +249,275 @@ class Counted(GaussianNB):  # type: ignore[misc]
 def test_a_group_that_is_too_large_for_pate_is_refused_before_anything_is_learned() -> None:
     X, y = data(6)
     person = np.where(np.arange(ROWS) < 50, "a secret name", np.arange(ROWS).astype(str))
-    model = PATEClassifier(Counted(), Counted(), epsilon=1, delta=1e-4, classes=(0, 1), n_teachers=10)
+    model = PATEClassifier(Counted(), GaussianNB(), epsilon=1, delta=1e-4, classes=(0, 1), n_teachers=10)
     with pytest.raises(ValueError, match=r"groups must have at most 48 rows each.*the largest has 50: cap") as refusal:
         model.fit(X, y, public=QUERIES, groups=person)
     assert "secret" not in str(refusal.value)
     assert Counted.fits == 0
     model.set_params(n_teachers=9).fit(X, y, public=QUERIES, groups=person)
     assert Counted.fits >= 9
+
+
+# ── what a teacher writes into its rows, no other sees ────────────────────────────────────────────────────────────
+
+
+def numbers(X: Any) -> Array:
+    """The first number of each row."""
+    if sparse.issparse(X):
+        X = X.toarray()
+    column: Array = np.asarray(X)[:, 0]
+    return np.array([cell[0] for cell in column]) if column.dtype == object else column
+
+
+def shift(X: Any, by: float) -> None:
+    """Subtract a number from all others, in place."""
+    if sparse.issparse(X):
+        X.data -= by
+    elif isinstance(X, pl.DataFrame):
+        for place, column in enumerate(X.get_columns()):
+            X.replace_column(place, column - by)
+    elif isinstance(X, pd.DataFrame):
+        X.loc[:, :] = X - by
+    elif X.dtype == object:
+        for cell in X.flat:
+            cell[0] -= by
+    else:
+        X -= by
+
+
+class InPlace(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Writes into whatever it is given, and what it writes tells of its private rows."""
+
+    def fit(self, X: Any, y: Array) -> Any:
+        self.mean_, self.classes_ = float(numbers(X).mean()), np.unique(y)
+        shift(X, self.mean_)
+        y[:] = 0
+        return self
+
+    def predict(self, X: Any) -> Array:
+        shift(X, self.mean_)
+        return (numbers(X) > 0).astype(int)
+
+
+def objects(X: Array) -> Array:
+    """A list in every cell; rows with the same number, in whatever shard, share it."""
+    lists: dict[float, list[float]] = {}
+    cells = np.empty(X.shape, dtype=object)
+    for place, number in np.ndenumerate(X):
+        cells[place] = lists.setdefault(round(float(number), 1), [round(float(number), 1)])
+    return cells
+
+
+def sealed(X: Array) -> Array:
+    """As joblib hands large arrays to its workers: not to be written into."""
+    X = X.copy()
+    X.setflags(write=False)
+    return X
+
+
+def framed(X: Array) -> pd.DataFrame:
+    return pd.DataFrame(X.copy(), columns=list("abcd"))
+
+
+def in_polars(X: Array) -> pl.DataFrame:
+    return pl.DataFrame(X.copy(), schema=list("abcd"))
+
+
+WRITERS: dict[str, tuple[Callable[[Array], Any], Any]] = {
+    "dense": (np.copy, InPlace()),
+    "dense, scaled": (np.copy, make_pipeline(StandardScaler(copy=False), GaussianNB())),
+    "sparse": (sparse.csr_matrix, InPlace()),
+    "sparse, scaled": (sparse.csr_matrix, make_pipeline(MaxAbsScaler(copy=False), KNeighborsClassifier(1))),
+    "pandas": (framed, InPlace()),
+    "pandas, scaled": (framed, make_pipeline(StandardScaler(copy=False), GaussianNB())),
+    "polars": (in_polars, InPlace()),
+    "objects": (objects, InPlace()),
+}
+every_writer = pytest.mark.parametrize(("make", "writer"), WRITERS.values(), ids=WRITERS)
+FEW = QUERIES[:25] / 4
+
+
+def beside(X: Array) -> Array:
+    """A row of the first shard replaced by a huge one."""
+    other = X.copy()
+    other[0] = 1e6
+    return other
+
+
+def votes_moved(make: Callable[[Array], Any], writer: Any) -> tuple[int, int]:
+    """By how much a replaced row moves a count of `votes`, and how many teachers `ask` finds changed; the most."""
+    X, y = data(1)
+    everyone = np.tile(np.arange(SHARDS), (len(FEW), 1))
+    teachers = [Teachers(writer, shards=SHARDS, classes=(0, 1)).fit(make(rows), y) for rows in (X, beside(X))]
+    first, second = (one.votes(make(FEW)) for one in teachers)
+    asked, again = (one.ask(make(FEW), everyone) for one in teachers)
+    return int(np.abs(first - second).max()), int((asked != again).any(axis=0).sum())
+
+
+@every_writer
+def test_a_replaced_row_moves_one_vote_where_teachers_work_in_place(make: Any, writer: Any) -> None:
+    counts, changed = votes_moved(make, writer)
+    assert counts <= 1
+    assert changed <= 1
+
+
+@every_writer
+def test_twin_that_shows_all_teachers_the_same_queries_moves_many(make: Any, writer: Any) -> None:
+    with mock.patch.object(models, "own", lambda rows: rows):
+        counts, changed = votes_moved(make, writer)
+    assert counts > 1
+    assert changed > 1
+
+
+def test_threads_and_tasks_of_several_teachers_have_copies_too() -> None:
+    X, y = data(1)
+    alone = Teachers(InPlace(), shards=SHARDS, classes=(0, 1)).fit(sealed(X), y)
+    assert np.array_equal(alone.votes(sealed(FEW)), alone.votes(FEW))
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        assert np.array_equal(alone.votes(FEW), clone(alone).fit(X, y).votes(FEW))
+
+
+@every_writer
+def test_what_the_caller_gave_stays_as_it_was(make: Any, writer: Any) -> None:
+    X, y = data(1)
+    rows, labels, queries = make(X), y.copy(), make(FEW)
+    teachers = Teachers(writer, shards=SHARDS, classes=(0, 1)).fit(rows, labels)
+    teachers.votes(queries)
+    teachers.ask(queries[:2], [[0, 1], [2, 3]])
+    assert np.array_equal(labels, y)
+    for used, fresh in ((rows, make(X)), (queries, make(FEW))):
+        assert np.array_equal(numbers(used), numbers(fresh))
+
+
+def test_twin_that_hands_out_cells_of_the_caller_is_told_apart() -> None:
+    X, y = data(1)
+    rows = objects(X)
+    with mock.patch.object(models, "own", lambda rows: rows):
+        Teachers(InPlace(), shards=SHARDS, classes=(0, 1)).fit(rows, y)
+    assert not np.array_equal(numbers(rows), numbers(objects(X)))
+
+
+IN_PLACE: Pipeline = make_pipeline(StandardScaler(copy=False), GaussianNB())
+
+
+def counted(method: str, work: Callable[..., Any], *given: Any, **named: Any) -> Array:
+    """The votes that teachers gave during some work."""
+    honest, found = getattr(Teachers, method), list[Array]()
+
+    def record(*arguments: Any) -> Any:
+        found.append(honest(*arguments))
+        return found[-1]
+
+    with mock.patch.object(Teachers, method, record):
+        work(*given, **named)
+    return np.concatenate(found)
+
+
+def moved_in_pate() -> tuple[int, float]:
+    """By how much a replaced row moves a count that the labeller sees, and how far it moves the public rows."""
+    X, y = data(1)
+    public = FEW.copy()
+    model = PATEClassifier(
+        IN_PLACE,
+        GaussianNB(),
+        epsilon=1,
+        delta=1e-4,
+        classes=(0, 1),
+        n_teachers=SHARDS,
+        queries="passive",
+        keep_margins=True,
+        unsafe_seed=0,
+    )
+    seen = [counted("votes", model.fit, rows, y, public=public) for rows in (X, beside(X))]
+    return int(np.abs(seen[0] - seen[1]).max()), float(np.abs(public - FEW).max())
+
+
+def moved_in_everlasting() -> tuple[int, int]:
+    """By how much a replaced row moves a count that the labeller sees, and how many teachers change when asked."""
+    X, y = (np.concatenate([part] * 3) for part in data(1))
+    fitted = []
+    for rows in (X, beside(X)):
+        model = EverlastingPredictor(
+            IN_PLACE, epsilon=50, delta=1e-4, classes=(0, 1), answers=100, rows_per_teacher=20, labeller="greedy"
+        )
+        fitted.append(model.fit(rows, y))
+    seen = [counted("count_rows", model.predict, FEW.copy()) for model in fitted]
+    engines: list[Any] = [model._engine for model in fitted]
+    trained = [engine.teachers for engine in engines]
+    everyone = np.tile(np.arange(trained[0].n_teachers_), (len(FEW), 1))
+    asked = [one.ask_rows(FEW.copy(), everyone) for one in trained]
+    return int(np.abs(seen[0] - seen[1]).max()), int((asked[0] != asked[1]).any(axis=0).sum())
+
+
+def test_a_replaced_row_moves_one_vote_that_a_labeller_sees() -> None:
+    assert moved_in_pate() == (1, 0)
+    assert moved_in_everlasting() == (1, 1)
+
+
+def test_twin_of_shared_queries_moves_many_votes_that_a_labeller_sees() -> None:
+    with mock.patch.object(models, "own", lambda rows: rows):
+        counts, public = moved_in_pate()
+        assert counts > 1
+        assert public > 0  # and what the scalers learned would be in the rows that the student learns from
+        assert min(moved_in_everlasting()) > 1
+
+
+# ── what else two teachers could share ────────────────────────────────────────────────────────────────────────────
+
+
+class Following(StandardScaler):  # type: ignore[misc]
+    """Centres what it is shown by what it was shown before."""
+
+    def transform(self, X: Array, copy: Any = None) -> Array:
+        moved: Array = super().transform(X, copy=copy)
+        self.mean_ = X.mean(axis=0)
+        return moved
+
+
+def searched() -> GridSearchCV:
+    """Parts its rows by class, at random: how much it draws is told by the labels."""
+    trees = DecisionTreeClassifier(random_state=0)
+    return GridSearchCV(trees, {"max_depth": [1, 2, 3, 4]}, cv=StratifiedKFold(2, shuffle=True))
+
+
+SHARED: dict[str, Any] = {
+    "frozen": make_pipeline(FrozenEstimator(Following().fit(QUERIES)), GaussianNB()),
+    "splitter": searched(),
+}
+
+
+def changed_by_a_shard(estimator: Any) -> set[int]:
+    """The teachers that differ when half of the labels of the first shard become 0, and its first row is huge."""
+    X, y = data(1)
+    labels = y.copy()
+    labels[:: 2 * SHARDS] = 0
+    found = []
+    for rows, some in ((X, y), (beside(X), labels)):
+        np.random.seed(0)  # noqa: NPY002  # what scikit-learn draws from where it is given no seed
+        found.append(Teachers(copy.deepcopy(estimator), shards=SHARDS, classes=(0, 1)).fit(rows, some))
+    return moved(found[0], found[1])
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_parameters_are_not_shared(name: str) -> None:
+    assert changed_by_a_shard(SHARED[name]) <= {0}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_twin_that_only_clones_shares_parameters(name: str) -> None:
+    with mock.patch.object(models, "seeded", lambda estimator, *seed: clone(estimator)):
+        assert changed_by_a_shard(SHARED[name]) > {0}
+
+
+def test_caches_are_left_out(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    inner = Pipeline([("scale", StandardScaler()), ("same", "passthrough")], memory=joblib.Memory(tmp_path / "inner"))
+    outer = Pipeline([("inner", inner), ("bayes", GaussianNB())], memory=str(tmp_path / "outer"))
+    Teachers(outer, shards=SHARDS, classes=(0, 1)).fit(*data(1)).votes(FEW)
+    assert list(tmp_path.rglob("*.pkl")) == []
+    assert capsys.readouterr().out == ""
+    assert outer.memory is not None
+    clone(outer).fit(*data(1))
+    assert list(tmp_path.rglob("*.pkl"))  # so there was something to leave out
 
 
 # ── twins: the same test rejects each of them ─────────────────────────────────────────────────────────────────────

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import copy
 import gc
+import inspect
 import math
 import os
 import pickle
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -15,26 +18,34 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_svmlight_file
-from sklearn.linear_model import LogisticRegression
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, StandardScaler
 from sklearn.semi_supervised import LabelSpreading
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
+from reticent import labellers
 from reticent.audit import exact, law
+from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
 from reticent.errors import PrivacyWarning
 from reticent.labellers import Labeller
 from reticent.noise import Noise
+from reticent.plan.pate import pate as plan_pate
+from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.privacy import is_seeded
-from reticent.teachers import Teachers, pate
+from reticent.service.home import Home
+from reticent.teachers import Teachers, pate, students
 from reticent.teachers import queries as queries_module
-from reticent.teachers.pate import PATEClassifier, Recipe, auto_teachers
+from reticent.teachers.pate import OPTIONS, PATEClassifier, Recipe, auto_teachers
 from reticent.teachers.space import PublicSpace
 from reticent.teachers.students import Constant, NoiseAware, VotingStudents
 
@@ -156,7 +167,7 @@ class PooledScale(PATEClassifier):
 class ByVotes(PATEClassifier):
     """A twin: asks first where the teachers are torn."""
 
-    def _chooser(self, transcript: Any, shown: Any, student: Any, **public: Any) -> Any:
+    def _chooser(self, transcript: Any, shown: Any, **public: Any) -> Any:
         def choose() -> Iterator[Array]:
             spread = np.abs(2 * TORN["votes"](np.arange(len(shown)))[:, 1] - 5)
             yield np.argsort(spread, kind="stable")[: transcript.limit]
@@ -270,9 +281,55 @@ def test_margins_only_on_request_and_never_in_a_pickle() -> None:
     model = PATEClassifier(epsilon=1, delta=1e-4, classes=(0, 1), keep_margins=True).fit(X, y, public=public)
     assert model.margins_.shape == (50,)
     assert bool(((model.margins_ >= 0) & (model.margins_ <= 1)).all())
-    assert not hasattr(pickle.loads(pickle.dumps(model)), "margins_")
+    assert "margins_" not in model.__getstate__()
+    for other in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model), clone(model)):
+        assert "margins_" not in vars(other)
+    for shown in (repr(model), model._repr_html_(), make_pipeline(StandardScaler(), model)._repr_html_()):
+        assert "margins_" not in shown
     assert not hasattr(model.set_params(keep_margins=False).fit(X, y, public=public), "margins_")
     assert "not private" in str(PATEClassifier.__doc__)
+
+
+class Kept(PATEClassifier):
+    """A twin: an estimator like any other, whose attributes are pickled and listed."""
+
+    __getstate__ = BaseEstimator.__getstate__
+    __dir__ = BaseEstimator.__dir__
+
+
+def test_a_twin_that_is_like_any_other_estimator_shows_its_margins() -> None:
+    (X, y), (public, _) = blobs(400), blobs(50, seed=1)
+    twin = Kept(epsilon=1, delta=1e-4, classes=(0, 1), keep_margins=True).fit(X, y, public=public)
+    assert hasattr(copy.copy(twin), "margins_")
+    assert hasattr(pickle.loads(pickle.dumps(twin)), "margins_")
+    if hasattr(BaseEstimator, "_get_fitted_attr_html"):  # of late
+        assert "margins_" in twin._repr_html_()
+
+
+def test_margins_are_the_lead_of_the_winner_over_the_runner_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the first class loses, and where the second is neither winner nor runner-up."""
+    (X, y), public = blobs(400, classes=3), np.zeros((3, 5))
+    counts = np.array([[1, 3, 16], [12, 0, 8], [10, 10, 0]])
+    monkeypatch.setattr(Teachers, "votes", lambda self, X: counts[: X.shape[0]])
+    model = PATEClassifier(
+        epsilon=1, delta=1e-4, classes=(0, 1, 2), n_teachers=20, n_queries=3, queries="passive", keep_margins=True
+    )
+    assert model.fit(X, y, public=public).margins_.tolist() == [13 / 20, 4 / 20, 0]
+
+
+def test_margins_cannot_be_served(tmp_path: Path) -> None:
+    """The service makes its folder from an `EverlastingPredictor`, and reads nothing else."""
+    (X, y), (public, _) = blobs(400), blobs(50, seed=1)
+    model = PATEClassifier(epsilon=1, delta=1e-4, classes=(0, 1), keep_margins=True).fit(X, y, public=public)
+    with pytest.raises(AttributeError):
+        Home.create(tmp_path / "shop", model, "")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "state-1.zip").write_bytes(pickle.dumps(model))
+    with pytest.raises(FileNotFoundError, match="there is no predictor"):
+        Home(tmp_path / "shop")
+    with pytest.raises(ValueError, match="state"):
+        EverlastingPredictor.load(tmp_path / "shop" / "state-1.zip", trust_models=True)
 
 
 # ── what is claimed ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -334,6 +391,18 @@ def test_groups_are_the_unit_and_share_a_teacher(monkeypatch: pytest.MonkeyPatch
     assert clone(model).set_params(n_teachers="auto").fit(X, y, public=public, groups=y).recipe_.n_teachers == 2
 
 
+@pytest.mark.parametrize(("largest", "teachers"), [(1, 20), (40, 20), (41, 19), (200, 4), (398, 2)])
+def test_a_large_group_leaves_fewer_teachers(largest: int, teachers: int) -> None:
+    """As many as can be had: a group may have the rows of two average teachers."""
+    (X, y), (public, _) = blobs(400), blobs(60, seed=1)
+    groups = np.maximum(np.arange(400) - largest + 1, 0)
+    model = PATEClassifier(epsilon=1, delta=1e-4, classes=(0, 1))
+    assert model.fit(X, y, public=public, groups=groups).recipe_.n_teachers == teachers
+    if teachers < 20:
+        with pytest.raises(ValueError, match=f"take at most {teachers} teachers"):
+            model.set_params(n_teachers=teachers + 1).fit(X, y, public=public, groups=groups)
+
+
 def test_a_seeded_run_says_so_and_repeats() -> None:
     (X, y), (public, _) = blobs(400), blobs(60, seed=1)
     model = PATEClassifier(epsilon=1, delta=1e-4, classes=(0, 1), unsafe_seed=3)
@@ -380,10 +449,38 @@ def test_teachers_grow_with_the_noise_and_keep_their_rows() -> None:
 def test_the_labeller_is_chosen_by_public_numbers() -> None:
     def chosen(rows: int, public: int, classes: int) -> str:
         model = PATEClassifier(epsilon=1, delta=1e-6, n_teachers=100)
-        return model._recipe(rows, rows, public, classes, grouped=False).labeller
+        return model._recipe(rows, None, public, classes).labeller
 
     assert chosen(8000, 1000, 2) == "greedy"
     assert chosen(8000, 1000, 5) in ("gnmax", "gumbel")
+
+
+@pytest.mark.parametrize(("teachers", "asked", "classes"), [(1000, 500, 2), (1000, 5000, 2), (300, 100, 3)])
+def test_the_labeller_is_the_plans_without_a_state(teachers: int, asked: int, classes: int) -> None:
+    budget: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
+    model = PATEClassifier(**budget, n_teachers=teachers, n_queries=asked)
+    plan = plan_pate(teachers, **budget, classes=classes, queries=asked)
+    assert model._recipe(10**5, None, 10**4, classes).labeller == plan.best(stateless=True).labeller
+    if asked == 5000:  # where it is not simply the best
+        assert plan.best().labeller == "two-coin"
+
+
+def test_questions_that_are_paid_for_are_asked() -> None:
+    """Declined rows do not count as labels; without `questions` of its own a labeller is asked `n_queries` rows."""
+    (X, y), (public, _) = blobs(400), blobs(60, seed=1)
+    options: dict[str, Any] = {"threshold": 10**5}  # everything is declined
+    model = PATEClassifier(
+        epsilon=1, delta=1e-4, classes=(0, 1), labeller="confident", n_queries=20, labeller_options=options
+    )
+    assert len(model.fit(X, y, public=public).asked_) == 20
+    options["questions"] = 50
+    assert len(model.fit(X, y, public=public).asked_) == 50
+    options["threshold"] = -(10**5)  # everything is answered
+    assert len(model.fit(X, y, public=public).labels_) == 20
+    assert model.guarantee_.epsilon <= 1
+    options["questions"] = 61
+    with pytest.raises(ValueError, match="questions in labeller_options must be at most 60"):
+        model.fit(X, y, public=public)
 
 
 # ── utility ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -533,6 +630,155 @@ def test_disagreement_with_a_student_that_is_its_own_oracle() -> None:
     assert model.fit(X, y, public=public).score(*test) > 0.75
 
 
+LINEAR: dict[str, Any] = {
+    "default": None,
+    "logistic": LogisticRegression(),
+    "scaled": make_pipeline(StandardScaler(), "passthrough", PCA(2), LinearSVC()),
+    "noise-aware": NoiseAware(LogisticRegression(), rounds=3),
+}
+OTHERS: dict[str, Any] = {
+    "tree": DecisionTreeClassifier(max_depth=2, random_state=0),
+    "neighbours": KNeighborsClassifier(),
+    "curved": make_pipeline(PolynomialFeatures(2), RidgeClassifier()),
+    "scaled tree": make_pipeline(StandardScaler(copy=False), DecisionTreeClassifier(max_depth=2, random_state=0)),
+    "self-training": GaussianNB(),
+}
+
+
+def spied(chooser: Callable[..., Any], called: list[str]) -> Callable[..., Any]:
+    def choose(*given: Any, **named: Any) -> Any:
+        called.append(chooser.__name__)
+        return chooser(*given, **named)
+
+    return choose
+
+
+@pytest.mark.parametrize("teacher", [None, GaussianNB()], ids=["default", "own"])
+@pytest.mark.parametrize("name", [*LINEAR, *OTHERS])
+def test_disagreement_of_linear_students_in_closed_form_and_of_others_by_themselves(
+    name: str, teacher: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    for way in ("by_ridge_disagreement", "by_oracle"):
+        monkeypatch.setattr(queries_module, way, spied(getattr(queries_module, way), called))
+    (X, y), (public, _), test = blobs(1000), blobs(40, seed=1), blobs(500, seed=2)
+    before = public.copy()
+    model = PATEClassifier(
+        teacher, {**LINEAR, **OTHERS}[name], queries="disagreement", epsilon=8, delta=1e-5, classes=(0, 1),
+        n_queries=30, n_teachers=30, semi_supervised=name == "self-training", unsafe_seed=0,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # fits on a few labels have much to warn of
+        assert model.fit(X, y, public=public).score(*test) > 0.7
+    assert called == ["by_ridge_disagreement" if name in LINEAR else "by_oracle"]
+    assert np.array_equal(public, before)
+
+
+# ── a rehearsal: what a student cannot do comes out before a private row is used ──────────────────────────────────
+
+
+class Stubborn(GaussianNB):  # type: ignore[misc]
+    """A classifier by its tags that predicts what is no class."""
+
+    def predict(self, X: Array) -> Array:
+        return np.full(len(X), 0.5)
+
+
+BAD_STUDENTS: list[tuple[str, Any]] = [
+    ("must have predict_proba and take sample_weight", NoiseAware(KNeighborsClassifier())),
+    ("flip must be in", NoiseAware(flip=2)),
+    ("parts must be at least 1", VotingStudents(parts=0)),
+    ("student must be None, a scikit-learn classifier or a concept class, got int", VotingStudents(3)),
+    (r"student must be None.* write LogisticRegression\(\)", NoiseAware(LogisticRegression)),
+    (r"student must be None.* write LogisticRegression\(\)", LogisticRegression),
+    ("'C' parameter", LogisticRegression(C=-1)),
+    ("'C' parameter", make_pipeline(StandardScaler(), LogisticRegression(C=-1))),
+    ("student must be a classifier, got LinearRegression", LinearRegression()),
+    ("student must be a classifier, got Pipeline", make_pipeline(StandardScaler(), LinearRegression())),
+    ("student must be a classifier, got KMeans", KMeans()),
+    ("student must be a classifier, got LinearRegression", VotingStudents(LinearRegression())),
+    ("student must predict one of its classes", Stubborn()),
+    ("n_neighbors", KNeighborsClassifier(40)),
+]
+
+
+@pytest.mark.usefixtures("untrained")
+@pytest.mark.parametrize("queries", ["passive", "active", "disagreement"])
+@pytest.mark.parametrize("teacher", [None, GaussianNB()], ids=["default", "own"])
+@pytest.mark.parametrize(("words", "student"), BAD_STUDENTS)
+def test_students_that_cannot_learn_are_refused_before_teachers_are_trained(
+    words: str, student: Any, teacher: Any, queries: str
+) -> None:
+    (X, y), (public, _) = blobs(400), blobs(60, seed=1)
+    model = PATEClassifier(teacher, student, epsilon=1, delta=1e-4, classes=(0, 1), queries=queries, n_queries=30)
+    with pytest.raises((TypeError, ValueError), match=words):
+        model.fit(X, y, public=public)
+
+
+@pytest.mark.usefixtures("untrained")
+def test_an_error_says_that_it_was_a_rehearsal() -> None:
+    (X, y), (public, _) = blobs(400), blobs(60, seed=1)
+    with pytest.raises(ValueError, match="'C' parameter") as refusal:
+        PATEClassifier(None, LogisticRegression(C=-1), epsilon=1, delta=1e-4, classes=(0, 1)).fit(X, y, public=public)
+    assert "no private row was used" in refusal.value.__notes__[0]
+
+
+class Recorded(GaussianNB):  # type: ignore[misc]
+    """Keeps what it was fitted to."""
+
+    seen: list[DataSet] = []  # noqa: RUF012
+
+    def fit(self, X: Array, y: Array) -> Self:
+        self.seen.append((X.copy(), y.copy()))
+        return super().fit(X, y)  # type: ignore[no-any-return]
+
+
+def test_a_rehearsal_sees_public_rows_and_made_up_labels_only() -> None:
+    public = blobs(60, seed=1)[0]
+    Recorded.seen.clear()
+    model = PATEClassifier(None, Recorded(), epsilon=8, delta=1e-4, classes=(0, 1), n_queries=30)
+    for X, y in (blobs(400), blobs(400, seed=2)):
+        model.fit(X, y, public=public)
+    for rows, labels in Recorded.seen[::2]:
+        assert np.array_equal(rows, public[:30])
+        assert labels.tolist() == [0, 1] * 15
+    assert len(Recorded.seen) == 4
+
+
+@pytest.mark.parametrize(("most", "sizes"), [(1, [20]), (20, [20]), (21, [20, 50])])
+def test_a_rehearsal_is_small_unless_the_student_needs_more(
+    most: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Needy(Recorded):
+        def fit(self, X: Array, y: Array) -> Self:
+            super().fit(X, y)
+            if len(X) < most:
+                raise ValueError("too few")
+            return self
+
+    monkeypatch.setattr(students, "REHEARSED", 20)
+    Recorded.seen.clear()
+    students.rehearse(Needy(), np.random.default_rng(0).normal(size=(60, 2)), 50, 2, semi_supervised=False)
+    assert [len(y) for _, y in Recorded.seen] == sizes
+
+
+def test_labels_are_left_if_the_student_fails_on_them() -> None:
+    class Picky(GaussianNB):  # type: ignore[misc]
+        def fit(self, X: Array, y: Array) -> Self:
+            if y.tolist() != [0, 1] * 15:
+                raise ValueError("labels that were not made up")
+            return super().fit(X, y)  # type: ignore[no-any-return]
+
+    (X, y), (public, _) = blobs(400), blobs(60, seed=1)
+    model = PATEClassifier(epsilon=8, delta=1e-4, classes=(0, 1), n_queries=30, unsafe_seed=0)
+    model.fit(X, y, public=public)
+    with pytest.raises(ValueError, match="not made up") as refusal:
+        model.set_params(student=Picky()).fit(X, y, public=public)
+    assert "are spent" in refusal.value.__notes__[0]
+    assert len(model.asked_) == len(model.labels_) == 30
+    assert not hasattr(model, "student_")
+
+
 def test_noise_aware_students_find_the_noise_and_take_it_off() -> None:
     X, y = blobs(3000, columns=2)
     flipped = y ^ (np.random.default_rng(0).random(3000) < 0.3)
@@ -673,6 +919,62 @@ def test_bad_data(words: str, X: Any, y: Any, public: Any, groups: Any) -> None:
     assert "777" not in str(refusal.value)
 
 
+def test_every_labeller_has_the_options_that_are_listed() -> None:
+    shared = {"teachers", "classes", "epsilon", "delta", "answers", "unsafe_noise"}
+    kinds: list[Any] = [kind for kind in vars(labellers).values() if isinstance(kind, type)]
+    assert set(OPTIONS) == set(labellers.NAMES)
+    for name, options in OPTIONS.items():
+        made = labellers.make(name, teachers=200, epsilon=1, delta=1e-4, answers=5)
+        assert type(made) in kinds
+        found = set(inspect.signature(type(made)).parameters) - shared
+        assert set(options) == (found - {"price"} if name == "bit" else found)
+
+
+@pytest.mark.usefixtures("untrained")
+@pytest.mark.parametrize(
+    ("words", "parameters"),
+    [
+        ("n_teachers must be a whole number or 'auto', got 'many'", {"n_teachers": "many"}),
+        ("n_teachers must be a whole number or 'auto', got 2.5", {"n_teachers": 2.5}),
+        ("n_queries must be a whole number or None, got 1.5", {"n_queries": 1.5}),
+        ("labeller_options must be a dict or None, got list", {"labeller_options": [1]}),
+        ("labeller_options must be among order for labeller 'greedy', got foo;", {"labeller_options": {"foo": 1}}),
+        ("labeller_options must be among order .*got epsilon;", {"labeller_options": {"epsilon": 9}}),
+        ("among none for labeller 'bit', got price;", {"labeller": "bit", "labeller_options": {"price": "bit"}}),
+        ("poll must be odd", {"labeller": "poll", "labeller_options": {"poll": 4}}),
+        ("not buy a single answer of a poll of 7 of 10 .*more teachers", {"labeller": "poll", "n_teachers": 10}),
+        (r"n_queries must be at most \d:.* got 30", {"labeller": "poll", "n_teachers": 60}),
+    ],
+)
+def test_errors_name_what_the_caller_gave(words: str, parameters: dict[str, Any]) -> None:
+    (X, y), (public, _) = blobs(400), blobs(60, seed=1)
+    known: dict[str, Any] = {"epsilon": 1, "delta": 1e-4, "classes": (0, 1), "n_queries": 30}
+    with pytest.raises((TypeError, ValueError), match=words):
+        PATEClassifier(**{**known, **parameters}).fit(X, y, public=public)
+
+
+@pytest.mark.usefixtures("untrained")
+def test_errors_of_concepts_speak_of_the_public_rows() -> None:
+    generator = np.random.default_rng(0)
+    X, y, boxes = generator.integers(0, 64, size=(400, 2)), generator.integers(0, 2, 400), Rectangles(2, bits=6)
+    model = PATEClassifier(boxes, boxes, epsilon=1, delta=1e-4, classes=(0, 1))
+    with pytest.raises(ValueError, match=r"public must lie in \[0, 2\^6\)"):
+        model.fit(X, y, public=X[:50] + 64)
+    with pytest.raises(ValueError, match="public must have fewer rows: its 400 have more than"):
+        model.fit(X, y, public=X)
+
+
+@pytest.mark.usefixtures("untrained")
+@pytest.mark.parametrize("own", [{"teacher": GaussianNB()}, {"student": GaussianNB()}])
+def test_a_frame_goes_with_a_frame(own: dict[str, Any]) -> None:
+    (X, y), (public, _) = blobs(400), blobs(60, seed=1)
+    model = PATEClassifier(**own, epsilon=1, delta=1e-4, classes=(0, 1))
+    with pytest.raises(TypeError, match=r"public must be a frame with the columns of X, .* got ndarray"):
+        model.fit(Frame(X, "abcde"), y, public=public)
+    with pytest.raises(TypeError, match=r"X must be a frame with the columns of public, .* got ndarray"):
+        model.fit(X, y, public=Frame(public, "abcde"))
+
+
 @pytest.mark.usefixtures("untrained")
 def test_what_does_not_go_together() -> None:
     (X, y), (public, _) = blobs(400, classes=3), blobs(60, seed=1)
@@ -684,7 +986,7 @@ def test_what_does_not_go_together() -> None:
     ):
         with pytest.raises(ValueError if "proba" not in words else TypeError, match=words):
             PATEClassifier(**{"epsilon": 1, "delta": 1e-4, "classes": (0, 1, 2), **parameters}).fit(X, y, public=public)
-    with pytest.raises(ValueError, match="X must be"):  # five columns, for a class of one
+    with pytest.raises(ValueError, match="public must be"):  # five columns, for a class of one
         PATEClassifier(student=Thresholds(bits=8), epsilon=1, delta=1e-4, classes=(0, 1), queries="passive").fit(
             X, y % 2, public=public
         )

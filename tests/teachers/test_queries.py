@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.ensemble import BaggingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from reticent.concepts import rectangles
 from reticent.concepts.points import Points
 from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
@@ -236,8 +240,15 @@ def test_points_and_rectangles_have_version_spaces_too() -> None:
 
 def test_too_many_labellings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queries, "MOST_DICHOTOMIES", 10)
-    with pytest.raises(ValueError, match="more than 10 labellings"):
+    with pytest.raises(ValueError, match=r"public must have fewer rows: its 50 have more than 10 labellings.*passive"):
         by_version_space(Transcript(50, 5), np.arange(50), Thresholds(bits=6))
+
+
+def test_so_many_labellings_that_they_are_not_even_counted_are_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rectangles, "MOST_BOXES", 100)
+    points = np.random.default_rng(0).integers(0, 16, size=(30, 2))
+    with pytest.raises(ValueError, match=r"public must have fewer rows: its 30 have more than 1048576 labellings"):
+        by_version_space(Transcript(30, 5), points, Rectangles(dimensions=2, bits=4))
 
 
 # ── reduction to an oracle ────────────────────────────────────────────────────────────────────────────────────────
@@ -293,6 +304,27 @@ def test_the_oracle_repeats_the_row_for_a_student_that_takes_no_weights() -> Non
     student = KNeighborsClassifier(1)
     answered(by_oracle(transcript, points, student, classes=3), transcript, truth)
     assert 1 <= len(transcript.asked) <= 20
+
+
+@pytest.mark.parametrize("neighbours", [5, 30, 1000])
+def test_while_the_student_cannot_learn_the_oracle_asks_every_row(neighbours: int) -> None:
+    points, truth = cloud(60)
+    transcript = Transcript(60, 60)
+    answered(by_oracle(transcript, points, KNeighborsClassifier(neighbours), classes=2), transcript, truth)
+    implied = transcript.implied >= 0
+    assert len(transcript.asked) + implied.sum() == 60
+    if neighbours == 1000:
+        assert len(transcript.asked) == 60
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_the_oracle_leaves_the_public_rows_as_they_are(weights: bool) -> None:
+    points, truth = cloud(30)
+    scaled = make_pipeline(StandardScaler(copy=False), DecisionTreeClassifier(max_depth=1, random_state=0))
+    student = BaggingClassifier(scaled, n_estimators=2, random_state=0) if weights else scaled
+    before, transcript = points.copy(), Transcript(30, 30)
+    answered(by_oracle(transcript, points, student, classes=2), transcript, truth)
+    assert np.array_equal(points, before)
 
 
 def test_slack_grows_with_errors_and_vanishes_with_caution() -> None:

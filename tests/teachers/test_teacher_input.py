@@ -35,19 +35,20 @@ Y = (X.sum(axis=1) > 0).astype(int)
 class Fragile(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Fails where its rows hold a large number: to learn, or to answer."""
 
-    def __init__(self, when: str = "fit") -> None:
+    def __init__(self, when: str = "fit", error: type[BaseException] = RuntimeError) -> None:
         self.when = when
+        self.error = error
 
     def fit(self, X: Array, y: Array) -> Fragile:
         self.large_ = bool((np.abs(X) > 100).any())
         self.classes_ = np.unique(y)
         if self.large_ and self.when == "fit":
-            raise RuntimeError(f"secret row: {X[0]}")
+            raise self.error(f"secret row: {X[0]}")
         return self
 
     def predict(self, X: Array) -> Array:
         if self.large_ and self.when == "predict":
-            raise RuntimeError("secret")
+            raise self.error("secret")
         if self.large_ and self.when == "nonsense":
             return np.full(len(X), 17)
         return np.full(len(X), self.classes_[-1])
@@ -56,14 +57,19 @@ class Fragile(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 # ── what goes wrong with one teacher ──────────────────────────────────────────────────────────────────────────────
 
 
+class Odd(BaseException):
+    """No exception of the usual kind."""
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, GeneratorExit, Odd])
 @pytest.mark.parametrize("when", ["fit", "predict", "nonsense"])
 def test_a_teacher_that_fails_votes_for_the_first_class_and_only_the_log_knows(
-    when: str, caplog: pytest.LogCaptureFixture
+    when: str, error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = X.copy()
     rows[[7, 13]] = 1000
     with caplog.at_level(logging.WARNING, "reticent.teachers"):
-        teachers = Teachers(Fragile(when), shards=6, classes=(0, 1)).fit(rows, Y)
+        teachers = Teachers(Fragile(when, error), shards=6, classes=(0, 1)).fit(rows, Y)
         assert teachers.votes(X[:2]).tolist() == [[1, 5], [1, 5]]
     assert teachers.ask(X[:1], [[0, 1, 1]]).tolist() == [[1, 0, 0]]
     reports = [record.getMessage() for record in caplog.records]
@@ -72,8 +78,18 @@ def test_a_teacher_that_fails_votes_for_the_first_class_and_only_the_log_knows(
     else:
         assert len(reports) == 1
         assert "1 of 6 teachers failed" in reports[0]
-        assert "RuntimeError" in reports[0]
+        assert error.__name__ in reports[0]
         assert "secret" not in reports[0]
+
+
+@pytest.mark.parametrize("when", ["fit", "predict"])
+def test_who_interrupts_is_heard_and_told_nothing(when: str) -> None:
+    rows = X.copy()
+    rows[7] = 1000
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        Teachers(Fragile(when, KeyboardInterrupt), shards=6, classes=(0, 1)).fit(rows, Y).votes(X[:1])
+    assert interrupt.value.args == ()
+    assert interrupt.value.__suppress_context__
 
 
 def test_neighbours_too_many_for_a_shard_are_a_failure_to_answer() -> None:
@@ -215,7 +231,13 @@ SECRET = 987654
 
 BAD: list[tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = [
     ({"shards": 0}, {}, ValueError, "shards must be at least 1, got 0"),
-    ({"shards": 2.5}, {}, TypeError, "shards must be a whole number"),
+    ({"shards": 2.5}, {}, TypeError, "shards must be a whole number of at least 1, got 2.5"),
+    ({"shards": "many"}, {}, TypeError, "shards must be a whole number of at least 1, got 'many'"),
+    ({"shards": np.full(60, SECRET)}, {}, TypeError, "shards must be a whole number of at least 1, got ndarray"),
+    ({"n_jobs": "a"}, {}, TypeError, "n_jobs must be a whole number, got 'a'"),
+    ({"n_jobs": 0}, {}, ValueError, "n_jobs must be None, 1 or more, or below 0"),
+    ({}, {"X": X[:0], "y": Y[:0]}, ValueError, "X must have at least one row, got 0"),
+    ({}, {"X": X[:0], "y": Y[:0], "groups": Y[:0]}, ValueError, "X must have at least one row, got 0"),
     ({"shards": 61}, {}, ValueError, "shards=61 is more than there are rows: with 60 rows at most 60"),
     ({}, {"groups": np.arange(60) % 5}, ValueError, "shards=6 is more than there are groups"),
     (
@@ -226,23 +248,29 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = [
     ),
     ({}, {"groups": [1, 2, 3]}, ValueError, "groups must have one value a row"),
     ({}, {"groups": np.where(np.arange(60) < 3, np.nan, np.arange(60))}, ValueError, "groups must name the group"),
-    ({}, {"groups": np.array([None, "a"] * 30, dtype=object)}, TypeError, "groups must be all numbers or all strings"),
+    ({}, {"groups": np.array([None, "a"] * 30, dtype=object)}, ValueError, "groups must name the group of every row"),
+    ({}, {"groups": np.array([7, "a"] * 30, dtype=object)}, TypeError, "groups must be all numbers or all strings"),
     ({"classes": None}, {}, ValueError, 'set classes="public"'),
     ({"classes": "all"}, {}, ValueError, 'classes must be a sequence of classes or "public"'),
     ({"classes": 2}, {}, TypeError, 'classes must be a sequence of classes or "public", got int'),
-    ({"classes": (0,)}, {}, ValueError, "at least 2 different"),
-    ({"classes": (0, 0)}, {}, ValueError, "at least 2 different"),
+    ({"classes": (0,)}, {}, ValueError, r"classes must be at least 2 different labels, got \(0,\)"),
+    ({"classes": (0, 0)}, {}, ValueError, r"classes must be at least 2 different labels, got \(0, 0\)"),
+    ({"classes": [SECRET, 1, 1]}, {}, ValueError, "at least 2 different labels, got 3, of which 2 differ"),
+    ({"classes": [[0, 1], [2, 3]]}, {}, ValueError, "classes must be a sequence of labels, got one of 2 dimensions"),
     ({"classes": (0, "a")}, {}, TypeError, "all strings or all numbers"),
     ({"classes": (0.0, np.nan)}, {}, ValueError, "must not hold NaN"),
     ({"classes": "public"}, {"y": np.zeros(60)}, ValueError, "at least 2 different"),
-    ({}, {"y": np.where(np.arange(60) == 3, SECRET, Y)}, ValueError, "never was"),
-    ({}, {"y": np.where(np.arange(60) == 3, 0.5, Y)}, ValueError, "never was"),
-    ({}, {"y": np.where(np.arange(60) == 3, np.nan, Y)}, ValueError, "never was"),
-    ({}, {"y": Y.astype(str)}, ValueError, "never was"),
-    ({}, {"y": np.array([0.5, 1] * 30, dtype=object)}, ValueError, "never was"),
+    ({"classes": "public"}, {"y": X[:, 0]}, ValueError, "Unknown label type: continuous"),
+    ({"classes": "public"}, {"y": np.where(Y, np.nan, 1)}, ValueError, "y must hold labels only"),
+    ({}, {"y": np.where(np.arange(60) == 3, SECRET, Y)}, ValueError, "it holds another label"),
+    ({}, {"y": np.where(np.arange(60) == 3, 0.5, Y)}, ValueError, "it holds another label"),
+    ({}, {"y": np.where(np.arange(60) == 3, np.nan, Y)}, ValueError, "it holds another label"),
+    ({}, {"y": Y.astype(str)}, ValueError, "it holds another label"),
+    ({}, {"y": np.array([0.5, 1] * 30, dtype=object)}, ValueError, "it holds another label"),
     ({}, {"y": [[0]] * 59}, ValueError, "y must have one value a row"),
-    ({}, {"y": None}, ValueError, "y must have one value a row, got None"),
-    ({}, {"X": X[:, 0]}, ValueError, "X must have two dimensions"),
+    ({}, {"y": None}, ValueError, "y must have one value a row"),
+    ({}, {"X": X[:, 0]}, ValueError, "X must have two dimensions, rows and columns, got 1$"),
+    ({}, {"X": [f"word {SECRET}"] * 60}, ValueError, r"got 1\. Texts make one column.*ColumnTransformer"),
     ({}, {"X": X[:, :0]}, ValueError, "at least one column"),
     ({}, {"X": [[1], [1, 2]]}, ValueError, "rows of equal length"),
     ({}, {"X": X + 1j}, TypeError, "complex"),

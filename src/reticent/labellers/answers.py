@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -16,11 +17,12 @@ from scipy.stats import norm
 
 from reticent.exact import integer
 from reticent.labellers.base import Labels, Votes
-from reticent.labellers.budget import check_budget
+from reticent.labellers.budget import best_order, check_budget, spendable
 from reticent.labellers.classic import SparseVector
 from reticent.labellers.poll import poll_table
 from reticent.labellers.stateless import Greedy, Poll
-from reticent.labellers.two_coin import TwoCoin
+from reticent.labellers.table import MOST_TEACHERS
+from reticent.labellers.two_coin import TwoCoin, bought_hits
 from reticent.mechanisms.above_threshold import split
 from reticent.mechanisms.sparse_vector import stability
 from reticent.privacy import accounting, calibrate
@@ -37,10 +39,12 @@ POLLS = (3, 5, 7, 11, 17, 31)
 FLIPS = (0.001, 0.005, 0.01)
 HALTS = (1, 10, 50, 200)
 
+TORN = 0.1  # the share of the questions that teachers are guessed to be torn on
 FEWEST_HITS = 50  # a two-coin labeller with fewer closes after a number of answers that nobody could plan with
 STEP = 1.01  # answers are looked for among the powers of this
 WIDEST = 2000  # teachers beyond which a guess need not be finer
-FURTHEST = 10**15  # answers, as good as without end
+FURTHEST = 10**15  # answers, as good as without end; none are looked for beyond
+_LAST = math.floor(math.log(FURTHEST, STEP))  # the power of `STEP` that gives about so many
 
 TWO_CLASSES = ("greedy", "poll", "two-coin", "gaussian", "bit", "gumbel", "confident", "sparse-vector")
 MORE_CLASSES = ("two-coin", "gumbel", "gnmax", "confident", "sparse-vector")
@@ -67,21 +71,21 @@ class Ballots:
         return cls(rows[:, :-1], rows[:, -1], times / times.sum())
 
     @classmethod
-    def guess(cls, teachers: int, *, classes: int = 2, torn: object = 0.1, margins: object = None) -> Ballots:
+    def guess(cls, teachers: int, *, classes: int = 2, torn: object = None, margins: object = None) -> Ballots:
         """Ballots from a guess of how far ahead the winner is, as a share of the teachers; it is the right class.
 
-        All teachers agree but on a share `torn` of the questions, where every lead is equally likely; or the leads are
-        those given as `margins`, numbers from 0 to 1. The runner-up has all other votes.
+        All teachers agree but on a share `torn` of the questions, a tenth by default, where every lead is equally
+        likely; or the leads are those given as `margins`, numbers from 0 to 1. The runner-up has all other votes.
         """
+        if torn is not None and margins is not None:
+            raise ValueError(f"torn={torn} must be left out where margins are given: they say how far teachers agree")
         count, columns = integer(teachers, "teachers", least=1), integer(classes, "classes", least=2)
         if margins is None:
-            share = float(check_share(torn, "torn"))
+            share = float(check_share(TORN if torn is None else torn, "torn"))
             leads = np.append((np.arange(200) + 0.5) / 200, 1.0)
             weights = np.append(np.full(200, share / 200), 1 - share)
         else:
-            leads = np.atleast_1d(np.asarray(margins, dtype=np.float64)).ravel()
-            if leads.size == 0 or not bool(np.all((leads >= 0) & (leads <= 1))):
-                raise ValueError("margins must be numbers from 0 to 1: leads as shares of the teachers")
+            leads = _read_margins(margins)
             weights = np.full(len(leads), 1 / len(leads))
         counts = np.zeros((len(leads), columns), dtype=np.int64)
         counts[:, 1] = np.rint((1 + leads) / 2 * count)
@@ -176,7 +180,7 @@ def best(
     delta: object,
     classes: int = 2,
     queries: int | None = None,
-    torn: object = 0.1,
+    torn: object = None,
     loss: object = 0.01,
     stateless: bool = False,
 ) -> Bought:
@@ -203,6 +207,18 @@ def best(
     return max(offers, key=lambda offer: offer.answers)
 
 
+def _read_margins(margins: object) -> Floats:
+    wanted = "margins must be numbers from 0 to 1, leads as shares of the teachers, and at least one"
+    try:
+        leads = np.atleast_1d(np.asarray(margins, dtype=np.float64)).ravel()
+    except (TypeError, ValueError):
+        raise TypeError(f"{wanted}, got {reprlib.repr(margins)}") from None
+    wrong = leads[~((leads >= 0) & (leads <= 1))]
+    if leads.size == 0 or wrong.size:
+        raise ValueError(f"{wanted}, got {wrong[0] if wrong.size else 'none'}")
+    return leads
+
+
 # ── one by one ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -210,23 +226,29 @@ def _greedy(
     ballots: Ballots, epsilon: Fraction, delta: Fraction, most: float, exact: bool
 ) -> Iterator[Bought]:
     small, factor = (ballots, 1.0) if exact else ballots.coarse()
+    if spendable(epsilon, delta, best_order(epsilon, delta)) is None:  # not a single answer fits
+        return
 
     def loss(power: int) -> float:
         table = _greedy_chances(small.teachers, epsilon, delta, max(1, round(STEP**power)))
         ones = table[small.counts[:, 1]]
         return small.loss(np.where(small.truth == 1, ones, 1 - ones))
 
+    fair = small.loss(np.full(len(small.truth), 0.5))  # what ever more answers come to
+    if fair <= most:
+        yield Bought("greedy", FURTHEST, fair)
+        return
     # The Gaussian's answers are close enough to start from; a coarse start lets like ballots share their tables.
     start, step = next(_gaussian(small, epsilon, delta, most, exact)).answers, 64
     low = high = math.floor(math.log(max(start, 1), STEP)) // step * step
     while low > 0 and loss(low) > most:
         low, high = max(0, low - step), low
-    while loss(high) <= most:
-        low, high = high, high + step
+    while high < _LAST and loss(high) <= most:
+        low, high = high, min(high + step, _LAST)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if loss(middle) <= most else (low, middle)
-    yield Bought("greedy", int(max(1, round(STEP**low)) * factor**2), loss(low))
+    yield Bought("greedy", min(FURTHEST, int(max(1, round(STEP**low)) * factor**2)), loss(low))
 
 
 @lru_cache(maxsize=256)
@@ -235,6 +257,8 @@ def _greedy_chances(teachers: int, epsilon: Fraction, delta: Fraction, answers: 
 
 
 def _poll(ballots: Ballots, epsilon: Fraction, delta: Fraction, most: float, exact: bool) -> Iterator[Bought]:
+    if ballots.teachers > MOST_TEACHERS:
+        return
     for size in POLLS:
         for flip in FLIPS:
             ones = poll_table(ballots.teachers, poll=size, flip=flip).probabilities[ballots.counts[:, 1]]
@@ -248,15 +272,14 @@ def _poll(ballots: Ballots, epsilon: Fraction, delta: Fraction, most: float, exa
 
 def _two_coin(ballots: Ballots, epsilon: Fraction, delta: Fraction, most: float, exact: bool) -> Iterator[Bought]:
     shape: dict[str, Any] = {"teachers": ballots.teachers, "classes": ballots.classes}
+    if ballots.classes == 2 and ballots.teachers > MOST_TEACHERS:
+        return
     for steepness in STEEPNESS:
+        if bought_hits(epsilon, delta, **shape, steepness=Fraction(steepness)).number < FEWEST_HITS:
+            continue
         for tries in TRIES:
             options: dict[str, Any] = {"steepness": steepness, "tries": tries}
-            try:
-                labeller = TwoCoin(**shape, epsilon=epsilon, delta=delta, **options)
-            except ValueError:  # not a single hit fits
-                continue
-            if labeller.hits < FEWEST_HITS:
-                continue
+            labeller = TwoCoin(**shape, epsilon=epsilon, delta=delta, **options)
             chances, hits = labeller.chances(ballots.counts)
             right = chances[np.arange(len(chances)), ballots.truth]
             answers = min(FURTHEST, (labeller.hits - tries) / max(ballots.mean(hits), 1e-300))
@@ -265,30 +288,30 @@ def _two_coin(ballots: Ballots, epsilon: Fraction, delta: Fraction, most: float,
 
 def _gaussian(ballots: Ballots, epsilon: Fraction, delta: Fraction, most: float, exact: bool) -> Iterator[Bought]:
     sigma, loss = _widest(ballots, lambda sigma: _majority_right(ballots, sigma), most)
-    yield Bought("gaussian", _repeats(DiscreteGaussian(_short(sigma)), sigma, epsilon, delta), loss)
+    yield Bought("gaussian", _repeats(DiscreteGaussian, sigma, epsilon, delta), loss)
 
 
 def _bit(ballots: Ballots, epsilon: Fraction, delta: Fraction, most: float, exact: bool) -> Iterator[Bought]:
     """From what the noisy count buys to π/2 times as much, which is the most that a bit gains."""
     sigma, loss = _widest(ballots, lambda sigma: _majority_right(ballots, sigma), most)
-    start = _repeats(DiscreteGaussian(_short(sigma)), sigma, epsilon, delta)
-    event = GaussianBit(_short(sigma), ballots.teachers)
+    start = _repeats(DiscreteGaussian, sigma, epsilon, delta)
 
     def fits(power: int) -> bool:
         answers = math.floor(start * STEP**power)
+        event = GaussianBit(_short(sigma), ballots.teachers)
         return accounting.fits(Repeated(event, answers), epsilon=epsilon, delta=delta)
 
     low, high = 0, math.ceil(math.log(math.pi / 2, STEP)) + 1
-    while start > 0 and high - low > 1:
+    while 0 < start < FURTHEST and high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    yield Bought("bit", math.floor(start * STEP**low), loss)
+    yield Bought("bit", min(FURTHEST, math.floor(start * STEP**low)), loss)
 
 
 def _gnmax(ballots: Ballots, epsilon: Fraction, delta: Fraction, most: float, exact: bool) -> Iterator[Bought]:
     sigma, loss = _widest(ballots, lambda sigma: _winner_right(ballots, sigma), most)
-    event = DiscreteGaussian(_short(sigma), 2)
-    yield Bought("gnmax", _repeats(event, sigma / math.sqrt(2), epsilon, delta), loss)
+    answers = _repeats(_two_counts, sigma, epsilon, delta, math.sqrt(2))
+    yield Bought("gnmax", answers, loss)
 
 
 def _gumbel(ballots: Ballots, epsilon: Fraction, delta: Fraction, most: float, exact: bool) -> Iterator[Bought]:
@@ -296,8 +319,7 @@ def _gumbel(ballots: Ballots, epsilon: Fraction, delta: Fraction, most: float, e
         return np.asarray(1 / (1 + np.exp(np.minimum(-ballots.leads / scale, 700.0)).sum(axis=1)))
 
     scale, loss = _widest(ballots, right, most)
-    event = BoundedRange(2 / _short(scale))
-    yield Bought("gumbel", _repeats(event, scale, epsilon, delta), loss)
+    yield Bought("gumbel", _repeats(_bounded_range, scale, epsilon, delta), loss)
 
 
 def _confident(ballots: Ballots, epsilon: Fraction, delta: Fraction, most: float, exact: bool) -> Iterator[Bought]:
@@ -314,7 +336,7 @@ def _confident(ballots: Ballots, epsilon: Fraction, delta: Fraction, most: float
         lost = passes * ((closest > 0) + 0.5 * (closest == 0) - _winner_right(ballots, spread))
         return questions * share, ballots.mean(lost) / share
 
-    low, high = 0, 2400
+    low, high = 0, _LAST + 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if answered(STEP**middle)[1] <= most else (low, middle)
@@ -346,10 +368,26 @@ _KINDS: dict[str, Callable[[Ballots, Fraction, Fraction, float, bool], Iterator[
 }
 
 
+def _two_counts(sigma: Fraction) -> Event:
+    return DiscreteGaussian(sigma, 2)
+
+
+def _bounded_range(scale: Fraction) -> Event:
+    return BoundedRange(2 / scale)
+
+
 @lru_cache(maxsize=256)
-def _repeats(event: Event, sigma: float, epsilon: Fraction, delta: Fraction) -> int:
-    """How often an event about as costly as a count with Gaussian noise fits: to a thousandth, from below."""
-    guess = (sigma / float(_single_noise(epsilon, delta))) ** 2
+def _repeats(
+    event_of: Callable[[Fraction], Event], scale: float, epsilon: Fraction, delta: Fraction, ratio: float = 1.0
+) -> int:
+    """How often an event about as costly as a count with Gaussian noise of scale/ratio fits.
+
+    To a thousandth, from below; `FURTHEST` where the scale is infinite, or so large that no more could be needed.
+    """
+    guess = (scale / ratio / float(_single_noise(epsilon, delta))) ** 2
+    if guess >= 4 * FURTHEST:  # events here cost up to some 1/0.8 times as much as the count
+        return FURTHEST
+    event = event_of(_short(scale))
     if guess < 1000:
         return calibrate.answers(event, epsilon=epsilon, delta=delta)
 
@@ -358,13 +396,15 @@ def _repeats(event: Event, sigma: float, epsilon: Fraction, delta: Fraction) -> 
 
     low, high = -8, 8
     while not fits(low):
+        if low < -4096:
+            return 0
         low, high = 2 * low, low
-    while fits(high):
+    while high < 4096 and fits(high):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    return math.floor(guess * 1.001**low)
+    return min(FURTHEST, math.floor(guess * 1.001**low))
 
 
 @lru_cache(maxsize=64)
@@ -385,11 +425,13 @@ def _winner_right(ballots: Ballots, sigma: float) -> Floats:
 
 
 def _widest(ballots: Ballots, right: Callable[[float], Floats], most: float) -> tuple[float, float]:
-    """The widest noise, to four digits, at which the loss is at most this, and the loss there."""
+    """The widest noise, to four digits, at which the loss is at most this, and the loss there; infinite if any is."""
 
     def over(log_scale: float) -> float:
         return ballots.loss(right(math.exp(log_scale))) - most
 
+    if over(math.inf) <= 0:
+        return math.inf, over(math.inf) + most
     low, high = math.log(1e-2), math.log(1e3 * ballots.teachers)
     if over(high) <= 0:
         return math.exp(high), over(high) + most

@@ -32,7 +32,7 @@ class Labeller(Uncopied, ABC):
     asked, a public number; None where no number is set beforehand and `closed` says when it is over.
 
     `stateless` labellers treat every question alike, with fresh noise and a public count: what one question was does
-    not show in the answers to others. For the others `what_state_shows` says what does.
+    not show in the answers to others. For the others their guarantee says what does.
     """
 
     stateless: bool = True
@@ -76,7 +76,12 @@ class Labeller(Uncopied, ABC):
         """What another labeller made alike needs to go on from here. As secret as the votes, for some labellers."""
         if not self.resumable:
             raise NotImplementedError(f"{type(self).__name__} cannot be stopped and resumed")
-        return {"asked": self.asked}
+        with self._lock:  # not while answers are under way that it would leave out
+            return {"asked": self.asked, **self._secrets()}
+
+    def _secrets(self) -> dict[str, int | bool]:
+        """What else another labeller needs."""
+        return {}
 
     def resume(self, state: Mapping[str, int | bool]) -> None:
         """Go on where a labeller made alike was when it told its `state`; it must give no answers after that."""

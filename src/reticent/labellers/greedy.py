@@ -9,10 +9,9 @@ import numpy as np
 from scipy.optimize import brentq
 
 from reticent.exact import integer
-from reticent.labellers.table import ONE, VoteTable, check_order, excess_moments
+from reticent.labellers.table import MOST_TEACHERS, ONE, VoteTable, check_order, excess_moments
 from reticent.privacy.parameters import check_positive
 
-_MOST_TEACHERS = 1 << 24
 _SLACK = 1e-9  # the share of the budget that is left to the rounding of the certificate
 
 
@@ -37,7 +36,7 @@ def greedy_table(teachers: int, *, order: object, divergence: object) -> VoteTab
     >>> float(table.divergence(20)) <= 0.002, table.probabilities[[50, 60, 70, 80]].round(3)
     (True, array([0.5  , 0.57 , 0.639, 0.703]))
     """
-    count = integer(teachers, "teachers", least=1, most=_MOST_TEACHERS)
+    count = integer(teachers, "teachers", least=1, most=MOST_TEACHERS)
     alpha = check_order(order)
     return _table(count, alpha, float(check_positive(divergence, "divergence")) * (1 - _SLACK / 100))
 
@@ -61,10 +60,12 @@ def _next(start: int, alpha: float, budget: float) -> int:
     With c' = c·e^(−u) both divergences grow with u, so u is closed in on; then comes the integer above.
     """
     mass, goal = start / ONE, budget * (1 - _SLACK)
-    last = math.log(start)  # the complement 1 is as far as it goes
+    first, last = 1 / start, math.log(start)  # a shorter step moves no integer; the complement 1 is as far as it goes
     if _worse(mass, last, alpha) <= goal:
         return _certified(start, 1, alpha, budget)
-    high = min(math.sqrt(2 * goal * (1 - mass) / (mass * alpha * (alpha - 1))), last)
+    if goal == 0 or _worse(mass, first, alpha) > goal:
+        return start
+    high = min(max(math.sqrt(2 * goal * (1 - mass) / (mass * alpha * (alpha - 1))), first), last)
     while _worse(mass, high, alpha) <= goal:
         high = min(2 * high, last)
     u = brentq(lambda u: _worse(mass, u, alpha) / goal - 1, 0.0, high, xtol=1e-13 * high, rtol=1e-14)
@@ -94,10 +95,14 @@ def _first(alpha: float, budget: float) -> int:
 
 
 def _certified(start: int, found: int, alpha: float, budget: float) -> int:
-    """An integer from `found` on for which the certificate holds; nearly always `found` itself."""
+    """An integer from `found` on for which the certificate holds; nearly always `found` itself.
+
+    Steps double, so that few are tried even where the budget is so small that only `start` itself can be certified.
+    """
     ends = max(1, found)
+    step = 1 + (start - ends >> 30)
     while ends < start and _moment(start, ends, alpha) > budget:
-        ends = min(start, ends + 1 + (start - ends >> 30))
+        ends, step = min(start, ends + step), 2 * step
     return ends
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from scipy.stats import binom
 
 from reticent.exact import integer, rational
-from reticent.labellers.table import ONE, VoteTable, check_order, excess_moments
+from reticent.labellers.table import MOST_TEACHERS, ONE, VoteTable, check_order, excess_moments
 
-_ERROR = 1 << 16  # of an entry, in units of 2^-62: some 10^-14, where the binomial tails are right to 10^-15
+_ERROR = 1 << 16  # of an entry, in units of 2^-62: three times the largest that exact sums found, at a poll of 9999
 
 
 def poll_table(teachers: int, *, poll: int = 7, flip: object = 0.005) -> VoteTable:
@@ -20,7 +20,7 @@ def poll_table(teachers: int, *, poll: int = 7, flip: object = 0.005) -> VoteTab
 
     With probability `flip` the answer is a fair coin; else it is the majority of the poll, an odd number of teachers.
     """
-    count = integer(teachers, "teachers", least=1, most=1 << 24)
+    count = integer(teachers, "teachers", least=1, most=MOST_TEACHERS)
     return _table(count, *check_poll(poll, flip))
 
 
@@ -39,15 +39,20 @@ def _table(count: int, size: int, eta: Fraction) -> VoteTable:
 def poll_price(teachers: int, *, poll: int, flip: object, order: object) -> Fraction:
     """A bound on the Rényi divergence of an answer by poll, which is drawn exactly and not from its table.
 
-    The table is right to some 10^-15, so neighbouring entries are moved apart by more: that only adds to divergences.
+    The table is computed in floating point, so neighbouring entries are moved apart by more than it was ever found to
+    be wrong by: that only adds to divergences.
     """
-    entries, alpha = poll_table(teachers, poll=poll, flip=flip).entries, check_order(order)
+    size, eta = check_poll(poll, flip)
+    entries, alpha = poll_table(teachers, poll=size, flip=eta).entries, check_order(order)
     low, high = entries[:-1] - _ERROR, entries[1:] + _ERROR
     if int(low.min()) <= 0:
         raise ValueError(f"flip must be at least 1e-13, got {flip}")
     worst = float(excess_moments(low, high, alpha).max())
     if not math.isfinite(worst):
-        raise ValueError(f"flip must be larger, or order smaller: flip={flip} costs more than can be said at {order}")
+        raise ValueError(
+            f"flip={float(eta):g} costs more than can be said for a poll of {size} of {teachers} teachers: take a "
+            "larger flip, more teachers, or a larger epsilon"
+        )
     return Fraction(math.log1p(worst) / (alpha - 1) * (1 + 1e-12))
 
 

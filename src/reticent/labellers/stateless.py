@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.exact import integer, rational
+from reticent.exact import integer
 from reticent.labellers.base import Labeller, Labels, TableLabeller, Votes
-from reticent.labellers.budget import best_order, check_budget, share
+from reticent.labellers.budget import check_budget, share
 from reticent.labellers.greedy import greedy_table
 from reticent.labellers.poll import check_poll, poll_price, poll_table
 from reticent.mechanisms.counts import Integers, integer_array
@@ -40,8 +40,8 @@ class Greedy(TableLabeller):
         unsafe_noise: Noise | None = None,
     ) -> None:
         exact_epsilon, exact_delta, count = check_budget(epsilon, delta, answers)
-        alpha = best_order(exact_epsilon, exact_delta) if order is None else rational(order, "order")
-        table = greedy_table(teachers, order=alpha, divergence=share(exact_epsilon, exact_delta, alpha, count))
+        alpha, most = share(exact_epsilon, exact_delta, count, order)
+        table = greedy_table(teachers, order=alpha, divergence=most)
         each = RenyiDP(alpha, table.divergence(alpha))
         super().__init__(table, event=Repeated(each, count), answers=count, unsafe_noise=unsafe_noise)
 
@@ -75,12 +75,17 @@ class Poll(Labeller):
         unsafe_noise: Noise | None = None,
     ) -> None:
         exact_epsilon, exact_delta, _ = check_budget(epsilon, delta)
-        alpha = best_order(exact_epsilon, exact_delta) if order is None else rational(order, "order")
+        alpha, spendable = share(exact_epsilon, exact_delta, 1, order)
         self.poll, self.flip = check_poll(poll, flip)
         price = poll_price(teachers, poll=self.poll, flip=self.flip, order=alpha)
-        most = int(share(exact_epsilon, exact_delta, alpha, 1) / price)
+        most = int(spendable / price)
         count = most if answers is None else integer(answers, "answers", least=1)
-        if not 1 <= count <= most:
+        if most == 0:
+            raise ValueError(
+                f"epsilon={epsilon}, delta={delta} do not buy a single answer of a poll of {self.poll} of {teachers} "
+                f"teachers with flip={float(self.flip):g}: take a larger epsilon, more teachers, or a smaller poll"
+            )
+        if count > most:
             raise ValueError(
                 f"answers must be at most {most}: that many of a poll of {self.poll} of {teachers} teachers with "
                 f"flip={float(self.flip):g} fit epsilon={epsilon}, delta={delta}, got {count}"

@@ -16,6 +16,7 @@ from reticent.privacy import games
 
 BITS = 62  # an entry t stands for the probability t/2^62
 ONE = 1 << BITS
+MOST_TEACHERS = 1 << 24  # a longer table would take too much memory
 
 Entries = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from reticent.exact import exp_fractions, integer
 from reticent.labellers.base import Labeller, Labels, Votes
 from reticent.labellers.budget import check_budget, spendable
-from reticent.labellers.table import ONE, Entries, VoteTable, check_order, excess_moments, log_ratios
+from reticent.labellers.table import MOST_TEACHERS, ONE, Entries, VoteTable, check_order, excess_moments, log_ratios
 from reticent.mechanisms.counts import Integers
 from reticent.noise import Noise
 from reticent.privacy.events import RenyiDP
@@ -28,6 +28,14 @@ class Closing(NamedTuple):
 
     scale: Fraction  # of both noises
     margin: int  # how far below the hard end the blurred one lies
+
+
+class Hits(NamedTuple):
+    """How many hits a budget buys, the order at which they are the most, and the price κ of each; None if infinite."""
+
+    number: int
+    order: Fraction
+    price: Fraction | None
 
 
 class TwoCoin(Labeller):
@@ -44,7 +52,9 @@ class TwoCoin(Labeller):
     adaptively: Rényi divergence κN/(α − 1) at one order α, `.event`, which is within (ε, δ). What a question was shows
     in later answers only through the time of closing. If `query_epsilon` and `query_delta` are given, the closing is
     blurred, and the view without its own answer is (query_epsilon, query_delta)-indistinguishable for a replaced
-    question; if not, nothing is claimed for the questions.
+    question; if not, nothing is claimed for the questions. Running time is not protected: every hit takes two more
+    draws. That tells nothing new about the rows, whose bound is on all draws, hits included; but whoever sees how long
+    a question took learns of its hits, and no claim for the questions holds against them.
 
     Why. Write P and Q for the laws of a draw of one label under the data and its neighbour, M_j = Q_j^α·P_j^(1−α),
     S₁ = ΣM_j and S₂ = ΣM_j². A draw of two labels has E_P[(dQ/dP)^α·e^(−κ·hit)] = S₂ + e^(−κ)(S₁² − S₂), which is at
@@ -90,23 +100,31 @@ class TwoCoin(Labeller):
         unsafe_noise: Noise | None = None,
     ) -> None:
         exact_epsilon, exact_delta, _ = check_budget(epsilon, delta)
-        self.rate = check_positive(steepness, "steepness") / (2 * integer(teachers, "teachers", least=1))
+        steep, count = check_positive(steepness, "steepness"), integer(teachers, "teachers", least=1)
         self.tries = integer(tries, "tries", least=1, most=1000)
         self.fallback = None if fallback is None else integer(fallback, "fallback", least=0, most=classes - 1)
-        self.table = logistic_table(teachers, self.rate) if classes == 2 else None
-        order, kappa = best_hit_price(exact_epsilon, exact_delta, self.rate, self.table)
-        most = spendable(exact_epsilon, exact_delta, order)
-        self.hits = 0 if most is None else math.floor(most * (Fraction(order) - 1) / kappa)
         if (query_epsilon is None) != (query_delta is None):
             raise ValueError("query_epsilon and query_delta must be given together, or neither")
         self.closing = None if query_epsilon is None else closing(query_epsilon, query_delta, self.tries)
         least = self.tries + (0 if self.closing is None else self.closing.margin)
-        if self.hits < least:
+
+        def hits(steep: Fraction) -> Hits:
+            return bought_hits(exact_epsilon, exact_delta, teachers=count, classes=classes, steepness=steep)
+
+        self.hits, order, kappa = hits(steep)
+        if self.hits < least or kappa is None:
+            gentler = _largest(lambda steep: hits(steep).number >= least, steep)
+            advice = [] if gentler is None else [f"steepness of at most {float(gentler):g}"]
+            advice += ["a larger epsilon", "more teachers"]
+            advice += [] if self.closing is None else ["a larger query_epsilon or query_delta", "fewer tries"]
             raise ValueError(
-                f"epsilon={epsilon}, delta={delta} buy {self.hits} hits with steepness={steepness} and "
-                f"{teachers} teachers, at least {least} are needed: take a larger epsilon, more teachers, or a smaller "
-                "steepness"
+                f"epsilon={epsilon}, delta={delta} buy {self.hits} hits with steepness={steepness} and {teachers} "
+                f"teachers, at least {least} are needed"
+                + ("" if self.closing is None else f" with query_epsilon={query_epsilon}, query_delta={query_delta}")
+                + f" at tries={tries}: take {', '.join(advice[:-1])} or {advice[-1]}"
             )
+        self.rate = steep / (2 * count)
+        self.table = logistic_table(count, self.rate) if classes == 2 else None
         super().__init__(
             teachers=teachers,
             classes=classes,
@@ -123,9 +141,9 @@ class TwoCoin(Labeller):
         """Whether no more questions are answered."""
         return self._closed
 
-    def state(self) -> dict[str, int | bool]:
-        """The count of hits and the noise of the closing: both secret."""
-        return {**super().state(), "used": self._used, "closed": self._closed, "threshold": self._threshold}
+    def _secrets(self) -> dict[str, int | bool]:
+        """The count of hits and the noise of the closing."""
+        return {"used": self._used, "closed": self._closed, "threshold": self._threshold}
 
     def resume(self, state: Mapping[str, int | bool]) -> None:
         """Go on with the same hits and the same noise of the closing, which is drawn once."""
@@ -188,7 +206,7 @@ class TwoCoin(Labeller):
 @lru_cache(maxsize=8)
 def logistic_table(teachers: int, rate: Fraction) -> VoteTable:
     """One coin: 1 with probability 1/(1 + e^(−s(2v − K))) at v of K votes, that is ∝ e^(s·votes) for either class."""
-    count = integer(teachers, "teachers", least=1, most=1 << 24)
+    count = integer(teachers, "teachers", least=1, most=MOST_TEACHERS)
     lead = 2 * np.arange((count + 1) // 2, count + 1) - count
     losing = np.exp(-float(rate) * lead) / (1 + np.exp(-float(rate) * lead))
     complements = np.clip(np.rint(losing * float(ONE)).astype(np.int64), 1, ONE // 2)
@@ -196,25 +214,36 @@ def logistic_table(teachers: int, rate: Fraction) -> VoteTable:
 
 
 @lru_cache(maxsize=64)
-def best_hit_price(
-    epsilon: Fraction, delta: Fraction, rate: Fraction, table: VoteTable | None
-) -> tuple[Fraction, Fraction]:
-    """The order at which (ε, δ) buys the most hits, to two decimals, and the certified price κ of a hit there.
+def bought_hits(epsilon: Fraction, delta: Fraction, *, teachers: int, classes: int, steepness: Fraction) -> Hits:
+    """How many hits (ε, δ) buys, and the order, to two decimals, and certified price κ at which it does.
 
     κ bounds ln E[(dQ/dP)^α] for each hit. The order is looked for with the closed form; every order is valid.
     """
+    rate = steepness / (2 * teachers)
     best, found = Fraction(2), 0.0
     for alpha in (Fraction(round(100 * (1 + 10 ** (power / 40))), 100) for power in range(-20, 161)):
         most = spendable(epsilon, delta, alpha)
         price = closed_form_price(float(alpha), float(rate))
         if most is not None and price is not None and float(most * (alpha - 1)) / price > found:
             best, found = alpha, float(most * (alpha - 1)) / price
-    if table is not None:
-        return best, table_price(table.entries, best)
-    exact = closed_form_price(float(best), float(rate))
-    if exact is None:
-        raise ValueError("steepness must be smaller: no order prices a hit at this number of teachers")
-    return best, Fraction(exact * (1 + _PAD))
+    most = spendable(epsilon, delta, best)
+    if classes == 2:
+        kappa = table_price(logistic_table(teachers, rate).entries, best)
+    else:
+        exact = closed_form_price(float(best), float(rate))
+        kappa = None if exact is None else Fraction(exact * (1 + _PAD))
+    return Hits(0 if most is None or kappa is None else math.floor(most * (best - 1) / kappa), best, kappa)
+
+
+def _largest(enough: Callable[[Fraction], bool], steepness: Fraction) -> Fraction | None:
+    """The largest steepness of two digits below this one, or nearly, at which hits are enough; None if not at 0.01."""
+    low, high = Fraction(1, 100), min(steepness, Fraction(100))
+    if low >= high or not enough(low):
+        return None
+    for _ in range(12):  # closer than two digits
+        middle = Fraction(f"{math.sqrt(low * high):.2g}")
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low
 
 
 def closed_form_price(alpha: float, rate: float) -> float | None:
@@ -223,10 +252,11 @@ def closed_form_price(alpha: float, rate: float) -> float | None:
     return None if rest >= 1 else max(-2 * alpha * rate - math.log1p(-rest), 0.0) + 1e-18
 
 
-def table_price(entries: Entries, order: object) -> Fraction:
+def table_price(entries: Entries, order: object) -> Fraction | None:
     """κ from the stored integers: the largest over neighbouring entries, both ways round, of ln(2AB/(1 − A² − B²)).
 
-    With m = A + B − 1 from `excess_moments`, 2AB/(1 − A² − B²) = 1 + m(2 + m)/(2AB − m(2 + m)).
+    None where A² + B² ≥ 1, so that no price covers a hit. With m = A + B − 1 from `excess_moments`,
+    2AB/(1 − A² − B²) = 1 + m(2 + m)/(2AB − m(2 + m)).
     """
     alpha = check_order(order)
     worst = 0.0
@@ -238,9 +268,9 @@ def table_price(entries: Entries, order: object) -> Fraction:
             product = 2 * (first / ONE) * ((ONE - first) / ONE) * np.exp(alpha * (ones + zeros)) * (1 - _PAD)
             left = product - square
         if not bool(np.all(left > 0)):
-            raise ValueError("steepness must be smaller: a hit would leak without bound")
+            return None
         worst = max(worst, float(np.max(np.log1p(square / left))))
-    return Fraction(worst * (1 + _PAD))
+    return Fraction(max(worst, 1e-300) * (1 + _PAD))
 
 
 # ── how the end is blurred ────────────────────────────────────────────────────────────────────────────────────────
@@ -256,7 +286,9 @@ def closing(query_epsilon: object, query_delta: object, tries: int) -> Closing:
     >>> closing(1, 1e-6, 2).margin
     34
     """
-    epsilon, delta = check_epsilon(query_epsilon), check_delta(query_delta, positive=True)
+    # An ε beyond 100 is treated as 100, which claims more: e^(−ε) would have as many digits as ε is large.
+    epsilon = min(check_epsilon(query_epsilon, "query_epsilon"), Fraction(100))
+    delta = check_delta(query_delta, "query_delta", positive=True)
     scale = Fraction(tries) / epsilon
     most = delta * exp_fractions(-epsilon, 200)[0]
     low, high = 0, 1  # `high` is far enough, `low` is not

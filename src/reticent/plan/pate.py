@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reticent.exact import integer, rational
-from reticent.labellers.answers import AUTO_MORE, AUTO_TWO, MORE_CLASSES, TWO_CLASSES, Ballots, Bought, best, bought
+from reticent.labellers.answers import (
+    AUTO_MORE,
+    AUTO_TWO,
+    FURTHEST,
+    MORE_CLASSES,
+    TWO_CLASSES,
+    Ballots,
+    Bought,
+    best,
+    bought,
+)
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 from reticent.promises import check_share
@@ -47,7 +57,8 @@ class Answers:
         for each in self.bought:
             enough = "" if self.queries is None else "enough  " if each.answers >= self.queries else "too few "
             setup = ", ".join(f"{name} {value:g}" for name, value in each.options.items())
-            lines.append(f"{each.labeller:13} {each.answers:>21,}  {enough}{setup}".rstrip())
+            answers = "any number" if each.answers >= FURTHEST else f"{each.answers:,}"
+            lines.append(f"{each.labeller:13} {answers:>21}  {enough}{setup}".rstrip())
         guessed = "By a guess of how far the teachers agree; a labeller keeps its ε whether or not it is true."
         return "\n".join([*lines, guessed])
 
@@ -59,7 +70,7 @@ def pate(
     delta: object,
     classes: int = 2,
     queries: int | None = None,
-    torn: object = 0.1,
+    torn: object = None,
     loss: object = 0.01,
     margins: Sequence[float] | None = None,
 ) -> Answers:
@@ -69,8 +80,9 @@ def pate(
     agree. They are guessed to agree all together, but on a share `torn` of the questions, where every lead of the
     winner is equally likely; or `margins` lists leads, as shares of the teachers, that are public, such as those of
     teachers on public rows. Answers are counted as long as the expected share of those against the majority is at most
-    `loss`. Labellers that close by themselves ("two-coin", "sparse-vector") have an expected number. Those that may
-    decline a question ("confident", "sparse-vector") count what is answered.
+    `loss`; where no noise could lose more, any number of them is 10^15. Labellers that close by themselves ("two-coin",
+    "sparse-vector") have an expected number. Those that may decline a question ("confident", "sparse-vector") count
+    what is answered.
 
     Nothing here depends on private data, so nothing is spent; and no guess changes what a labeller guarantees.
 
@@ -83,7 +95,7 @@ def pate(
     epsilon, delta : the privacy of the rows the teachers learned from.
     classes : how many there are.
     queries : how many answers are needed, if that is known.
-    torn : the share of the questions on which the teachers do not all agree.
+    torn : the share of the questions on which the teachers do not all agree; a tenth where nothing is said.
     loss : the share of answers that may differ from the noiseless majority.
     margins : leads of the winner, as shares of the teachers, in place of `torn`.
 
@@ -145,10 +157,13 @@ class Bounds:
         lines = [f"{self.setting}, {self.rows:,} private rows, {self.public:,} public (orders: hidden constants are 1)"]
         for each in self.bounds:
             teachers = "" if each.teachers is None else f", {each.teachers:,} teachers"
+            teachers += ", more than there are rows" if each.teachers is not None and each.teachers > self.rows else ""
             lines.append(
                 f"Theorem {each.theorem:2} {each.algorithm:20} excess {each.excess:10.3g} over {each.against}, "
                 f"{each.labels:,} labels{teachers}"
             )
+        if self.setting == "agnostic":
+            lines.append('Theorems 10, 22, 28 have no agnostic bound over h*: "Ω(Err(h*)) required" in Table 1')
         return "\n".join(lines)
 
 
@@ -161,18 +176,19 @@ def pate_bounds(
     delta: object,
     setting: Setting = "realizable",
     active: bool | None = None,
-    tau: object = 1,
-    theta: object = 1,
-    eta: object = 1,
-    best_error: object = 0,
+    tau: object = None,
+    theta: object = None,
+    eta: object = None,
+    best_error: object = None,
     unclear: object = None,
     margin: object = None,
-    apart: object = 0,
+    apart: object = None,
     failure: object = 0.05,
 ) -> Bounds:
     """The error that the theorems on PATE promise, so that Table 1 of their paper can be printed and compared.
 
-    As in the table, no more of the public rows are labelled than makes the bound least.
+    As in the table, no more of the public rows are labelled than makes the bound least. What the theorems of a setting
+    do not know is refused, and so is an ε above ln(2/δ) where Theorems 19 and 20, which assume it, are asked for.
 
     Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*: Theorem 5 (sparse vector, after
     Bassily, Thakkar, Thakurta), Theorem 10 (sparse vector, under Tsybakov noise), Theorem 19 and Theorem 20 (against
@@ -187,12 +203,12 @@ def pate_bounds(
     epsilon, delta : the privacy of the private rows.
     setting : "realizable", "tsybakov" or "agnostic".
     active : only the active bound, or only the passive ones; all by default.
-    tau : the exponent of Tsybakov's noise condition, in (0, 1].
-    theta : the disagreement coefficient, for active learning.
-    eta : the factor of Tsybakov's noise condition, at least 1.
-    best_error : the error of the best hypothesis.
+    tau : the exponent of Tsybakov's noise condition, in (0, 1]; 1 by default.
+    theta : the disagreement coefficient, for active learning; 1 by default.
+    eta : the factor of Tsybakov's noise condition, at least 1; 1 by default.
+    best_error : the error of the best hypothesis, 0 by default; not for the realizable setting, where it is 0.
     unclear, margin : a share ν of points have an expected margin of at most ξ; for the agnostic setting.
-    apart : how far the best hypothesis is from the vote of endlessly many teachers.
+    apart : how far the best hypothesis is from the vote of endlessly many teachers, with these two; 0 by default.
     failure : the probability with which the promise may fail.
 
     >>> bounds = pate_bounds(rows=10**6, public=10**5, dimension=10, epsilon=1, delta=1e-6)
@@ -204,17 +220,24 @@ def pate_bounds(
     )  # fmt: skip
     if setting not in ("realizable", "tsybakov", "agnostic"):
         raise ValueError(f"setting must be 'realizable', 'tsybakov' or 'agnostic', got {setting!r}")
-    exponent = 1.0 if setting == "realizable" else _between(tau, "tau", above=0, most=1)
+    if not (active is None or isinstance(active, bool)):
+        raise TypeError(f"active must be True, False or None, got {active!r}")
+    if active is False and not (theta is None and eta is None):
+        raise ValueError("theta and eta must be left out with active=False: only the active bound knows them")
+    _only({"tau": tau, "eta": eta}, setting, "tsybakov")
+    _only({"theta": theta}, setting, "realizable", "tsybakov")
+    _only({"best_error": best_error}, setting, "tsybakov", "agnostic")
+    _only({"unclear": unclear, "margin": margin, "apart": apart}, setting, "agnostic")
     problem = _Problem(
         n=have,
         m=pool,
         d=vc,
         epsilon=float(check_epsilon(epsilon)),
         log_delta=-math.log(float(check_delta(delta, positive=True))),
-        tau=exponent,
-        theta=_between(theta, "theta", least=1),
-        eta=_between(eta, "eta", least=1),
-        best_error=_between(best_error, "best_error", least=0, most=1),
+        tau=_between(1 if tau is None else tau, "tau", above=0, most=1),
+        theta=_between(1 if theta is None else theta, "theta", least=1),
+        eta=_between(1 if eta is None else eta, "eta", least=1),
+        best_error=_between(0 if best_error is None else best_error, "best_error", least=0, most=1),
         failure=float(check_share(failure, "failure")),
     )
     found: list[Bound] = []
@@ -222,11 +245,17 @@ def pate_bounds(
         if active:
             raise ValueError("active must be False or None in the agnostic setting: no theorem promises anything there")
         found.append(problem.theorem_5(agnostic=True))
-        if (unclear is None) != (margin is None):
-            raise ValueError("unclear and margin must be given together, or neither")
+        if (unclear is None) != (margin is None) or (unclear is None and apart is not None):
+            raise ValueError("unclear and margin must be given together, and apart only with them")
         if unclear is not None:
             nu, xi = _between(unclear, "unclear", least=0, most=1), _between(margin, "margin", above=0, most=0.5)
-            found += problem.theorems_19_and_20(nu, xi, _between(apart, "apart", least=0, most=1))
+            gap = _between(0 if apart is None else apart, "apart", least=0, most=1)
+            if problem.epsilon > problem.log_delta + math.log(2):
+                raise ValueError(
+                    f"epsilon must be at most log(2/delta) = {problem.log_delta + math.log(2):.4g} for Theorems 19 and "
+                    f"20, got {epsilon}: leave unclear and margin out for Theorem 5 alone"
+                )
+            found += problem.theorems_19_and_20(nu, xi, gap)
     else:
         if not active:
             found += [problem.theorem_28(), problem.theorem_5(agnostic=setting == "tsybakov"), problem.theorem_10()]
@@ -363,6 +392,14 @@ class _Problem:
 def _log(value: float) -> float:
     """A logarithm in a bound that means to be large: no less than 1."""
     return max(1.0, math.log(value))
+
+
+def _only(given: dict[str, object], setting: str, *settings: str) -> None:
+    """Refuse what would be ignored."""
+    for name, value in given.items():
+        if value is not None and setting not in settings:
+            where = " and ".join(repr(each) for each in settings)
+            raise ValueError(f"{name}={value} must be left out: it is for the setting {where}, got {setting!r}")
 
 
 def _between(

@@ -32,7 +32,17 @@ from reticent.predictors.rows import Rows, RowStore
 from reticent.privacy.events import Event
 from reticent.privacy.guarantee import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
-from reticent.teachers.reading import as_classes, as_codes, as_column, as_labels, as_numbers, as_table, check_missing
+from reticent.teachers.dealing import numbered
+from reticent.teachers.reading import (
+    as_classes,
+    as_codes,
+    as_column,
+    as_groups,
+    as_labels,
+    as_numbers,
+    as_table,
+    check_missing,
+)
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
@@ -227,7 +237,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 "labeller must not be 'two-coin' with groups: the queries of one client would move its closing by more "
                 "than one query does, for which it is blurred"
             )
-        members = None if groups is None else _numbered(as_column(groups, count, "groups"))
+        members = None if groups is None else numbered(as_groups(groups, count))
         units = count if members is None else int(members.max()) + 1
         check_delta(self.delta, rows=count)
         maker = self._maker(table, len(classes))
@@ -775,13 +785,3 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
 class _TooFew(Exception):
     """The rows gathered do not make another phase: by their number, which is public."""
-
-
-def _numbered(groups: Array) -> Integers:
-    """Groups as numbers."""
-    if groups.dtype.kind in "fc" and bool(np.isnan(groups).any()):
-        raise ValueError("groups must name the group of every row: some are NaN")
-    try:
-        return np.asarray(np.unique(groups, return_inverse=True)[1], dtype=np.int64).ravel()
-    except TypeError:
-        raise TypeError("groups must be all numbers or all strings: they could not be compared") from None

@@ -39,8 +39,8 @@ from reticent.privacy.events import ApproximateDP, BoundedRange, Event, PureDP, 
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_rows, check_share, fewest_rows
 from reticent.teachers import Teachers
-from reticent.teachers.dealing import Integers
-from reticent.teachers.reading import as_classes, as_codes, as_column
+from reticent.teachers.dealing import Integers, numbered
+from reticent.teachers.reading import as_classes, as_codes, as_column, as_groups
 from reticent.teachers.reading import as_table as as_any_table
 
 METHODS = ("votes", "flip", "net")
@@ -590,7 +590,7 @@ class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if rows == 0:
             raise ValueError(f"X has 0 sample(s) (shape={table.shape}) while a minimum of 1 is required.")
         check_delta(self.delta, rows=rows)
-        units = rows if groups is None else len(np.unique(as_column(groups, rows, "groups")))
+        units = rows if groups is None else len(np.bincount(numbered(as_groups(groups, rows))))
         if self.error is not None:
             check_rows(units, required=self.n_required(self.error), error=self.error, failure=self.failure)
         setup = self.setup(units)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,33 +36,79 @@ def deal(rows: int, shards: int, groups: Array | None = None) -> Integers:
     >>> deal(6, 2, np.array(["ann", "bob", "ann", "eve", "ann", "bob"])).tolist()
     [0, 1, 0, 0, 0, 1]
     """
+    check_shards(rows, shards if groups is None else 1)
     if groups is None:
-        check_shards(rows, shards)
         return np.arange(rows) % shards
     if groups.shape != (rows,):
         raise ValueError(f"groups must have one group a row: {rows} rows, but the shape of groups is {groups.shape}")
-    if groups.dtype.kind in "fc" and bool(np.isnan(groups).any()):
-        raise ValueError("groups must name the group of every row: some are NaN")
-    try:
-        _, first, group = np.unique(groups, return_index=True, return_inverse=True)
-    except TypeError:
-        raise TypeError("groups must be all numbers or all strings: they could not be compared") from None
-    if len(first) < shards:
+    group = numbered(groups)
+    sizes = np.bincount(group)
+    if len(sizes) < shards:
         raise ValueError(
-            f"shards={shards} is more than there are groups: no group is split, so with {len(first)} groups at most "
-            f"{len(first)} can be had"
+            f"shards={shards} is more than there are groups: no group is split, so with {len(sizes)} groups at most "
+            f"{len(sizes)} can be had"
         )
-    check_sizes(np.bincount(group.ravel()), shards)
-    place = np.empty(len(first), dtype=np.int64)
-    place[np.argsort(first)] = np.arange(len(first))
-    dealt: Integers = place[group.ravel()] % shards
-    return dealt
+    check_sizes(sizes, shards)
+    return group % shards
+
+
+def numbered(groups: Array) -> Integers:
+    """The number of each row's group, as groups first appear; `np.bincount` of it gives their sizes.
+
+    Objects are compared, not sorted: one that has no place in an order, such as NaN, would leave equal names apart, and
+    so a group in two shards. What names no group is refused.
+
+    >>> numbered(np.array(["eve", "ann", "eve"])).tolist()
+    [0, 1, 0]
+    >>> numbered(np.array([3, True, 1.0, 3.0], dtype=object)).tolist()
+    [0, 1, 1, 0]
+    """
+    kind = groups.dtype.kind
+    if kind not in "biufSUMO":
+        raise TypeError(f"groups must be numbers, strings or dates, got an array of {groups.dtype}")
+    missing = any(map(is_missing, groups)) if kind == "O" else kind in "fM" and bool((groups != groups).any())  # noqa: PLR0124
+    if missing:
+        raise ValueError("groups must name the group of every row: some are missing")
+    if kind != "O":
+        _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+        place = np.empty(len(first), dtype=np.int64)
+        place[np.argsort(first)] = np.arange(len(first))
+        return np.asarray(place[group.ravel()])
+    if len({isinstance(name, (str, bytes)) for name in groups}) > 1:
+        raise TypeError("groups must be all numbers or all strings, got some of both")
+    known: dict[Any, int] = {}
+    try:
+        return np.fromiter((known.setdefault(name, len(known)) for name in groups), dtype=np.int64, count=len(groups))
+    except TypeError:
+        raise TypeError("groups must be numbers, strings, dates or tuples of these") from None
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value stands for none: None, NaN, NaT, NA, or a tuple that holds one."""
+    if isinstance(value, tuple):
+        return any(map(is_missing, value))
+    try:
+        return value is None or not bool(value == value)  # noqa: PLR0124  # only what is missing differs from itself
+    except (TypeError, ValueError, ArithmeticError):  # pandas.NA is neither equal to itself nor not
+        return True
 
 
 def check_shards(rows: int, shards: int) -> None:
     """Refuse more shards than rows."""
+    if rows == 0:
+        raise ValueError("X must have at least one row, got 0")
     if rows < shards:
         raise ValueError(f"shards={shards} is more than there are rows: with {rows} rows at most {rows} can be had")
+
+
+def most_shards(sizes: Integers) -> int:
+    """The most shards to which groups of these sizes can be dealt: one a group, and none too large for its shard.
+
+    >>> most_shards(np.array([21, *[1] * 79])), most_shards(np.array([2, 2, 2]))
+    (9, 3)
+    """
+    half = -(-int(sizes.max()) // LARGEST)  # rows of an average shard: ⌈rows/k⌉ ≥ half if k·(half − 1) < rows
+    return len(sizes) if half == 1 else min(len(sizes), (int(sizes.sum()) - 1) // (half - 1))
 
 
 def check_sizes(sizes: Integers, shards: int) -> None:
@@ -84,17 +131,29 @@ def check_sizes(sizes: Integers, shards: int) -> None:
     cap = holds(rows)
     while (less := holds(int(np.minimum(sizes, cap).sum()))) < cap:  # what is cut off makes the average smaller
         cap = less
-    half = -(-largest // LARGEST)  # rows of an average shard that would do: ⌈rows/k⌉ ≥ half if k·(half − 1) < rows
     raise ValueError(
         f"groups must have at most {holds(rows)} rows each, those of two average shards, as no group is split and "
         f"{rows} rows are dealt to {shards} teachers; the largest has {largest}: cap the rows of a group at {cap}, or "
-        f"take at most {(rows - 1) // (half - 1)} teachers"
+        f"take at most {most_shards(sizes)} teachers"
     )
 
 
 def take(X: Table, rows: Integers) -> Table:
     """The rows at these places. Frames are told apart here and nowhere else: pandas counts rows by `iloc`."""
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def own(X: Table) -> Table:
+    """A copy to give away: whatever is written into it, nobody else sees.
+
+    A pipeline may work in place, as scalers do with `copy=False`. Were two teachers to get the same rows, the second
+    would find in them what the first made of its private ones. A copy of a frame, or of an array of objects, shares
+    what is in the cells; what went through a pickle shares nothing.
+    """
+    kind = getattr(X, "dtype", None)
+    if isinstance(kind, np.dtype) and not kind.hasobject:
+        return X.copy() if sparse.issparse(X) else np.array(X)
+    return pickle.loads(pickle.dumps(X, protocol=pickle.HIGHEST_PROTOCOL))
 
 
 @dataclass(frozen=True)

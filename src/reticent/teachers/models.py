@@ -6,14 +6,16 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Memory, Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 
-from reticent.teachers.dealing import Array, Integers, Shards, Table, take
+from reticent.teachers.dealing import Array, Integers, Shards, Table, own, take
 from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher
 from reticent.teachers.trees import TreeVoters
 
@@ -30,17 +32,35 @@ def codes_of(labels: Array, classes: Array) -> Integers:
 
 
 def seeded(estimator: Any, *seed: int) -> Any:
-    """A copy whose randomness is set by public numbers, so that it draws nothing that others drew from before it."""
-    copy = clone(estimator)
+    """A copy that shares nothing with others, its randomness set by public numbers.
+
+    So it draws nothing that others drew from before it, and neither does what it splits its rows by, such as
+    `StratifiedKFold(shuffle=True)`. `clone` alone would share what is frozen. Caches are left out: they would keep on
+    disk what was made of private rows, and no two teachers have the same.
+    """
+    copy = deepcopy(clone(estimator))
+    parameters = copy.get_params(deep=True)
+    cached = [name for name, value in parameters.items() if _is_cache(name, value, {**parameters, "": copy})]
     loose = sorted(
         name
-        for name, value in copy.get_params(deep=True).items()
+        for name, value in parameters.items()
         if (name == "random_state" or name.endswith("__random_state")) and not isinstance(value, (int, np.integer))
     )
-    if not loose:
-        return copy
-    seeds = np.random.SeedSequence(seed).generate_state(len(loose))
-    return copy.set_params(**dict(zip(loose, map(int, seeds), strict=True)))
+    splitters = sorted(
+        name
+        for name, value in parameters.items()
+        if hasattr(value, "get_n_splits") and not isinstance(getattr(value, "random_state", 0), (int, np.integer))
+    )
+    seeds = map(int, np.random.SeedSequence(seed).generate_state(len(loose) + len(splitters)))
+    copy.set_params(**dict.fromkeys(cached), **dict(zip(loose, seeds, strict=False)))
+    for name, one in zip(splitters, seeds, strict=True):
+        parameters[name].random_state = one
+    return copy
+
+
+def _is_cache(name: str, value: Any, parameters: dict[str, Any]) -> bool:
+    owner, _, last = name.rpartition("__")
+    return last == "memory" and (isinstance(value, Memory) or isinstance(parameters[owner], Pipeline))
 
 
 def fit_models(estimator: Any, shards: Shards, *, random_state: int, n_jobs: int | None) -> tuple[list[Any], list[str]]:
@@ -69,11 +89,18 @@ def _fit_some(estimator: Any, parts: list[Any], seeds: list[tuple[int, int]]) ->
     with quiet():
         for (rows, labels), seed in zip(parts, seeds, strict=True):
             try:
-                models.append(seeded(estimator, *seed).fit(rows, labels))
-            except Exception as error:  # its message may hold data
+                models.append(seeded(estimator, *seed).fit(own(rows), own(labels)))
+            except BaseException as error:  # its message may hold data
+                failures.append(failure(error))
                 models.append(None)
-                failures.append(type(error).__name__)
     return models, failures
+
+
+def failure(error: BaseException) -> str:
+    """What kind of failure it is, for the log; the caller who interrupts is heard, and told nothing else."""
+    if isinstance(error, KeyboardInterrupt):
+        raise KeyboardInterrupt from None
+    return type(error).__name__
 
 
 @contextmanager
@@ -147,11 +174,12 @@ def _answer(model: Any, X: Table, classes: Array, failures: list[str]) -> Intege
     Were a query that makes a model fail to take the others of its batch with it, they would tell of it.
     """
     try:
-        return np.maximum(codes_of(np.asarray(model.predict(X)).reshape(X.shape[0]), classes), 0)
-    except Exception as error:  # its message may hold data
-        if X.shape[0] <= 1:
-            failures.append(type(error).__name__)
-            return np.zeros(X.shape[0], dtype=np.int64)
+        return np.maximum(codes_of(np.asarray(model.predict(own(X))).reshape(X.shape[0]), classes), 0)
+    except BaseException as error:  # its message may hold data
+        kind = failure(error)
+    if X.shape[0] <= 1:
+        failures.append(kind)
+        return np.zeros(X.shape[0], dtype=np.int64)
     single = [_answer(model, take(X, np.array([row])), classes, failures) for row in range(X.shape[0])]
     return np.concatenate(single)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
@@ -12,8 +13,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,12 +26,12 @@ from reticent.privacy.events import Event, Repeated, Seeded
 from reticent.privacy.ledger import Spent, describe
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.teachers import queries, students
-from reticent.teachers.dealing import Array, Table, take
+from reticent.teachers.dealing import Array, Integers, Table, most_shards, numbered, take
 from reticent.teachers.queries import Chooser, Transcript
 from reticent.teachers.reading import (
     as_classes,
     as_codes,
-    as_column,
+    as_groups,
     as_labels,
     as_numbers,
     as_table,
@@ -49,7 +48,17 @@ Floats = NDArray[np.float64]
 ROWS_A_TEACHER = 20  # at least
 SHARE = 0.3  # of the public rows that an active learner asks
 QUERIES = ("passive", "active", "disagreement")
-LINEAR = (LogisticRegression, RidgeClassifier, LinearSVC)
+OPTIONS = {
+    "greedy": ("order",),
+    "poll": ("poll", "flip", "order"),
+    "two-coin": ("steepness", "tries", "fallback", "query_epsilon", "query_delta"),
+    "gaussian": ("price",),
+    "bit": (),
+    "sparse-vector": ("halts",),
+    "confident": ("questions", "threshold", "test_share"),
+    "gnmax": (),
+    "gumbel": (),
+}  # of each labeller, but for what follows from other parameters
 
 
 class Recipe(NamedTuple):
@@ -81,7 +90,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     group, and the axes in which teachers learn are those of the public rows. So each count of votes is a legitimate
     question to the labeller, and its `event` covers all questions it will ever answer, adaptively chosen. Which
     rows are asked is decided by the public rows and the labels released before; the student is made of the same. The
-    numbers of teachers and questions, and the labeller, follow from the numbers of rows, groups and classes, ε and δ.
+    numbers of teachers and questions, and the labeller, follow from the numbers of rows and classes, the sizes of
+    groups, ε and δ.
     The teachers, their votes and the labeller's state are dropped when `fit` ends.
 
     Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*: Algorithm 3 (PATE-PSQ,
@@ -96,14 +106,18 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fewest errors; or None for logistic regression.
     epsilon, delta : the privacy of the private rows; δ should be well below one over their number.
     classes : the labels; or "public", if it is public which occur in `y`. There is no default, as labels are private.
-    n_teachers : how many; "auto" takes as many as the noise calls for, but leaves each 20 rows.
-    labeller : one of `labellers.NAMES`; "auto" is "greedy" for two classes, "gumbel" or "gnmax" for more.
-        `labeller_options` are passed on to it.
+    n_teachers : how many; "auto" takes as many as the noise calls for, but leaves each 20 rows, and takes no more than
+        leave the largest of the `groups` a teacher that can hold it.
+    labeller : one of `labellers.NAMES`; "auto" is "greedy" for two classes, "gumbel" or "gnmax" for more, however many
+        labels are asked: what `plan.pate(…).best(stateless=True)` says. `labeller_options` are passed on to it.
     queries : "passive" asks the first public rows. "active" asks those that are hard for a model of the labels so far,
         in 15 batches; with a concept class as student, those on which plausible concepts disagree. "disagreement" asks
         a row only if some model that is nearly as good as the best labels it otherwise, and takes the label that these
-        models agree on for the others.
-    n_queries : how many labels at most; None for all public rows if passive, else 30 % of them.
+        models agree on for the others: a linear one, if the student is linear; else the student is fitted again for
+        every public row.
+    n_queries : how many rows are asked at most, those that a labeller declines among them; None for all public rows if
+        passive, else 30 % of them. With labeller "confident" and its option `questions` it is how many labels are
+        given at most, and `questions` how many rows are asked.
     public_space : "pca" lets teachers learn in the space of the first 100 principal axes of the public rows; None in
         the columns as they are; "auto" is "pca" for the default teacher, None for others.
     semi_supervised : whether the student also learns from public rows without a label: by self-training, or as it does
@@ -123,7 +137,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     recipe_ : the numbers of teachers and questions, and the labeller, as public as the parameters.
     student_ : the fitted student; its classes are places in `classes_`.
     margins_ : **not private**, for the data holder's eyes, only with `keep_margins=True`: by which share of all votes
-        the first class leads the second, for each public row. Pickles leave it out.
+        the winner leads the runner-up, for each public row. Pickles, copies and what notebooks show leave it out.
     classes_, n_features_in_, feature_names_in_ : as in scikit-learn.
 
     >>> rows = np.random.default_rng(0).normal(size=(20_000, 5))
@@ -184,10 +198,20 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         state.pop("margins_", None)  # not private: they stay with the data holder
         return state
 
+    def __dir__(self) -> list[str]:
+        """Without `margins_`: scikit-learn shows in notebooks, which are passed on, all attributes that are listed."""
+        return [name for name in super().__dir__() if name != "margins_"]
+
     def fit(self, X: Any, y: Any, *, public: Any, groups: Any = None) -> Self:
         """Learn from private rows `X` with labels `y`, by labels for rows of `public`, which has the same columns.
 
         `groups` names for each private row the person, or whatever else is to be protected as a whole.
+
+        Parameters and data are checked before anything is learned from private rows, and a student of one's own is
+        tried: a copy is fitted to public rows with as many made-up labels as will be asked for, going round the
+        classes, or a few hundred if these are enough. It may still fail on the released labels, if it needs more of a
+        class than there are, say. These are spent, and left in `asked_` and `labels_`: teach another student with
+        them; to call `fit` again is to spend anew.
         """
         seeded = None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed)
         return self._fit(X, y, public, groups, seeded)
@@ -221,21 +245,20 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = as_labels(y, rows, self.classes)
         classes = as_classes(self.classes, labels)
         codes = as_codes(labels, classes)
-        units = rows
+        sizes = None
         if groups is not None:
-            groups = as_column(groups, rows, "groups")
-            units = _distinct(groups)
+            groups = as_groups(groups, rows)
+            sizes = np.bincount(numbered(groups))  # public
         student = students.check_student(self.student, len(classes), semi_supervised=self.semi_supervised)
-        recipe = self._recipe(rows, units, shown.shape[0], len(classes), grouped=groups is not None)
+        recipe = self._recipe(rows, sizes, shown.shape[0], len(classes))
         labeller = self._labeller(recipe, len(classes), unsafe_noise)
         teachers = Teachers(
             self.teacher, shards=recipe.n_teachers, classes=range(len(classes)), random_state=seed, n_jobs=self.n_jobs
         )
-        if isinstance(self.student, ConceptClass):
-            self.student.erm(as_points(shown, self.student), np.zeros(shown.shape[0], dtype=np.int64))  # or refuse now
+        self._rehearse(student, shown, recipe.n_queries, len(classes))
         space = PublicSpace().fit(as_numbers(shown, "public")) if self._needs_space() else None
-        transcript = Transcript(shown.shape[0], recipe.n_queries)
-        chooser = self._chooser(transcript, shown, student, space=space, classes=len(classes), seed=seed)
+        transcript = Transcript(shown.shape[0], _questions(labeller, recipe.n_queries, shown.shape[0]))
+        chooser = self._chooser(transcript, shown, space=space, classes=len(classes), seed=seed)
 
         taught, questions = table, shown
         if space is not None and self._space() == "pca":
@@ -243,26 +266,33 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         teachers.fit(taught, codes, groups=groups)
         queries.run(chooser, transcript, lambda asked: teachers.votes(take(questions, asked)), labeller)
 
+        for name in ("margins_", "student_"):  # of an earlier fit, which another guarantee is for
+            self.__dict__.pop(name, None)
         validate_data(self, X, reset=True, skip_check_array=True)
         self.classes_, self.recipe_ = classes, recipe
         self.event_: Event = labeller.event
         self.guarantee_ = guarantee(labeller.event, delta=self.delta, unit="row" if groups is None else "group")
         self.spent_ = spent(labeller)
         self.asked_, self.labels_ = transcript.asked, transcript.labels
-        self.__dict__.pop("margins_", None)  # of an earlier fit
         if self.keep_margins:
             self.margins_ = queries.lead(teachers.votes(questions).astype(np.float64)) / recipe.n_teachers
         if not len(transcript.known[0]):
             warnings.warn("no label was released, so the student gives the first class to every row", stacklevel=3)
         self._space_ = space if self._student_in_space() else None
-        self.student_ = students.fit_student(
-            student, self._in_space(shown), transcript, semi_supervised=self.semi_supervised
-        )
+        try:
+            self.student_ = students.fit_student(
+                student, self._in_space(shown), transcript, semi_supervised=self.semi_supervised
+            )
+        except Exception as error:
+            error.add_note("student: the labels that were released are spent; asked_ and labels_ hold them")
+            raise
         return self
 
-    def _recipe(self, rows: int, units: int, public: int, classes: int, *, grouped: bool) -> Recipe:
+    def _recipe(self, rows: int, sizes: Integers | None, public: int, classes: int) -> Recipe:
+        """What follows from public numbers: `sizes` are how many rows each group has."""
         asked = public if self.queries == "passive" else max(1, math.ceil(SHARE * public))
-        asked = asked if self.n_queries is None else integer(self.n_queries, "n_queries", least=1, most=public)
+        asked = asked if self.n_queries is None else _whole(self.n_queries, "n_queries", "None", most=public)
+        units = rows if sizes is None else len(sizes)
         known: dict[str, Any] = {
             "queries": asked,
             "classes": classes,
@@ -270,40 +300,65 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "delta": check_delta(self.delta, positive=True),
         }
         if self.n_teachers == "auto":
-            teachers = auto_teachers(rows, units, **known)
+            most = rows if sizes is None else most_shards(sizes)
+            teachers = min(most, auto_teachers(rows, units, **known))
         else:
-            teachers = integer(self.n_teachers, "n_teachers", least=1)
+            teachers = _whole(self.n_teachers, "n_teachers", "'auto'")
         if teachers > units:
-            what = "groups, none of which is split" if grouped else "rows"
+            what = "rows" if sizes is None else "groups, none of which is split"
             raise ValueError(f"n_teachers={teachers} is more than there are {what}: at most {units} can be had")
         name = self.labeller if self.labeller != "auto" else best(teachers, stateless=True, **known).labeller
         return Recipe(teachers, asked, name)
 
     def _labeller(self, recipe: Recipe, classes: int, unsafe_noise: Noise | None) -> labellers.Labeller:
-        return labellers.make(
-            recipe.labeller,
-            teachers=recipe.n_teachers,
-            classes=classes,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            answers=recipe.n_queries,
-            unsafe_noise=unsafe_noise,
-            **(self.labeller_options or {}),
-        )
+        with _called("answers", "n_queries"):
+            return labellers.make(
+                recipe.labeller,
+                teachers=recipe.n_teachers,
+                classes=classes,
+                epsilon=self.epsilon,
+                delta=self.delta,
+                answers=recipe.n_queries,
+                unsafe_noise=unsafe_noise,
+                **self._options(recipe.labeller),
+            )
+
+    def _options(self, labeller: str) -> Mapping[str, Any]:
+        """The options of the labeller, refused if it has none by such a name."""
+        options = {} if self.labeller_options is None else self.labeller_options
+        if not isinstance(options, Mapping):
+            raise TypeError(f"labeller_options must be a dict or None, got {type(options).__name__}")
+        odd = sorted(str(name) for name in options if name not in OPTIONS[labeller])
+        if odd:
+            raise ValueError(
+                f"labeller_options must be among {', '.join(OPTIONS[labeller]) or 'none'} for labeller {labeller!r}, "
+                f"got {', '.join(odd)}; whatever else it needs follows from the other parameters"
+            )
+        return options
+
+    def _rehearse(self, student: Any, shown: Table, labels: int, classes: int) -> None:
+        """Refuse now, before private rows are used, what the student cannot learn from; the default one can."""
+        if isinstance(self.student, ConceptClass):
+            with _called("X", "public"):
+                self.student.erm(as_points(shown, self.student), np.zeros(shown.shape[0], dtype=np.int64))
+        elif self.student is not None:
+            students.rehearse(student, shown, labels, classes, semi_supervised=self.semi_supervised)
 
     def _chooser(
-        self, transcript: Transcript, shown: Table, student: Any, *, space: PublicSpace | None, classes: int, seed: int
+        self, transcript: Transcript, shown: Table, *, space: PublicSpace | None, classes: int, seed: int
     ) -> Chooser:
         if self.queries == "passive":
             return queries.passive(transcript)
         if isinstance(self.student, ConceptClass):
             points = as_points(shown, self.student)
             return queries.by_version_space(transcript, points, self.student, random_state=seed)
-        if space is not None:
+        if self._chooses_in_space():
+            assert space is not None
             choose = queries.by_margin if self.queries == "active" else queries.by_ridge_disagreement
             points = space.transform(as_numbers(shown, "public"))
             return choose(transcript, points, classes=classes, random_state=seed)
-        return queries.by_oracle(transcript, shown, student, classes=classes, random_state=seed)
+        oracle = students.check_student(self.student, classes, semi_supervised=False)  # it has labelled rows only
+        return queries.by_oracle(transcript, shown, oracle, classes=classes, random_state=seed)
 
     # ── reading what the caller gave ──────────────────────────────────────────────────────────────────────────────
 
@@ -335,11 +390,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _needs_space(self) -> bool:
         """Whether rows are moved into the public space, or chosen in it."""
-        if self._space() == "pca":
-            return True
+        return self._space() == "pca" or self._chooses_in_space()
+
+    def _chooses_in_space(self) -> bool:
+        """Whether a linear model of the public space chooses which rows are asked."""
         if self.queries == "passive" or isinstance(self.student, ConceptClass):
             return False
-        return self.queries == "active" or self.student is None or isinstance(self.student, LINEAR)
+        return self.queries == "active" or students.is_linear(self.student)
 
     def _read(self, table: Table, name: str) -> Table:
         if self._needs_space() or self.teacher is None or self.student is None:
@@ -357,6 +414,20 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"public must have the {table.shape[1]} columns of X, got {shown.shape[1]}")
         if is_frame(X) and is_frame(public) and list(X.columns) != list(public.columns):
             raise ValueError("public must have the columns of X, by the same names and in the same order")
+        if hasattr(X, "dtypes") and hasattr(public, "dtypes") and self.teacher is not None:
+            for name, private, known in zip(X.columns, X.dtypes, public.dtypes, strict=True):
+                if private != known:
+                    how = f"is {private}, not {known}" if str(private) != str(known) else "has other categories"
+                    raise TypeError(
+                        "X must have the column types of public, as teachers may go by them, and those of private rows "
+                        f"are not public: column {name!r} {how}; give both the types of a schema, as by astype"
+                    )
+        if is_frame(X) != is_frame(public) and not (self.teacher is None and self.student is None):
+            frame, other = ("X", "public") if is_frame(X) else ("public", "X")
+            raise TypeError(
+                f"{other} must be a frame with the columns of {frame}, which is one: teachers and students of one's "
+                f"own may go by names; got {type(X if frame == 'public' else public).__name__}"
+            )
 
     def _in_space(self, rows: Table) -> Table:
         return rows if self._space_ is None else self._space_.transform(as_numbers(rows))
@@ -404,12 +475,31 @@ def spent(labeller: labellers.Labeller) -> Spent | None:
     return Spent(f"answers of {describe(event.event)}", labeller.asked, event.times, 0, 0)
 
 
-def _distinct(groups: Array) -> int:
-    """How many groups there are, which is public."""
-    if groups.dtype.kind in "fc" and bool(np.isnan(groups).any()):
-        raise ValueError("groups must name the group of every row: some are NaN")
-    try:
-        return len(np.unique(groups))
-    except TypeError:
-        raise TypeError("groups must be all numbers or all strings: they could not be compared") from None
+def _questions(labeller: labellers.Labeller, labels: int, public: int) -> int:
+    """How many rows may be asked: as many as are labelled, unless the labeller pays for more questions than answers."""
+    asked = labels if labeller.answers is None else labeller.answers
+    if asked > public:
+        raise ValueError(
+            f"questions in labeller_options must be at most {public}, the number of public rows, got {asked}: those "
+            "that are never asked would be paid for"
+        )
+    return asked
 
+
+def _whole(value: object, name: str, otherwise: str, *, most: int | None = None) -> int:
+    """A parameter that is a whole number from 1, or a word that was dealt with before."""
+    try:
+        return integer(value, name, least=1, most=most)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number or {otherwise}, got {value!r}") from None
+
+
+@contextmanager
+def _called(theirs: str, ours: str) -> Iterator[None]:
+    """Errors of others speak of a parameter by their name: here it has one of ours."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not str(error).startswith(f"{theirs} "):
+            raise
+        raise type(error)(f"{ours}{str(error).removeprefix(theirs)}") from None

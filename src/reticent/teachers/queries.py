@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from sklearn.utils.validation import has_fit_parameter
 from reticent.concepts.interface import ConceptClass, Dichotomies
 from reticent.labellers import ABSTAINS, Labeller
 from reticent.teachers.dealing import Array, Integers, Table, take
+from reticent.teachers.models import quiet
 
 Floats = NDArray[np.float64]
 Chooser = Iterator[Integers]
@@ -147,12 +150,19 @@ def by_version_space(
     it. The version space shrinks after 1, 2, 4, … rows, as printed, so the rows in between are asked at once.
     """
     dichotomies = concept_class.dichotomies(points)
-    if dichotomies.count > MOST_DICHOTOMIES:
+    if _count(dichotomies) > MOST_DICHOTOMIES:
         raise ValueError(
-            f"the public rows have more than {MOST_DICHOTOMIES} labellings, too many to list: give fewer public rows "
-            'or queries="passive"'
+            f"public must have fewer rows: its {len(points)} have more than {MOST_DICHOTOMIES} labellings, too many to "
+            'list; give fewer public rows, or queries="passive"'
         )
     return _by_version_space(transcript, points, dichotomies, caution=caution, random_state=random_state)
+
+
+def _count(dichotomies: Dichotomies[Any]) -> float:
+    try:
+        return dichotomies.count
+    except ValueError:  # they stopped counting
+        return math.inf
 
 
 def _by_version_space(
@@ -220,7 +230,9 @@ def by_oracle(
 
     The student is fitted to the labels so far, and again with the row in question under each other label, with the
     weight of all labels together. If one of these fits gives the other label and makes at most `slack` more errors, the
-    row is asked; if none does, it gets the label of the first fit. This takes a fit for every row of the stream.
+    row is asked; if none does, it gets the label of the first fit. This takes a fit for every row of the stream and
+    each other class. While a student cannot learn from the labels so far, such as neighbours from fewer rows than they
+    need, every row is asked.
 
     Source. As `by_ridge_disagreement`, for any student.
     """
@@ -229,21 +241,35 @@ def by_oracle(
         known, labels = transcript.known
         torn = np.ones(len(block), dtype=bool)
         if len(np.unique(labels)) > 1:
-            data = take(rows, known)
-            first = clone(student).fit(data, labels)
-            errors = int((first.predict(data) != labels).sum())
-            allowed = slack(seen, errors, caution=caution)
-            answers = np.asarray(first.predict(take(rows, block)), dtype=np.int64)
-            for place, (row, answer) in enumerate(zip(block, answers, strict=True)):
-                torn[place] = any(
-                    _another(student, rows, (known, labels), row, other) <= errors + allowed
-                    for other in range(classes)
-                    if other != answer
-                )
-            transcript.implied[block[~torn]] = answers[~torn]
+            with suppress(Exception), quiet():
+                allowed = partial(slack, seen, caution=caution)
+                torn, answers = _torn(student, rows, (known, labels), block, classes=classes, allowed=allowed)
+                transcript.implied[block[~torn]] = answers[~torn]
         if bool(torn.any()) and transcript.left > 0:
             yield block[torn][: transcript.left]
         seen += len(block)
+
+
+def _torn(
+    student: Any,
+    rows: Table,
+    given: tuple[Integers, Integers],
+    block: Integers,
+    *,
+    classes: int,
+    allowed: Callable[[float], float],
+) -> tuple[Array, Integers]:
+    """On which rows a model that is nearly as good says otherwise, and what the best one says."""
+    known, labels = given
+    first = clone(student).fit(take(rows, known), labels)
+    answers = np.asarray(first.predict(take(rows, block)), dtype=np.int64)
+    errors = int((first.predict(take(rows, known)) != labels).sum())  # taken anew: a step may work in place
+    most = errors + allowed(errors)
+    torn = [
+        any(_another(student, rows, given, row, other) <= most for other in range(classes) if other != answer)
+        for row, answer in zip(block, answers, strict=True)
+    ]
+    return np.array(torn), answers
 
 
 def _another(student: Any, rows: Table, given: tuple[Integers, Integers], row: int, other: int) -> float:

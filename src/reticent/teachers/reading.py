@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from enum import IntEnum
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from reticent.teachers.dealing import Array, Integers, Table
+from reticent.exact import integer
+from reticent.teachers.dealing import Array, Integers, Table, is_missing
 from reticent.teachers.models import codes_of
 
 SCALERS = (MaxAbsScaler, MinMaxScaler, PowerTransformer, QuantileTransformer, RobustScaler, StandardScaler)
@@ -37,10 +39,18 @@ def as_table(X: Any, name: str = "X") -> Table:
     else:
         if isinstance(X, np.ma.MaskedArray):
             raise TypeError(f"{name} must be a plain array, got a masked one; fill or drop what is masked")
+        if hasattr(X, "collect_schema"):  # as of polars
+            raise TypeError(f"{name} must be a frame in memory, got a {type(X).__name__}: call its .collect()")
         try:
             table = np.asarray(X)
         except ValueError:
             raise ValueError(f"{name} must have rows of equal length") from None
+    if len(table.shape) == 1 and table.dtype.kind in "OUST":
+        raise ValueError(
+            f"{name} must have two dimensions, rows and columns, got 1. Texts make one column, for a pipeline that "
+            'takes it: an array of shape (rows, 1) for ColumnTransformer([("text", TfidfVectorizer(), 0)]), or a frame '
+            "for one that names the column"
+        )
     if len(table.shape) != 2:
         raise ValueError(f"{name} must have two dimensions, rows and columns, got {len(table.shape)}")
     if table.shape[1] == 0:
@@ -52,7 +62,7 @@ def as_table(X: Any, name: str = "X") -> Table:
 
 def is_frame(X: Any) -> bool:
     """Whether `X` is a frame of pandas, polars or their like: a table with names for its columns."""
-    return not isinstance(X, np.ndarray) and hasattr(X, "columns") and hasattr(X, "shape")
+    return not isinstance(X, np.ndarray) and hasattr(X, "shape") and hasattr(X, "columns")
 
 
 def as_numbers(X: Table, name: str = "X") -> Table:
@@ -62,7 +72,7 @@ def as_numbers(X: Table, name: str = "X") -> Table:
     table = np.asarray(X)
     try:
         if table.dtype.kind == "O":  # such as nullable columns, where what is missing is no number
-            known = [np.nan if _is_missing(value) else value for value in table.flat]
+            known = [np.nan if is_missing(value) else value for value in table.flat]
             return np.array(known, dtype=object).reshape(table.shape).astype(np.float64)
     except (TypeError, ValueError):
         pass
@@ -83,18 +93,11 @@ def check_missing(X: Table, *, allow_nan: bool, name: str = "X") -> None:
     elif kind == "M":
         infinite, missing = False, bool(np.isnat(values).any())
     elif kind == "O":
-        infinite, missing = False, any(map(_is_missing, values.flat))
+        infinite, missing = False, any(map(is_missing, values.flat))
     else:
         return
     if infinite or (missing and not allow_nan):
         raise ValueError(f"{name} must be finite: it holds NaN or inf; impute in a pipeline, or fill or drop them")
-
-
-def _is_missing(value: object) -> bool:
-    try:
-        return value is None or not bool(value == value)  # noqa: PLR0124  # only what is missing differs from itself
-    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not
-        return True
 
 
 class Missing(IntEnum):
@@ -124,6 +127,20 @@ def missing_in(step: Any) -> Missing:
     return Missing.LEFT if isinstance(step, SCALERS) else Missing.TAKEN
 
 
+def as_count(value: object, name: str, *, least: int | None = None) -> int:
+    """A whole number that is a parameter: unlike data, an error may repeat it."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        got = repr(value) if value is None or isinstance(value, (Real, str)) else type(value).__name__
+        raise TypeError(f"{name} must be a whole number{'' if least is None else f' of at least {least}'}, got {got}")
+    return integer(value, name, least=least)
+
+
+def check_jobs(n_jobs: object) -> None:
+    """Refuse what joblib cannot take as a number of jobs."""
+    if n_jobs is not None and as_count(n_jobs, "n_jobs") == 0:
+        raise ValueError("n_jobs must be None, 1 or more, or below 0 to count back from all processors, got 0")
+
+
 def as_column(values: Any, rows: int, name: str) -> Array:
     """One value a row."""
     if values is None:
@@ -134,6 +151,13 @@ def as_column(values: Any, rows: int, name: str) -> Array:
     if column.shape != (rows,):
         raise ValueError(f"{name} must have one value a row: {rows} rows, but the shape of {name} is {column.shape}")
     return column
+
+
+def as_groups(groups: Any, rows: int) -> Array:
+    """The name of each row's group, as it was given: NumPy would make strings of all names of a list if one is."""
+    if isinstance(groups, (list, tuple)) and len(groups) == rows and not isinstance(groups[0], list):
+        return np.fromiter(groups, dtype=object, count=rows)
+    return as_column(groups, rows, "groups")
 
 
 def as_labels(y: Any, rows: int, classes: Any) -> Array:
@@ -173,8 +197,12 @@ def as_classes(classes: Any, labels: Array) -> Array:
         if len({isinstance(one, str) for one in declared}) > 1:
             raise TypeError("classes must be all strings or all numbers")
         found = np.asarray(declared)
-    if found.ndim != 1 or len(found) < 2 or len(np.unique(found)) < len(found):
-        raise ValueError("classes must be at least 2 different labels")
+        if found.ndim != 1:
+            raise ValueError(f"classes must be a sequence of labels, got one of {found.ndim} dimensions")
+    different = len(np.unique(found))
+    if different < max(2, len(found)):
+        got = tuple(found.tolist()) if len(found) <= 2 else f"{len(found)}, of which {different} differ"
+        raise ValueError(f"classes must be at least 2 different labels, got {got}")
     if found.dtype.kind == "f" and not bool(np.isfinite(found).all()):
         raise ValueError("classes must not hold NaN or inf")
     return found
@@ -188,5 +216,5 @@ def as_codes(labels: Array, classes: Array) -> Integers:
     else:
         codes = codes_of(labels, classes)
     if bool((codes < 0).any()):
-        raise ValueError(f"y must hold only the {len(classes)} declared classes: it holds a label that never was")
+        raise ValueError(f"y must hold only the {len(classes)} declared classes: it holds another label")
     return codes

@@ -6,8 +6,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -16,6 +19,8 @@ from reticent.concepts.interface import ConceptClass
 from reticent.exact import integer, rational
 from reticent.labellers import ABSTAINS
 from reticent.teachers.dealing import Array, Integers, Table, take
+from reticent.teachers.linear import LINEAR
+from reticent.teachers.models import quiet
 from reticent.teachers.queries import Transcript
 from reticent.teachers.reading import as_table
 from reticent.teachers.thresholds import ConceptTeacher
@@ -23,8 +28,10 @@ from reticent.teachers.thresholds import ConceptTeacher
 Floats = NDArray[np.float64]
 
 SEMI_SUPERVISED = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
+LINEAR_STEPS = (MaxAbsScaler, MinMaxScaler, PCA, RobustScaler, StandardScaler, TruncatedSVD)  # what is linear stays so
 ROUNDS = 30
 PARTS = 5
+REHEARSED = 500  # rows: a rehearsal on more takes longer, and hardly ever finds more
 
 
 def default_student() -> Any:
@@ -79,7 +86,7 @@ class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Table, y: Any) -> Self:
         """Learn from rows with labels of which some are wrong."""
         X = as_table(X)
-        student = default_student() if self.student is None else self.student
+        student = _classifier(self.student)
         if not hasattr(student, "predict_proba") or not has_fit_parameter(student, "sample_weight"):
             raise TypeError(
                 f"student must have predict_proba and take sample_weight to be noise-aware, {type(student).__name__} "
@@ -146,7 +153,7 @@ class VotingStudents(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Table, y: Any) -> Self:
         """Deal the rows to the students, and let each learn."""
         X = as_table(X)
-        student = default_student() if self.student is None else self.student
+        student = _classifier(self.student)
         self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
         parts = min(integer(self.parts, "parts", least=1), len(codes))
         # Dealt class by class, so that all students see all classes, if there are enough rows.
@@ -187,22 +194,68 @@ def spread(student: Any, X: Table, classes: int) -> Floats:
     return found
 
 
+# ── which students will do ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _classifier(student: Any) -> Any:
+    """A student that can be copied, fitted and asked for classes; None is the usual one."""
+    if student is None:
+        return default_student()
+    name = getattr(student, "__name__", type(student).__name__)
+    if isinstance(student, type) or not all(hasattr(student, method) for method in ("fit", "predict", "get_params")):
+        hint = f", the class: write {name}()" if isinstance(student, type) else ""
+        raise TypeError(f"student must be None, a scikit-learn classifier or a concept class, got {name}{hint}")
+    if hasattr(student, "__sklearn_tags__") and not is_classifier(student):
+        raise TypeError(f"student must be a classifier, got {name}, which is none")
+    return student
+
+
 def check_student(student: Any, classes: int, *, semi_supervised: bool) -> Any:
     """A student that can be fitted, or an error that says why not."""
-    if student is None:
-        student = default_student()
     if isinstance(student, ConceptClass):
         if classes > 2:
             raise ValueError(f"classes must be 2 for a student that is a concept class, got {classes}")
         student = ConceptTeacher(student, (0, 1))
-    elif isinstance(student, type) or not all(hasattr(student, name) for name in ("fit", "predict", "get_params")):
-        name = getattr(student, "__name__", type(student).__name__)
-        raise TypeError(f"student must be None, a scikit-learn classifier or a concept class, got {name}")
+    student = _classifier(student)
     if semi_supervised and not isinstance(student, SEMI_SUPERVISED):
         if not hasattr(student, "predict_proba"):
             raise TypeError(f"student must have predict_proba to train itself, {type(student).__name__} does not")
         student = SelfTrainingClassifier(student)
     return student
+
+
+def is_linear(student: Any) -> bool:
+    """Whether a student separates classes by hyperplanes in the columns, as far as is known of its kind."""
+    if isinstance(student, NoiseAware):
+        return is_linear(student.student)
+    if isinstance(student, Pipeline):
+        *first, (_, last) = student.steps
+        kept = (None, "passthrough")
+        return is_linear(last) and all(step in kept or isinstance(step, LINEAR_STEPS) for _, step in first)
+    return student is None or isinstance(student, LINEAR)
+
+
+def rehearse(student: Any, rows: Table, labels: int, classes: int, *, semi_supervised: bool) -> None:
+    """Fit a copy to the first public rows, with as many made-up labels, and let it predict: so its errors come now.
+
+    The labels go round the classes. A few hundred are enough if it learns from them; a student that cannot, but will
+    get more, may be one that needs more, and is tried with all of them before it is refused.
+    """
+    for some in sorted({min(labels, REHEARSED), labels}):
+        transcript = Transcript(rows.shape[0] if some == labels else some, some)
+        made_up = np.arange(transcript.limit)
+        transcript.add(made_up, made_up % classes)
+        try:
+            with quiet():
+                fitted = fit_student(student, rows, transcript, semi_supervised=semi_supervised)
+                answer = np.asarray(fitted.predict(take(rows, made_up[:1])))
+            if answer.shape != (1,) or answer[0] not in range(classes):
+                raise TypeError(f"student must predict one of its classes a row, {type(student).__name__} does not")
+            return
+        except Exception as error:
+            if some == labels:
+                error.add_note("student: it was tried on public rows with made-up labels; no private row was used yet")
+                raise
 
 
 def fit_student(student: Any, rows: Table, transcript: Transcript, *, semi_supervised: bool) -> Any:
@@ -214,6 +267,5 @@ def fit_student(student: Any, rows: Table, transcript: Transcript, *, semi_super
     found = np.unique(targets[given])
     if len(found) < 2:
         return Constant(int(found[0]) if len(found) else 0).fit(rows)
-    if semi_supervised:
-        return clone(student).fit(rows, targets)
-    return clone(student).fit(take(rows, given), targets[given])
+    learned = np.arange(len(targets)) if semi_supervised else given
+    return clone(student).fit(take(rows, learned), targets[learned])  # a copy of the rows: a step may work in place

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -17,11 +18,22 @@ from reticent.concepts.interface import ConceptClass
 from reticent.concepts.order import Ordered
 from reticent.concepts.reading import as_rows
 from reticent.concepts.thresholds import Thresholds
-from reticent.exact import integer
 from reticent.teachers.dealing import Array, Integers, Shards, Table, check_shards, deal, take
 from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher, newton, train, unscaled
-from reticent.teachers.models import ModelVoters, fit_models, flattened
-from reticent.teachers.reading import as_classes, as_codes, as_column, as_numbers, as_table, check_missing, takes_nan
+from reticent.teachers.models import ModelVoters, fit_models, flattened, quiet
+from reticent.teachers.reading import (
+    as_classes,
+    as_codes,
+    as_count,
+    as_groups,
+    as_labels,
+    as_numbers,
+    as_table,
+    check_jobs,
+    check_missing,
+    is_frame,
+    takes_nan,
+)
 from reticent.teachers.thresholds import ConceptTeacher, fit_thresholds, points
 
 QUERIES = 1 << 15  # read at a time
@@ -52,11 +64,13 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     Why. Row i is dealt to shard i mod `shards`; with `groups`, the j-th group in order of first appearance to shard
     j mod `shards`. Neither looks at what a row holds, so the replaced row stays where it was and no other moves. A
     teacher is a copy of the estimator, with scalers, encoders and whatever else is in the pipeline, and is fitted on
-    the rows of its shard, the public `classes`, and a seed made of the public `random_state` and its number. When all
-    teachers are trained at once, no sum runs over two shards, and each stops by its own rows. A shard with rows of one
-    class votes for that class; a teacher that fails to learn or to answer votes for the first class, and others are
-    not told: how many failed goes to the log "reticent.teachers" of the data holder. Public are the number of rows,
-    the columns, the classes, `groups`, and every parameter.
+    the rows of its shard, the public `classes`, and a seed made of the public `random_state` and its number. Rows and
+    queries are its own copies: what it writes into them, no other sees. The estimator must keep nothing outside of
+    itself, such as in its class: that, all teachers would share. When all teachers are trained at once, no sum runs
+    over two shards, and each stops by its own rows. A shard with rows of one class votes for that class; a teacher that
+    fails to learn or to answer votes for the first class, and others are not told: how many failed goes to the log
+    "reticent.teachers" of the data holder. Public are the number of rows, the columns with their types and categories,
+    the classes, `groups`, and every parameter.
 
     Source. Papernot, Abadi, Erlingsson, Goodfellow, Talwar, *Semi-supervised Knowledge Transfer for Deep Learning from
     Private Training Data*; the splitting and voting of Algorithms 1 and 2 in Liu, Zhu, Chaudhuri, Wang, *Revisiting
@@ -71,8 +85,8 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     shards : how many teachers there are.
     classes : the labels, in the order of the columns of `votes`; or "public", if it is public which labels occur in
         `y`: then these, ascending. There is no default, as labels are private.
-    random_state : a whole number. Every `random_state` of the estimator that is not a number is set by it and by the
-        number of the shard.
+    random_state : a whole number. Every `random_state` of the estimator, its parts and its splitters that is not a
+        number is set by it and by the number of the shard.
     n_jobs : for joblib, where teachers are fitted one by one; `joblib.parallel_config` may name another backend.
 
     Attributes
@@ -86,6 +100,8 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     >>> teachers.votes([[1, 1, 1], [-1, -1, -1]]).tolist()
     [[0, 100], [100, 0]]
     """
+
+    _warned = False  # that names of columns differ
 
     def __init__(
         self,
@@ -108,18 +124,19 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         `groups` names for each row the person, or whatever else is to be protected as a whole, that it belongs to. A
         group with more rows than two average shards is refused: cap the rows of a group, or take fewer shards.
         """
-        count, seed = integer(self.shards, "shards", least=1), integer(self.random_state, "random_state", least=0)
+        count, seed = self._numbers()
         estimator = self._estimator()
         table = as_table(X)
         rows = table.shape[0]
-        shard = deal(rows, count, None if groups is None else as_column(groups, rows, "groups"))
-        labels = as_column(y, rows, "y")
+        shard = deal(rows, count, None if groups is None else as_groups(groups, rows))
+        labels = as_labels(y, rows, self.classes)
         classes = as_classes(self.classes, labels)
         codes = as_codes(labels, classes)
         if isinstance(estimator, ConceptClass) and len(classes) > 2:
             raise ValueError(f"classes must be 2 for teachers that are concepts, got {len(classes)}")
         table = self._read(table, estimator)
         validate_data(self, X, reset=True, skip_check_array=True)
+        self._warned = False
         self._voters = self._train(estimator, Shards(table, codes, shard, count, classes), seed)
         self.classes_, self.n_teachers_ = classes, count
         return self
@@ -139,7 +156,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         `release` is called after every part, to let go of the pages that it was read from. A row is dealt as by `fit`,
         and the teachers are the same to the last bit.
         """
-        count, seed = integer(self.shards, "shards", least=1), integer(self.random_state, "random_state", least=0)
+        count, seed = self._numbers()
         estimator, labels = self._estimator(), as_classes(classes, np.zeros(0))
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "biufM":
             raise TypeError("X must be an array of numbers with two dimensions, rows and columns")
@@ -187,6 +204,11 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         return self._voters.ask(X, teachers)
 
     # ── how they are trained ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _numbers(self) -> tuple[int, int]:
+        """The number of shards, and the seed."""
+        check_jobs(self.n_jobs)
+        return as_count(self.shards, "shards", least=1), as_count(self.random_state, "random_state", least=0)
 
     def _estimator(self) -> Any:
         """What each teacher is a copy of."""
@@ -251,7 +273,11 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     def _queries(self, X: Any) -> Table:
         check_is_fitted(self)
         table = as_table(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        # Columns with names on one side only are taken by their place. Scikit-learn warns of it, here once.
+        differ = is_frame(X) != hasattr(self, "feature_names_in_")
+        with quiet() if differ and self._warned else nullcontext():
+            validate_data(self, X, reset=False, skip_check_array=True)
+        self._warned |= differ
         return self._read(table, self._estimator())
 
 
