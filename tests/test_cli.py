@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -171,6 +172,11 @@ def two_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("arguments", [(), ("--list",), ("first", "--list")])
 def test_experiments_are_listed(reticent_command: Reticent, arguments: tuple[str, ...]) -> None:
     assert reticent_command("experiment", *arguments) == (0, "first\nsecond\n", "")
+
+
+@pytest.mark.parametrize("name", cli._experiments())
+def test_every_experiment_has_tables(name: str) -> None:
+    assert callable(importlib.import_module(f"reticent.experiments.{name}").tables)
 
 
 @pytest.mark.usefixtures("two_experiments")

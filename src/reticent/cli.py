@@ -189,8 +189,8 @@ def experiment(
 
 
 def _experiments() -> list[str]:
-    folder = Path(__file__).parent / "experiments"
-    return sorted(path.stem for path in folder.glob("*.py") if path.stem not in ("__init__", "drawing", "table"))
+    folder, others = Path(__file__).parent / "experiments", ("__init__", "drawing", "linear_models", "table")
+    return sorted(path.stem for path in folder.glob("*.py") if path.stem not in others)
 
 
 def _run_experiment(name: str, out: Path | None, data: Path | None = None) -> None:

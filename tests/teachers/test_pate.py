@@ -321,7 +321,7 @@ def test_margins_cannot_be_served(tmp_path: Path) -> None:
     """The service makes its folder from an `EverlastingPredictor`, and reads nothing else."""
     (X, y), (public, _) = blobs(400), blobs(50, seed=1)
     model = PATEClassifier(epsilon=1, delta=1e-4, classes=(0, 1), keep_margins=True).fit(X, y, public=public)
-    with pytest.raises(AttributeError):
+    with pytest.raises(TypeError, match="predictor must be a fitted EverlastingPredictor, got PATEClassifier"):
         Home.create(tmp_path / "shop", model, "")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "shop").mkdir()

@@ -68,6 +68,11 @@ def _orders() -> Table:
              f"{each.excess:.3g}")
             for title, options in SETTINGS
             for each in _all(options)
+        )
+        + tuple(
+            (SETTINGS[-1][0], str(each.theorem), each.algorithm, each.against, "Ω(Err(h*)) required", "–", "–")
+            for each in _all(SETTINGS[0][1])
+            if each.theorem != 5
         ),
     )  # fmt: skip
 

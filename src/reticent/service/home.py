@@ -111,6 +111,8 @@ class Home:
         From now on the predictor is the folder's: answers that are given by the one in memory are not counted here.
         """
         place = Path(folder)
+        if not hasattr(predictor, "answered_"):
+            raise TypeError(f"predictor must be a fitted EverlastingPredictor, got {type(predictor).__name__}")
         if predictor.answered_:
             raise ValueError(
                 f"predictor must be new: it has answered {predictor.answered_} queries that nobody recorded"
