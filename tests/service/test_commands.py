@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
@@ -68,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rng = np.random.default_rng(0)
     age = rng.integers(0, 100, size=3_000)
     lines = [f"{one},{'ab'[one % 2]},p{place // 2},{'yes' if one > 50 else 'no'}" for place, one in enumerate(age)]
-    lines[:4] = ["999,c,p0,yes", ",,,", f"{SECRET},{SECRET},{SECRET},{SECRET}", "nan"]
+    lines[:4] = ["999,c,p0,yes", ",,p0,", f"{SECRET},{SECRET},{SECRET},{SECRET}", "nan,,p1"]
     (tmp_path / "patients.csv").write_text("age,ward,patient,ill\n" + "\n".join(lines) + "\n")
     (tmp_path / "new.csv").write_text("ward,age\na,10\nb,90\n,\nz,inf\n")
     (tmp_path / "schema.toml").write_text(SCHEMA)
@@ -194,6 +195,27 @@ def test_groups_are_protected_together(run: Reticent, folder: Path) -> None:
     assert outcome.code == 0
     assert "Every group of rows" in outcome.out
     assert Schema.from_toml(home.read_model(home.folder_of("clinic"))).group == "patient"
+
+
+@pytest.mark.parametrize("cell", ["", "  "])
+def test_a_row_without_a_group_is_refused(run: Reticent, folder: Path, cell: str) -> None:
+    table = folder / "patients.csv"
+    table.write_text(table.read_text().replace(",p7,", f",{cell},"))
+    outcome = run(*FIT, "--group", "patient")
+    assert outcome.code == 2
+    assert "patients.csv: the column 'patient' must name the group of every row" in outcome.err
+    assert not (folder / "home" / "clinic").exists()
+    assert run(*FIT).code == 0  # without groups nobody needs to know
+
+
+def test_a_group_is_the_same_with_and_without_blanks_around_its_name(folder: Path) -> None:
+    table = folder / "patients.csv"
+    table.write_text(table.read_text().replace(",p7,", ", p7 ,", 1))
+    rules = replace(Schema.from_toml(SCHEMA), group="patient")
+    groups = commands._read(tables.open_table(table), rules, 3_000, quiet=True).groups
+    assert groups is not None
+    assert groups[14] == groups[15]
+    assert len(set(groups.tolist())) == 1_501  # one of them the secret
 
 
 def test_too_few_rows_say_what_would_do(run: Reticent, folder: Path) -> None:

@@ -422,6 +422,7 @@ def _read(table: Table, rules: Schema, rows: int, quiet: bool) -> Rows:
     import numpy as np
 
     from reticent.predictors.rows import RowStore
+    from reticent.teachers.dealing import is_missing
 
     store = RowStore(rows, rules.width, dtype=np.float64, classes=len(rules.classes), memory_limit=1 << 30)
     numbers: dict[str, int] = {}  # of groups, by their text: as much a group in a CSV file as elsewhere
@@ -434,8 +435,10 @@ def _read(table: Table, rules: Schema, rows: int, quiet: bool) -> Rows:
                 raise UsageError(f"{table.path} has changed while it was read")
             store.append(encoded, rules.codes(chunk[rules.target]))
             if groups is not None and rules.group is not None:
-                of = [numbers.setdefault(str(one), len(numbers)) for one in chunk[rules.group]]
-                groups[start : start + len(of)] = of
+                names = ["" if is_missing(one) else str(one).strip() for one in chunk[rules.group]]
+                if "" in names:  # whose row it is cannot be told, so nobody who might be meant would be protected
+                    raise UsageError(f"{table.path}: the column {rules.group!r} must name the group of every row")
+                groups[start : start + len(names)] = [numbers.setdefault(one, len(numbers)) for one in names]
     if len(store) < rows:
         raise UsageError(f"{table.path} has changed while it was read")
     return store.rows()._replace(groups=groups)
