@@ -792,6 +792,41 @@ def test_noise_aware_students_find_the_noise_and_take_it_off() -> None:
             NoiseAware(student, flip=0.7).fit(X, flipped)
     with pytest.raises(ValueError, match="at least 2 classes"):
         NoiseAware().fit(X, np.zeros(3000))
+    wrong: list[dict[str, Any]] = [{"at_least": 0.5}, {"at_least": -0.1}, {"flip": 0.1, "at_least": 0.2}]
+    for bad in wrong:
+        with pytest.raises(ValueError, match=r"at_least must be in \[0, 0.5\)|flip must not be below at_least=0.2"):
+            NoiseAware(**bad).fit(X, flipped)
+
+
+@pytest.mark.parametrize("labeller", labellers.NAMES)
+def test_noise_aware_students_are_told_what_is_known_of_the_noise(labeller: str) -> None:
+    """How likely a label is wrong where all teachers agree; any other votes make it more likely."""
+    made = labellers.make(labeller, teachers=40, epsilon=2, delta=1e-4, answers=5)
+    told = students.informed(NoiseAware(), made).at_least
+    try:
+        chances = [1 - made.accuracy(np.array([[40 - v, v]]), np.array([int(v > 20)])) for v in range(41)]
+    except NotImplementedError:
+        assert told is None
+        return
+    assert told == pytest.approx(max(0, min(chances)), abs=1e-12)
+    for own in (NoiseAware(flip=0.2), NoiseAware(at_least=0.01), LogisticRegression()):
+        assert students.informed(own, made) is own
+
+
+def test_what_is_known_of_the_noise_makes_a_student_better() -> None:
+    """One with as many columns as it can learn flipped labels by heart finds no noise by itself."""
+    (X, y), (public, _), test = (blobs(rows, columns=40, seed=rows) for rows in (4000, 160, 1000))
+    known: dict[str, Any] = {
+        "epsilon": 0.5, "delta": 1e-4, "classes": (0, 1), "n_teachers": 40, "queries": "passive", "public_space": None
+    }  # fmt: skip
+    scores = {
+        name: np.mean([
+            PATEClassifier(None, student, **known, unsafe_seed=seed).fit(X, y, public=public).score(*test)
+            for seed in range(5)
+        ])
+        for name, student in {"told": NoiseAware(), "alone": NoiseAware(at_least=0), "plain": None}.items()
+    }  # fmt: skip
+    assert scores["told"] > max(scores["alone"], scores["plain"]) + 0.02
 
 
 def test_voting_students_have_parts_of_their_own() -> None:
@@ -934,9 +969,9 @@ def test_every_labeller_has_the_options_that_are_listed() -> None:
 @pytest.mark.parametrize(
     ("words", "parameters"),
     [
-        ("n_teachers must be a whole number or 'auto', got 'many'", {"n_teachers": "many"}),
-        ("n_teachers must be a whole number or 'auto', got 2.5", {"n_teachers": 2.5}),
-        ("n_queries must be a whole number or None, got 1.5", {"n_queries": 1.5}),
+        ("n_teachers must be a whole number of at least 1 or 'auto', got 'many'", {"n_teachers": "many"}),
+        ("n_teachers must be a whole number of at least 1 or 'auto', got 2.5", {"n_teachers": 2.5}),
+        ("n_queries must be a whole number of at least 1 or None, got 1.5", {"n_queries": 1.5}),
         ("labeller_options must be a dict or None, got list", {"labeller_options": [1]}),
         ("labeller_options must be among order for labeller 'greedy', got foo;", {"labeller_options": {"foo": 1}}),
         ("labeller_options must be among order .*got epsilon;", {"labeller_options": {"epsilon": 9}}),

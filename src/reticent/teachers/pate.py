@@ -31,6 +31,7 @@ from reticent.teachers.queries import Chooser, Transcript
 from reticent.teachers.reading import (
     as_classes,
     as_codes,
+    as_count,
     as_groups,
     as_labels,
     as_numbers,
@@ -255,6 +256,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         teachers = Teachers(
             self.teacher, shards=recipe.n_teachers, classes=range(len(classes)), random_state=seed, n_jobs=self.n_jobs
         )
+        student = students.informed(student, labeller)
         self._rehearse(student, shown, recipe.n_queries, len(classes))
         space = PublicSpace().fit(as_numbers(shown, "public")) if self._needs_space() else None
         transcript = Transcript(shown.shape[0], _questions(labeller, recipe.n_queries, shown.shape[0]))
@@ -291,7 +293,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _recipe(self, rows: int, sizes: Integers | None, public: int, classes: int) -> Recipe:
         """What follows from public numbers: `sizes` are how many rows each group has."""
         asked = public if self.queries == "passive" else max(1, math.ceil(SHARE * public))
-        asked = asked if self.n_queries is None else _whole(self.n_queries, "n_queries", "None", most=public)
+        if self.n_queries is not None:
+            asked = as_count(self.n_queries, "n_queries", least=1, most=public, otherwise="None")
         units = rows if sizes is None else len(sizes)
         known: dict[str, Any] = {
             "queries": asked,
@@ -303,7 +306,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             most = rows if sizes is None else most_shards(sizes)
             teachers = min(most, auto_teachers(rows, units, **known))
         else:
-            teachers = _whole(self.n_teachers, "n_teachers", "'auto'")
+            teachers = as_count(self.n_teachers, "n_teachers", least=1, otherwise="'auto'")
         if teachers > units:
             what = "rows" if sizes is None else "groups, none of which is split"
             raise ValueError(f"n_teachers={teachers} is more than there are {what}: at most {units} can be had")
@@ -484,14 +487,6 @@ def _questions(labeller: labellers.Labeller, labels: int, public: int) -> int:
             "that are never asked would be paid for"
         )
     return asked
-
-
-def _whole(value: object, name: str, otherwise: str, *, most: int | None = None) -> int:
-    """A parameter that is a whole number from 1, or a word that was dealt with before."""
-    try:
-        return integer(value, name, least=1, most=most)
-    except TypeError:
-        raise TypeError(f"{name} must be a whole number or {otherwise}, got {value!r}") from None
 
 
 @contextmanager

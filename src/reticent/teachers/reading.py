@@ -127,12 +127,15 @@ def missing_in(step: Any) -> Missing:
     return Missing.LEFT if isinstance(step, SCALERS) else Missing.TAKEN
 
 
-def as_count(value: object, name: str, *, least: int | None = None) -> int:
-    """A whole number that is a parameter: unlike data, an error may repeat it."""
+def as_count(
+    value: object, name: str, *, least: int | None = None, most: int | None = None, otherwise: str = ""
+) -> int:
+    """A whole number that is a parameter: unlike data, an error may repeat it. `otherwise` is what else it may be."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         got = repr(value) if value is None or isinstance(value, (Real, str)) else type(value).__name__
-        raise TypeError(f"{name} must be a whole number{'' if least is None else f' of at least {least}'}, got {got}")
-    return integer(value, name, least=least)
+        bound = "" if least is None else f" of at least {least}"
+        raise TypeError(f"{name} must be a whole number{bound}{otherwise and f' or {otherwise}'}, got {got}")
+    return integer(value, name, least=least, most=most)
 
 
 def check_jobs(n_jobs: object) -> None:
@@ -155,7 +158,7 @@ def as_column(values: Any, rows: int, name: str) -> Array:
 
 def as_groups(groups: Any, rows: int) -> Array:
     """The name of each row's group, as it was given: NumPy would make strings of all names of a list if one is."""
-    if isinstance(groups, (list, tuple)) and len(groups) == rows and not isinstance(groups[0], list):
+    if isinstance(groups, (list, tuple)) and 0 < len(groups) == rows and not isinstance(groups[0], list):
         return np.fromiter(groups, dtype=object, count=rows)
     return as_column(groups, rows, "groups")
 

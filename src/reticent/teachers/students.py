@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from reticent.concepts.interface import ConceptClass
 from reticent.exact import integer, rational
-from reticent.labellers import ABSTAINS
+from reticent.labellers import ABSTAINS, Labeller
 from reticent.teachers.dealing import Array, Integers, Table, take
 from reticent.teachers.linear import LINEAR
 from reticent.teachers.models import quiet
@@ -66,9 +66,9 @@ class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     guessed (how likely is each class at a row, given the model and the label), the student is fitted to the guesses,
     and so on: expectation maximisation. If `flip` is None it is estimated from the released labels along the way.
 
-    How likely a released label was to be flipped depends on the votes, which are private. So nothing of that is used:
-    `flip` must come from public knowledge, such as the least flip probability of a labeller's table, at which all
-    teachers agree; or from the labels themselves, which are released.
+    How likely a single label was to be flipped depends on the votes, which are private. Public is how likely it is
+    where all teachers agree, and that it is nowhere less. This is `at_least`: what is estimated is never below, as it
+    would be for students that learn the flipped labels by heart. `PATEClassifier` sets it by its labeller.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> rows = np.linspace(-1, 1, 400)[:, None]
@@ -78,9 +78,12 @@ class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(self, student: Any = None, *, flip: object = None, rounds: int = ROUNDS) -> None:
+    def __init__(
+        self, student: Any = None, *, flip: object = None, at_least: object = None, rounds: int = ROUNDS
+    ) -> None:
         self.student = student
         self.flip = flip
+        self.at_least = at_least
         self.rounds = rounds
 
     def fit(self, X: Table, y: Any) -> Self:
@@ -98,13 +101,17 @@ class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes, rows = len(self.classes_), len(codes)
         if classes < 2:
             raise ValueError("y must hold at least 2 classes, got 1 class")
-        if fixed is not None and not 0 <= fixed < 1 - 1 / classes:
-            raise ValueError(f"flip must be in [0, {1 - 1 / classes:g}) with {classes} classes, got {self.flip}")
+        least = 0.0 if self.at_least is None else float(rational(self.at_least, "at_least"))
+        for name, value in (("flip", 0.0 if fixed is None else fixed), ("at_least", least)):
+            if not 0 <= value < 1 - 1 / classes:
+                raise ValueError(f"{name} must be in [0, {1 - 1 / classes:g}) with {classes} classes, got {value:g}")
+        if fixed is not None and fixed < least:
+            raise ValueError(f"flip must not be below at_least={least:g}, got {fixed:g}")
         released = np.eye(classes)[codes]
         # Every row once under each class, weighted by how likely that is.
         everything = take(X, np.tile(np.arange(rows), classes))
         targets = np.repeat(self.classes_, rows)
-        self.flip_ = (1 - 1 / classes) / 2 if fixed is None else fixed
+        self.flip_ = max(least, (1 - 1 / classes) / 2) if fixed is None else fixed
         weights = released
         for _ in range(rounds):
             # Weights above 0, so that every class keeps a row.
@@ -114,7 +121,8 @@ class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             joint = np.asarray(self.student_.predict_proba(X)) * chance + 1e-300
             weights = joint / joint.sum(axis=1, keepdims=True)
             if fixed is None:
-                self.flip_ = min(float(1 - (weights * released).sum() / rows), 0.99 * (1 - 1 / classes))
+                flips = min(float(1 - (weights * released).sum() / rows), 0.99 * (1 - 1 / classes))
+                self.flip_ = max(least, flips)
         return self
 
     def predict(self, X: Table) -> Array:
@@ -233,6 +241,18 @@ def is_linear(student: Any) -> bool:
         kept = (None, "passthrough")
         return is_linear(last) and all(step in kept or isinstance(step, LINEAR_STEPS) for _, step in first)
     return student is None or isinstance(student, LINEAR)
+
+
+def informed(student: Any, labeller: Labeller) -> Any:
+    """A noise-aware student, told how likely a label is wrong where all teachers agree: public, and nowhere less."""
+    if not isinstance(student, NoiseAware) or student.flip is not None or student.at_least is not None:
+        return student
+    agreed = labeller.teachers * np.eye(labeller.classes, dtype=np.int64)
+    try:
+        wrong = min(1 - labeller.accuracy(agreed[[each]], np.array([each])) for each in range(labeller.classes))
+    except NotImplementedError:  # it has no closed form
+        return student
+    return clone(student).set_params(at_least=min(max(wrong, 0.0), 0.99 * (1 - 1 / labeller.classes)))
 
 
 def rehearse(student: Any, rows: Table, labels: int, classes: int, *, semi_supervised: bool) -> None:
