@@ -6,10 +6,8 @@ import copy
 import math
 import pickle
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from fractions import Fraction
-from time import sleep
 from typing import Any
 
 import pytest
@@ -22,6 +20,7 @@ from reticent.errors import BudgetExhausted
 from reticent.mechanisms.above_threshold import ENOUGH, AboveThreshold, least, segment_epsilon
 from reticent.noise import Noise, Seeded
 from reticent.privacy import accounting, events
+from waiting import Crowd
 
 NOTHING = 1e-4  # above what enumeration leaves out
 
@@ -82,7 +81,8 @@ class Unlocked(AboveThreshold):
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
-        self._lock: Any = nullcontext()
+        no_lock: Any = nullcontext()
+        self._guard._lock = no_lock
 
 
 # ── the guarantee ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -229,33 +229,38 @@ def test_seeded_noise_is_marked() -> None:
     assert above.event == events.Seeded(events.SparseVector(Fraction(1)))
 
 
-class Slow(Noise):
-    """Everything is far above the threshold, and takes its time to be so."""
+class Halting(Noise):
+    """Everything is far above the threshold, once all have come to ask for noise or wait for the lock."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        self.crowd = crowd
 
     def discrete_laplace(self, scale: Fraction, size: int | None = None) -> Any:
         return 0
 
     def laplace_cell(self, scale: Fraction, cuts: Sequence[int]) -> int:
-        sleep(0.001)
+        self.crowd.meet()
         return len(cuts)
 
 
 def halts_under_threads(kind: type[AboveThreshold]) -> int:
-    above = kind(0, epsilon=1, halts=3, unsafe_noise=Slow())
+    crowd = Crowd(8)
+    above: Any = kind(0, epsilon=1, halts=3, unsafe_noise=Halting(crowd))
+    if kind is not Unlocked:
+        above._guard._lock = crowd.lock()
 
-    def ask(_: int) -> bool:
+    def ask() -> bool:
         try:
-            return above.ask(5)
+            return bool(above.ask(5))
         except BudgetExhausted:
             return False
 
-    with ThreadPoolExecutor(8) as pool:
-        return sum(pool.map(ask, range(40)))
+    return sum(crowd.run(ask))
 
 
 def test_threads_share_one_budget() -> None:
     assert halts_under_threads(AboveThreshold) == 3
-    assert halts_under_threads(Unlocked) > 3
+    assert halts_under_threads(Unlocked) == 8  # all of them, at one moment
 
 
 def test_copies_are_refused() -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from fractions import Fraction
 from itertools import product
-from time import sleep
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from transcripts import Pair, Segment, Strategy, adaptive, certified, fixed, nea
 
 from reticent.audit import law
 from reticent.errors import BudgetExhausted
+from reticent.experiments.between_thresholds import worst_leak
 from reticent.mechanisms.above_threshold import LEAST_EPSILON
 from reticent.mechanisms.between_thresholds import (
     BetweenThresholds,
@@ -28,6 +28,7 @@ from reticent.mechanisms.between_thresholds import (
 )
 from reticent.noise import Noise, Seeded
 from reticent.privacy import accounting, events
+from waiting import Crowd
 
 EPSILON, DELTA = 4, Fraction(1, 10**6)
 GAP = required_gap(epsilon=EPSILON, delta=DELTA)
@@ -119,6 +120,16 @@ def test_pinning_the_noise_keeps_the_claim() -> None:
 @pytest.mark.parametrize("twin", [Quiet, Halved, Short, Plus])
 def test_pinning_finds_out_the_twins(twin: type[BetweenThresholds]) -> None:
     assert worst_after_pinning(twin) > 10 * DELTA
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "exceeded"), [(2, Fraction(1, 1000), False), (2, DELTA, True), (4, DELTA, True)]
+)
+def test_what_the_page_says_of_a_shorter_gap(epsilon: int, delta: Fraction, exceeded: bool) -> None:
+    """For δ = 1e-6 the conversations of its table show that the gap must not be 30 % shorter; for ε = 2, 1e-3 not."""
+    assert (worst_leak(epsilon, delta, shorter=True) > delta) == exceeded
+    assert worst_leak(epsilon, delta, shorter=False) <= delta
 
 
 @pytest.mark.parametrize("delta", [Fraction(1, 20), Fraction(1, 1000)])
@@ -279,21 +290,29 @@ def test_closed_before_the_value_is_looked_at() -> None:
 
 
 def test_threads_share_one_budget() -> None:
-    class Slow(Seeded):
+    assert halts_under_threads(locked=True) == 3
+    assert halts_under_threads(locked=False) == 8, "the twin: all of them, at one moment"
+
+
+def halts_under_threads(*, locked: bool) -> int:
+    crowd = Crowd(8)
+
+    class Halting(Seeded):
         def laplace_cell(self, scale: Fraction, cuts: Sequence[int]) -> int:
-            sleep(0.001)
+            crowd.meet()
             return 1
 
-    sides = BetweenThresholds(0, 1000, epsilon=1, delta=1e-6, halts=3, unsafe_noise=Slow(unsafe_seed=0))
+    sides = BetweenThresholds(0, 1000, epsilon=1, delta=1e-6, halts=3, unsafe_noise=Halting(unsafe_seed=0))
+    lock: Any = crowd.lock() if locked else nullcontext()
+    sides._guard._lock = lock
 
-    def halted(_: int) -> bool:
+    def halted() -> bool:
         try:
             return sides.ask(500) == "between"
         except BudgetExhausted:
             return False
 
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(halted, range(40))) == 3
+    return sum(crowd.run(halted))
 
 
 def test_beyond_its_bound_the_noise_decides_alone() -> None:

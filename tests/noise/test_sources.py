@@ -13,6 +13,8 @@ import pytest
 
 from reticent.noise import Noise, Seeded, system
 
+pytestmark = pytest.mark.system_noise
+
 
 class Buffered(Noise):
     """Twin: reads ahead, and keeps what it has not used."""
@@ -22,7 +24,7 @@ class Buffered(Noise):
 
     def random_bytes(self, count: int) -> bytes:
         if len(self.buffer) < count:
-            self.buffer += os.urandom(count + 4096)
+            self.buffer += os.urandom(count + 4096)  # steady: about these bytes
         taken, self.buffer = self.buffer[:count], self.buffer[count:]
         return taken
 

@@ -24,6 +24,7 @@ from reticent.privacy.events import (
     SparseVector,
     Subsampled,
 )
+from reticent.privacy.parameters import LEAST_DELTA
 
 BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
 
@@ -113,6 +114,16 @@ def test_huge_budgets_are_no_error() -> None:
     assert calibrate.noise(DiscreteGaussian, epsilon=10**400, delta=1e-9) < Fraction(1, 10**29)
     with pytest.raises(ValueError, match="next to nothing"):
         calibrate.answers(DiscreteGaussian(Fraction(10)), epsilon=10**400, delta=1e-9)
+
+
+@pytest.mark.parametrize("event_of_sigma", [Gaussian, DiscreteGaussian])
+@pytest.mark.parametrize("small", [1e-300, 1e-310, Fraction(1, 10**400)])
+def test_a_delta_too_small_to_be_certified_is_named(event_of_sigma: Callable[[Fraction], Event], small: Any) -> None:
+    """Not the event, which depends on sigma very well."""
+    power = {1e-300: "1e-300", 1e-310: "1e-310"}.get(small, "1e-400")
+    with pytest.raises(ValueError, match=f"delta={power} is too small: .* no delta below 1e-299 can be certified"):
+        calibrate.noise(event_of_sigma, epsilon=1, delta=small)
+    assert calibrate.noise(event_of_sigma, epsilon=1, delta=LEAST_DELTA) > 30
 
 
 def test_noise_that_cannot_help_is_refused() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
@@ -13,10 +12,11 @@ from reticent.errors import BudgetExhausted
 from reticent.exact import integer
 from reticent.labellers.table import VoteTable
 from reticent.mechanisms.counts import Integers, integer_array
-from reticent.mechanisms.release import Uncopied, noise_or_system
+from reticent.mechanisms.release import noise_or_system
 from reticent.mechanisms.votes import MOST_VOTERS
 from reticent.noise import Noise
 from reticent.privacy.events import Event, Seeded
+from reticent.privacy.guard import Guard, Guarded
 
 Labels = NDArray[np.int64]
 Votes = NDArray[np.int64]
@@ -24,7 +24,7 @@ Votes = NDArray[np.int64]
 ABSTAINS = -1  # the label of a question that a labeller declines to answer
 
 
-class Labeller(Uncopied, ABC):
+class Labeller(Guarded, ABC):
     """Private labels from the votes of `teachers`, each of which learned from rows of its own.
 
     A replaced row changes the vote of one teacher, to any class. `event` says what all answers together cost that row;
@@ -47,7 +47,7 @@ class Labeller(Uncopied, ABC):
         self.event = event if unsafe_noise is None else Seeded(event)
         self.asked = 0
         self._noise = noise_or_system(unsafe_noise)
-        self._lock = threading.Lock()
+        self._guard = Guard(type(self))
 
     @property
     def answers_left(self) -> int | None:
@@ -65,7 +65,7 @@ class Labeller(Uncopied, ABC):
         Answered are the first questions, as many as may still be asked: there may be fewer labels than rows. −1 marks a
         question that the labeller declines to answer. Raises `BudgetExhausted` if it is closed.
         """
-        with self._lock:
+        with self._guard.claim():
             self._check_open()
             counts = self._read(votes)[: self.answers_left]
             labels = self._label(counts) if len(counts) else np.empty(0, dtype=np.int64)
@@ -76,7 +76,7 @@ class Labeller(Uncopied, ABC):
         """What another labeller made alike needs to go on from here. As secret as the votes, for some labellers."""
         if not self.resumable:
             raise NotImplementedError(f"{type(self).__name__} cannot be stopped and resumed")
-        with self._lock:  # not while answers are under way that it would leave out
+        with self._guard.claim():  # not while answers are under way that it would leave out
             return {"asked": self.asked, **self._secrets()}
 
     def _secrets(self) -> dict[str, int | bool]:
@@ -85,10 +85,15 @@ class Labeller(Uncopied, ABC):
 
     def resume(self, state: Mapping[str, int | bool]) -> None:
         """Go on where a labeller made alike was when it told its `state`; it must give no answers after that."""
-        asked = integer(state["asked"], "asked", least=0, most=self.answers)
-        if self.asked:
-            raise ValueError("resume must come before the first answer")
-        self.asked = asked
+        with self._guard.claim():
+            asked = integer(state["asked"], "asked", least=0, most=self.answers)
+            if self.asked:
+                raise ValueError("resume must come before the first answer")
+            self._take_secrets(state)
+            self.asked = asked
+
+    def _take_secrets(self, state: Mapping[str, int | bool]) -> None:
+        """What `_secrets` of the other one told."""
 
     def _check_open(self) -> None:
         if self.closed:

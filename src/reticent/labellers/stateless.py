@@ -25,8 +25,8 @@ class Greedy(TableLabeller):
     Why. Each answer is a fresh coin whose chance depends on the number of votes, which moves by at most 1; divergences
     of one order add up over adaptive questions. The number of answers is public, and there is no state.
 
-    Source. Answers of Algorithm 1 of Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, with the
-    best table in place of Gaussian noise.
+    Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 1, with the best table in
+    place of Gaussian noise.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class Poll(Labeller):
 
     def draw_polls(self, questions: int) -> NDArray[np.int64]:
         """Which teachers to ask, one row a question. Secret: whoever learns it learns their votes."""
+        self._guard.check()
         size = integer(questions, "questions", least=1)
         return np.asarray(self._noise.uniform(self.teachers, size * self.poll)).reshape(size, self.poll)
 
@@ -108,7 +109,7 @@ class Poll(Labeller):
         As `label` it answers the first questions, as many as may still be asked, and raises once it is closed. Each
         poll must be used for one question only.
         """
-        with self._lock:
+        with self._guard.claim():
             self._check_open()
             found = integer_array(votes, "votes", least=0, most=1)
             if found.ndim != 2 or found.shape[1] != self.poll:

@@ -145,9 +145,8 @@ class TwoCoin(Labeller):
         """The count of hits and the noise of the closing."""
         return {"used": self._used, "closed": self._closed, "threshold": self._threshold}
 
-    def resume(self, state: Mapping[str, int | bool]) -> None:
+    def _take_secrets(self, state: Mapping[str, int | bool]) -> None:
         """Go on with the same hits and the same noise of the closing, which is drawn once."""
-        super().resume(state)
         self._used = integer(state["used"], "used", least=0, most=self.hits)
         self._closed, self._threshold = bool(state["closed"]), int(state["threshold"])
 
@@ -193,6 +192,23 @@ class TwoCoin(Labeller):
         torn = (1 - agree) ** self.tries
         last = np.full(self.classes, 1 / self.classes) if self.fallback is None else np.eye(self.classes)[self.fallback]
         return single**2 * (1 - torn) / agree + torn * last, ((1 - agree) * (1 - torn) / agree)[:, 0]
+
+    def expected_answers(self, most: int, *, split: bool) -> int:
+        """About how many of `most` questions it answers if the teachers are evenly `split` on all, or agree on all.
+
+        Public numbers, and the two extremes: the hits that a question is expected to use up, (1 − a)(1 − (1 − a)^J)/a,
+        fall with the chance a that two coins agree. No votes on L classes have a below 1/L, the chance at an even
+        split, or above the chance where all votes are for one class. A blurred end comes earlier than the hard one, by
+        its margin and about the largest noise of so many checks.
+        """
+        rest = 1.0 if split else math.exp(-float(self.rate) * self.teachers)  # the weight of a class beside the first
+        agree = (1 + (self.classes - 1) * rest**2) / (1 + (self.classes - 1) * rest) ** 2
+        each = max((1 - agree) * (1 - (1 - agree) ** self.tries) / agree, 1e-300)
+        paid: float = self.hits - self.tries + 1
+        if self.closing is not None:
+            paid = self.hits - self.closing.margin
+            paid -= float(self.closing.scale) * math.log(max(1.0, min(most, paid / each)))
+        return max(1, math.floor(min(most, paid / each)))
 
     def accuracy(self, votes: Integers, truth: Integers) -> float:
         """The expected share of right labels where votes and truth are known. Not private: for planning only."""

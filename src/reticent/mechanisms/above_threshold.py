@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from threading import Lock
 
 from reticent.errors import BudgetExhausted
 from reticent.exact import integer
-from reticent.mechanisms.release import Uncopied, noise_or_system, release
+from reticent.mechanisms.release import noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import accounting, events
+from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.parameters import check_delta, check_epsilon
 
 ENOUGH = Fraction(64)  # a segment's noise is then zero but for one draw in 10^8: a larger ε would buy nothing
@@ -28,13 +28,12 @@ def check_segments(epsilon: object, halts: object) -> tuple[Fraction, int]:
     return exact, times
 
 
-class Segments(Uncopied):
+class Segments(Guarded):
     """What the sparse-vector mechanisms share: the halts that are left, and the noise of the segment under way.
 
     A segment's noise is drawn at its first question and kept with the number of halts that were left then. So counting
-    a halt is what makes it void, and no interrupted call leaves old noise behind a new segment. Neither copies nor
-    pickles are made: two copies would answer twice on one budget, with the same noise. (So would a forked process: ask
-    in one of them only.)
+    a halt is what makes it void, and no interrupted call leaves old noise behind a new segment. It is `Guarded`: a copy
+    or a forked process would answer again on the same budget, with the same noise.
     """
 
     def __init__(self, *, scale: Fraction, halts: int, event: events.Event, unsafe_noise: Noise | None) -> None:
@@ -43,7 +42,7 @@ class Segments(Uncopied):
         self._scale = scale
         self._halts = self._left = halts
         self._drawn = -1, 0  # how many halts were left when noise was drawn, never as few as at first; and the noise
-        self._lock = Lock()
+        self._guard = Guard(type(self))
 
     @property
     def halts_left(self) -> int:
@@ -112,7 +111,7 @@ class AboveThreshold(Segments):
 
     def ask(self, value: int) -> bool:
         """Whether a value reaches the threshold, but for noise. True is a halt."""
-        with self._lock:
+        with self._guard.claim():
             self.refuse_if_closed()
             distance = self.threshold - integer(value, "value")
             above = bool(self._noise.laplace_cell(self._value_scale, [distance + self._shared_noise()]))

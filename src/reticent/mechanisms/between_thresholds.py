@@ -44,11 +44,11 @@ class BetweenThresholds(Segments):
     (ε, δ).
 
     Source. Bun, Steinke, Ullman, *Make Up Your Mind: The Price of Online Queries in Differential Privacy*, as given by
-    Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*, appendix C.2, for a gap of
-    (12/ε)·(ln(10/ε) + ln(1/δ) + 1). Here on integers, with the sum in place of that bound, the bound M on μ, and the
-    split of ε that leaves the least doubt. The sign matters: with upper + μ the neighbour's high side shrinks, and the
-    loss grows with the number of answers. Observation 2, on several halts, is misprinted. Claim E.6, that queries are
-    protected too, does not hold as argued, since halts are visible.
+    Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*, Algorithm BetweenThresholds, Lemma 4.3 and Lemma C.3,
+    for a gap of (12/ε)·(ln(10/ε) + ln(1/δ) + 1). Here on integers, with the sum in place of that bound, the bound M on
+    μ, and the split of ε that leaves the least doubt. The sign matters: with upper + μ the neighbour's high side
+    shrinks, and the loss grows with the number of answers. Observation 2, on several halts, is misprinted. Claim E.6,
+    that queries are protected too, does not hold as argued, since halts are visible.
 
     >>> sides = BetweenThresholds(400, 600, epsilon=1, delta=1e-6)
     >>> sides.ask(30), sides.ask(980), sides.ask(500), sides.halts_left
@@ -79,7 +79,7 @@ class BetweenThresholds(Segments):
 
     def ask(self, value: int) -> Side:
         """On which side of the thresholds a value lies, but for noise. "between" is a halt."""
-        with self._lock:
+        with self._guard.claim():
             self.refuse_if_closed()
             value = integer(value, "value")
             mu = self._shared_noise()

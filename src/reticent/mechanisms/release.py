@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, NoReturn, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from reticent.noise import Noise, system
 from reticent.privacy.events import Event, Seeded
@@ -29,10 +29,3 @@ def noise_or_system(unsafe_noise: Noise | None) -> Noise:
     if not isinstance(unsafe_noise, Noise):
         raise TypeError(f"unsafe_noise must be a Noise, such as noise.Seeded, got {type(unsafe_noise).__name__}")
     return unsafe_noise
-
-
-class Uncopied:
-    """A mechanism with a budget of its own: a copy or a pickle of it would spend that budget again."""
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} cannot be copied or pickled: a copy would spend its budget again")

@@ -15,10 +15,11 @@ from reticent.mechanisms.above_threshold import AboveThreshold, check_segments, 
 from reticent.mechanisms.release import release
 from reticent.noise import Noise
 from reticent.privacy import events
+from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.parameters import check_delta
 
 
-class SparseVector:
+class SparseVector(Guarded):
     """Answers votes by their exact majority where it is stable, by None where it is not, until `halts` were not.
 
     The *distance* of a vote is the number of voters who can change their minds without changing the outcome. A vote is
@@ -60,6 +61,7 @@ class SparseVector:
             -plan.width, epsilon=epsilon, delta=delta - plan.failure, halts=halts, unsafe_noise=unsafe_noise
         )
         self.event = release(None, events.SparseVector(plan.segment, halts, plan.failure), unsafe_noise).event
+        self._guard = Guard(type(self))
 
     @property
     def halts_left(self) -> int:
@@ -68,6 +70,7 @@ class SparseVector:
 
     def ask(self, votes: int, voters: int) -> int | None:
         """Whether at least half of the voters are for it: 1 or 0, or None (a halt) where that is not stable."""
+        self._guard.check()
         self._screen.refuse_if_closed()
         voters = integer(voters, "voters", least=1)
         votes = integer(votes, "votes")
@@ -78,6 +81,7 @@ class SparseVector:
     def ask_counts(self, counts: Sequence[int] | NDArray[Any]) -> int | None:
         """The class with the highest of two or more counts (the last of equals), or None (a halt) where it is not
         stable. The number of classes and the sum of the counts are public."""
+        self._guard.check()  # the screen keeps threads apart
         self._screen.refuse_if_closed()
         winner, distance = stability(counts)
         return None if self._screen.ask(-distance) else winner

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from numbers import Integral
 from typing import Any, overload
 
@@ -13,9 +12,10 @@ from numpy.typing import NDArray
 from reticent.errors import BudgetExhausted
 from reticent.exact import integer, rational
 from reticent.mechanisms.counts import Integers, add_noise, integer_array
-from reticent.mechanisms.release import Release, Uncopied, noise_or_system, release
+from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy.events import Composed, DiscreteGaussian, Event, GaussianBit, Repeated, Seeded
+from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.parameters import check_positive
 
 MOST_VOTERS = 1 << 40  # far from where a sum over classes might wrap around
@@ -90,7 +90,7 @@ def gnmax(
     return release(winners.astype(np.int64), Repeated(event, len(counts)), unsafe_noise)
 
 
-class ConfidentGNMax(Uncopied):
+class ConfidentGNMax(Guarded):
     """GNMax that answers only where the winning class is clearly ahead, and pays for answers only there.
 
     `ask(histogram)` first tests whether the highest count plus discrete Gaussian noise of scale `sigma_threshold`
@@ -138,7 +138,7 @@ class ConfidentGNMax(Uncopied):
         self.event: Event = event if unsafe_noise is None else Seeded(event)
         self._noise = noise_or_system(unsafe_noise)
         self._unsafe_noise = unsafe_noise
-        self._lock = threading.Lock()
+        self._guard = Guard(type(self))
 
     @property
     def queries_left(self) -> int:
@@ -152,7 +152,7 @@ class ConfidentGNMax(Uncopied):
 
     def ask(self, histogram: Integers) -> int | None:
         """The noisy winner of one histogram of votes, or None where no class is clearly ahead."""
-        with self._lock:
+        with self._guard.claim():
             if not self._queries_left:
                 raise BudgetExhausted("all queries have been asked: plan for more with queries=")
             if not self._answers_left:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from reticent.exact import Number, integer
 from reticent.privacy import accounting
 from reticent.privacy.events import Event, Repeated, check_event
-from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.privacy.parameters import check_certifiable, check_delta, check_epsilon
 
 _MOST = 1 << 100
 
@@ -45,7 +45,7 @@ def noise(
     """The least σ, to so many significant digits, for which `event_of_sigma(σ)` fits (ε, δ).
 
     The result is a short decimal: with one less in its last digit the event could not be certified to fit. Below 10^-30
-    none is looked for.
+    none is looked for. δ must be 0 or at least `LEAST_DELTA` where the event has a δ at every ε.
 
     >>> from reticent.privacy.events import Gaussian, Repeated
     >>> noise(lambda sigma: Repeated(Gaussian(sigma), 1000), epsilon=1, delta=1e-6)
@@ -64,6 +64,7 @@ def noise(
     while not good(Fraction(10) ** (power + 1)):
         power += 1
         if power > 30:
+            check_certifiable(exact_delta)
             raise ValueError(
                 "no sigma up to 10^30 can be certified to fit this epsilon and delta: the event may not depend on it"
             )

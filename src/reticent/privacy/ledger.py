@@ -33,6 +33,7 @@ from reticent.exact import integer, log_bounds, rational
 from reticent.privacy import calibrate, divergences, pairs
 from reticent.privacy.events import Event, check_event, event_from_json, is_seeded
 from reticent.privacy.guarantee import Guarantee
+from reticent.privacy.guard import Guard, Guarded
 
 Accounting = Literal["one event", "basic", "renyi"]
 Cost = tuple[Fraction | int, Fraction | int]
@@ -61,33 +62,39 @@ class Store(Protocol):
         """Record an event, so many times, within a transaction."""
 
 
-class MemoryStore:
+class MemoryStore(Guarded):
     """Records in memory, for one process. Safe under threads."""
 
     def __init__(self) -> None:
+        self._guard = Guard(type(self))
         self._lock = threading.RLock()
         self._terms: str | None = None
         self._counts: dict[str, int] = {}
         self._view = MappingProxyType(self._counts)
 
     def transaction(self) -> AbstractContextManager[object]:
-        """The store's lock."""
+        """The store's lock; it may be taken again by who has it."""
+        self._guard.check()
         return self._lock
 
     def terms(self) -> str | None:
         """The terms that were agreed upon, if any."""
+        self._guard.check()
         return self._terms
 
     def agree(self, terms: str) -> None:
         """Record the terms."""
+        self._guard.check()
         self._terms = terms
 
     def counts(self) -> Mapping[str, int]:
         """How often each event was recorded."""
+        self._guard.check()
         return self._view
 
     def append(self, event: str, times: int) -> None:
         """Record an event, so many times."""
+        self._guard.check()
         self._counts[event] = self._counts.get(event, 0) + times
 
 
@@ -134,7 +141,7 @@ class _Rule:
         return Fraction(divergence), slack
 
 
-class Ledger:
+class Ledger(Guarded):
     """A budget for one data set that refuses before it would be overspent, and before any data are touched.
 
     Give `event` where the same event is sold over and over: then any accountant may price it, which buys most answers.
@@ -158,6 +165,8 @@ class Ledger:
     >>> ledger.spent.used == 1, ledger.remaining(PureDP(0.1))
     (True, 0)
     """
+
+    _instead = "Open a ledger in the process that uses it; a store in a data base may be shared, one in memory may not"
 
     def __init__(
         self,
@@ -184,6 +193,7 @@ class Ledger:
             self._rule = self._make_rule(accounting or "one event")
         with self._store.transaction():
             self._settled()
+        self._guard = Guard(type(self))
 
     # ── the questions ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -192,6 +202,7 @@ class Ledger:
 
         Call it before the data are touched. `BudgetExhausted` says what was asked, and what would still fit.
         """
+        self._guard.check()
         event, key = self._asked(event)
         times, store = integer(times, "times", least=1), self._store
         with store.transaction():
@@ -206,6 +217,7 @@ class Ledger:
 
     def remaining(self, event: Event | None = None) -> int:
         """How many more of `event` fit."""
+        self._guard.check()
         event, key = self._asked(event)
         with self._store.transaction():
             rule = self._settled() or self._rule_for(event)
@@ -219,6 +231,7 @@ class Ledger:
     @property
     def events(self) -> dict[Event, int]:
         """What was charged, and how often."""
+        self._guard.check()
         with self._store.transaction():
             return {_event(key): times for key, times in self._store.counts().items()}
 
@@ -229,6 +242,7 @@ class Ledger:
         This is a reading for those who plan, not a smaller guarantee: when to stop may have depended on the answers, so
         what holds of everything released is `guarantee`.
         """
+        self._guard.check()
         with self._store.transaction():
             rule = self._settled()
             if rule is None:
@@ -237,6 +251,8 @@ class Ledger:
         return Spent(rule.measure, used[0], rule.limit[0], used[1], rule.limit[1])
 
     def __repr__(self) -> str:
+        if self._guard.elsewhere:
+            return f"<Ledger of {self.guarantee}, of another process>"
         spent = self.spent
         used = f"{_number(spent.used)} of {_number(spent.limit)} {spent.measure}"
         return f"<Ledger of {self.guarantee}, accounting={self.accounting!r}: {used} spent>"

@@ -9,6 +9,8 @@ from fractions import Fraction
 from reticent.errors import PrivacyWarning
 from reticent.exact import rational, upward
 
+LEAST_DELTA = Fraction(1, 10**299)  # curves are rounded up by 1e-300, as what underflows is not zero
+
 
 def check_epsilon(epsilon: object, name: str = "epsilon") -> Fraction:
     """ε as an exact number; it must be finite and positive."""
@@ -34,6 +36,22 @@ def check_delta(delta: object, name: str = "delta", *, positive: bool = False, r
             stacklevel=3,
         )
     return value
+
+
+def check_certifiable(delta: Fraction, name: str = "delta") -> None:
+    """Refuse a δ > 0 that no curve of a noise with tails can be certified to reach, since its floats underflow."""
+    if 0 < delta < LEAST_DELTA:
+        raise ValueError(
+            f"{name}={_decimal(delta)} is too small: for noise with tails no delta below {float(LEAST_DELTA):g} can be "
+            f"certified in floating point; choose a larger {name}, or a method that allows {name}=0"
+        )
+
+
+def _decimal(value: Fraction) -> str:
+    """A number that may underflow as a float, to one digit."""
+    power = len(str(value.numerator)) - len(str(value.denominator))
+    power -= value < Fraction(10) ** power
+    return f"{float(value / Fraction(10) ** power):.3g}e{power}"
 
 
 def float_above(value: Fraction) -> float:
