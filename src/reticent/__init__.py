@@ -5,7 +5,15 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from reticent import audit, mechanisms, noise, privacy
-from reticent.errors import BudgetExhausted, InsufficientData, PrivacyWarning
+from reticent.errors import (
+    BudgetExhausted,
+    ClassOrderWarning,
+    EndingWarning,
+    InsufficientData,
+    OneAnswerWarning,
+    OutOfReach,
+    PrivacyWarning,
+)
 from reticent.privacy import Guarantee, Ledger
 
 if TYPE_CHECKING:
@@ -34,7 +42,9 @@ __all__ = [
     "ActiveLearner",
     "AsyncClient",
     "BudgetExhausted",
+    "ClassOrderWarning",
     "Client",
+    "EndingWarning",
     "EverlastingPredictor",
     "ExponentialLearner",
     "GenericBBL",
@@ -44,6 +54,8 @@ __all__ = [
     "LabelPrivateLearner",
     "Ledger",
     "NetSanitizer",
+    "OneAnswerWarning",
+    "OutOfReach",
     "PATEClassifier",
     "PointLearner",
     "PointSanitizer",

@@ -21,5 +21,36 @@ class InsufficientData(ValueError):
         return partial(type(self), required=self.required), self.args
 
 
+class OutOfReach(ValueError):
+    """A size that cannot be run here, such as rows that a class labels in more ways than can be listed.
+
+    Public numbers alone decide it: numbers of rows, the concept class, parameters. Nothing was spent and no row was
+    read. `required` is the number of rows that the promise in question takes; None where a fit was refused.
+    """
+
+    def __init__(self, message: str, *, required: int | None = None) -> None:
+        super().__init__(message)
+        self.required = required
+
+    def __reduce__(self) -> tuple[Any, ...]:  # from one process to another
+        return partial(type(self), required=self.required), self.args
+
+
 class PrivacyWarning(UserWarning):
     """The guarantee holds as stated, but it promises less than the caller may think."""
+
+
+class OneAnswerWarning(UserWarning):
+    """What was released gives the same answer to everybody, so it is of no use.
+
+    Whether it is emitted is a function of what was released, and of nothing else: it is post-processing, and tells
+    nothing that the release does not tell.
+    """
+
+
+class EndingWarning(UserWarning):
+    """Answers without end were asked for, and public numbers say that phases shrink, or may shrink, to their end."""
+
+
+class ClassOrderWarning(UserWarning):
+    """The class that was named last is not the one that concepts label 1: that is the last in sorted order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from reticent.errors import InsufficientData
+from reticent.errors import InsufficientData, OutOfReach
 from reticent.exact import rational
 
 
@@ -31,11 +31,52 @@ def fewest_rows(suffices: Callable[[int], bool]) -> int:
     return high
 
 
-def check_rows(rows: int, *, required: int, error: object, failure: object) -> None:
-    """Refuse to promise an error from fewer rows than that takes."""
+MOST_BYTES = 1 << 40  # that rows may take, at eight bytes a number
+
+
+def check_memory(rows: int, columns: int) -> None:
+    """Raise `OutOfReach` for more rows than the memory of any machine would hold."""
+    if 8 * rows * columns > MOST_BYTES:
+        raise OutOfReach(
+            f"{rows:,} rows of {columns:,} columns take more than 2^{MOST_BYTES.bit_length() - 1} bytes of memory: "
+            "take a larger error or epsilon"
+        )
+
+
+def in_reach(rows: int, check: Callable[[int], None]) -> int:
+    """The rows that a promise takes, if `check` lets a fit have them; else `OutOfReach`, which names them.
+
+    So `n_required` never gives a number that `fit` would refuse, and gives the reason of `fit`.
+    """
+    try:
+        check(rows)
+    except OutOfReach as refused:
+        raise OutOfReach(str(refused), required=rows) from None
+    return rows
+
+
+def rows_needed(needed: Callable[..., int], *arguments: object, **options: object) -> int:
+    """The rows that a promise takes, whether or not they can be run."""
+    try:
+        return needed(*arguments, **options)
+    except OutOfReach as refused:
+        if refused.required is None:
+            raise
+        return refused.required
+
+
+def check_rows(
+    rows: int,
+    *,
+    required: int,
+    error: object,
+    failure: object,
+    otherwise: str = "set error=None for a fit without a promise",
+) -> None:
+    """Refuse to promise an error from fewer rows than that takes; `otherwise` is a way out that the estimator has."""
     if rows < required:
         raise InsufficientData(
             f"error={error} with failure={failure} can be promised from {required} rows on, "
-            f"got {rows}; give more rows, ask for less, or set error=None for a fit without a promise",
+            f"got {rows}; give more rows, ask for less, or {otherwise}",
             required=required,
         )

@@ -7,7 +7,7 @@ import math
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -21,7 +21,12 @@ from hypothesis import strategies as st
 from reticent.audit.laws import BITS, ONE, Law, law
 from reticent.noise import Noise, Seeded, system
 
-mpmath.mp.prec = 400
+
+@pytest.fixture(autouse=True)
+def precise() -> Iterator[None]:
+    """Bits enough for what is compared, whatever other tests have set."""
+    with mpmath.workprec(400):
+        yield
 
 
 def real(x: Fraction | int) -> Any:

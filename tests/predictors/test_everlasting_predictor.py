@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
 import warnings
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 from reticent.concepts import Products, Thresholds
-from reticent.errors import BudgetExhausted, InsufficientData
+from reticent.errors import BudgetExhausted, EndingWarning, InsufficientData
 from reticent.learners import PrivateLogisticRegression, ThresholdLearner
 from reticent.noise import Seeded
 from reticent.predictors.everlasting import EverlastingPredictor
@@ -140,7 +139,8 @@ def test_a_two_coin_phase_that_closes_early_ends_for_everybody() -> None:
     X = rng.random((20_000, 1))
     noisy = rng.integers(2, size=20_000)  # teachers that know nothing: every query is a hit
     model = EverlastingPredictor(Thresholds(), epsilon=1, delta=1e-5, classes=(0, 1), labeller="two-coin", most_noise=1)
-    model.fit(X, noisy)
+    with pytest.warns(EndingWarning, match="phases would give about 8,512, then 615 answers, and then none"):
+        model.fit(X, noisy)
     with pytest.raises(BudgetExhausted, match=r"too few for another phase.*queries of this call were answered"):
         model.predict(rng.random((40_000, 1)))
     assert 0 < model.answered_ < 40_000
@@ -390,9 +390,11 @@ def test_a_phase_that_cannot_be_opened_leaves_the_old_one_as_it_was(tmp_path: Pa
     X, _ = line(8000, seed=1)
     model.predict(X[:-1])
     folder.rmdir()
-    with pytest.raises(ValueError, match="folder must be a folder that exists"):
-        model.predict(X[-1:])
-    assert (model.phase_, model.rows_gathered_, model.answers_left_in_phase_) == (1, 8000, 0)
+    assert len(model.predict(X[-1:])) == 1  # it counts, so it is given
+    for _ in range(2):
+        assert (model.phase_, model.rows_gathered_, model.answers_left_in_phase_) == (1, 8000, 0)
+        with pytest.raises(ValueError, match="folder must be a folder that exists"):
+            model.predict(X[-1:])
     folder.mkdir()
     model.predict(X[:5])
     assert (model.phase_, model.phase.rows, model.rows_gathered_) == (2, 8000, 5)
@@ -452,7 +454,7 @@ def test_rows_without_labels_or_numbers_are_refused() -> None:
 def test_a_fitted_predictor_cannot_be_copied() -> None:
     model = fitted()
     for way in (copy.deepcopy, pickle.dumps, copy.copy):
-        with pytest.raises(TypeError, match="a copy would answer again"):
+        with pytest.raises(TypeError, match="Save it, load it"):
             way(model)
 
 
@@ -505,19 +507,6 @@ def test_a_state_is_the_same_under_any_name(tmp_path: Path) -> None:
     model.predict([[0.5]])
     model.save(tmp_path / "two")  # another state: it has answered
     assert EverlastingPredictor.load(tmp_path / "two").answered_ == 1
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_copy_does_not_answer() -> None:
-    model = fitted()
-    if (child := os.fork()) == 0:
-        try:
-            model.predict([[0.5]])
-        except RuntimeError:
-            os._exit(7)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_learning_elsewhere_does_not_trust_files_unasked(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from reticent.predictors.generic_bbl import (
 from reticent.privacy.events import ApproximateDP, Event, Parallel, Subsampled
 from reticent.privacy.events import Seeded as SeededEvent
 from reticent.privacy.pairs import amplified
+from reticent.promises import rows_needed
 
 Array = NDArray[Any]
 Rows = tuple[tuple[int, int], ...]  # (value, label)
@@ -342,7 +343,7 @@ def test_phases_that_would_cost_too_much_are_refused() -> None:
 def test_calibrated_budget_is_within_what_was_asked(epsilon: float) -> None:
     labeller: BBLLabeller = "gaussian"
     bbl = GenericBBL(Thresholds(), epsilon=epsilon, delta=1e-6, labeller=labeller, constants="calibrated")
-    required = bbl.n_required()
+    required = rows_needed(bbl.n_required)
     schedule = bbl._source().schedule(required)
     for phase in (schedule.first, next(schedule.later), next(schedule.later)):
         assert phase.scored * 50 <= phase.rows
@@ -383,7 +384,11 @@ def test_printed_sizes() -> None:
 @pytest.mark.parametrize("labeller", ["gaussian", "between-thresholds"])
 def test_calibrated_sizes(labeller: Any) -> None:
     sizes = [
-        GenericBBL(Thresholds(), epsilon=e, delta=1e-6, labeller=labeller, constants="calibrated", error=a).n_required()
+        rows_needed(
+            GenericBBL(
+                Thresholds(), epsilon=e, delta=1e-6, labeller=labeller, constants="calibrated", error=a
+            ).n_required
+        )
         for e, a in ((1, 0.2), (1, 0.1), (0.5, 0.1))
     ]
     assert sizes == sorted(sizes)
@@ -410,7 +415,7 @@ def test_too_few_rows_name_the_number() -> None:
     bbl = GenericBBL(Thresholds(), epsilon=0.5, delta=1e-6)
     with pytest.raises(InsufficientData, match="constants='printed'") as refusal:
         bbl.fit([[1], [2]], [0, 1])
-    assert refusal.value.required == bbl.n_required() > 10**27
+    assert refusal.value.required == rows_needed(bbl.n_required) > 10**27
     phases = [BBLPhase(teachers=3, shard=2, answers=1, vote_delta=DELTA, sigma=9)]
     with pytest.raises(InsufficientData, match="6 rows") as refusal:
         gaussian(phases).fit([[1], [2]], [0, 1])
@@ -423,13 +428,13 @@ def test_too_many_halts_are_refused_before_the_rows_are_read() -> None:
     with pytest.raises(InsufficientData, match=f"Even so many would not do: .*{refusal}"):
         bbl.fit([[1], [2]], [0, 1])
     for better in ({"labeller": "gaussian"}, {"epsilon": 20}):
-        with pytest.raises(InsufficientData, match=r"or give the phases$"):
+        with pytest.raises(InsufficientData, match=r"or give the phases(?!.*halts)"):
             clone(bbl).set_params(**better).fit([[1], [2]], [0, 1])
-    required = bbl.n_required()
+    required = rows_needed(bbl.n_required)
     with pytest.raises(ValueError, match=refusal):
         bbl._schedule(required)
     bbl.set_params(concept_class=Thresholds(), labeller="gaussian")
-    with pytest.raises(InsufficientData, match=r"Even so many would not do: .* more than 2\^24"):
+    with pytest.raises(InsufficientData, match=r"Even so many would not do: "):
         bbl.fit([[1], [2]], [0, 1])
     phase = BBLPhase(teachers=2, shard=1, answers=9, vote_epsilon=1, vote_delta=DELTA, halts=10**13)
     with pytest.raises(ValueError, match="at most halts=1000000000000 at vote_epsilon=1, and a phase has"):
@@ -438,7 +443,7 @@ def test_too_many_halts_are_refused_before_the_rows_are_read() -> None:
 
 def test_plan() -> None:
     plan = generic_bbl(Thresholds(), error=0.1, epsilon=0.5, delta=1e-6, labeller="gaussian")
-    assert plan.paper_rows == GenericBBL(Thresholds(), epsilon=0.5, delta=1e-6).n_required(0.1)
+    assert plan.paper_rows == rows_needed(GenericBBL(Thresholds(), epsilon=0.5, delta=1e-6).n_required, 0.1)
     back = generic_bbl(Thresholds(), rows=plan.rows, epsilon=0.5, delta=1e-6, labeller="gaussian")
     assert back.error == pytest.approx(0.1, rel=1e-3)
     assert plan.guarantee.protects == "rows and queries"
@@ -563,7 +568,7 @@ def test_a_fitted_predictor_is_not_copied() -> None:
     assert pickle.loads(pickle.dumps(bbl.set_params(concept_class=TWO))).delta == bbl.delta
     bbl.fit(*table(((0, 0), (1, 1), (1, 0))))
     for copying in (pickle.dumps, copy.deepcopy, copy.copy):
-        with pytest.raises(TypeError, match="spend its budget again"):
+        with pytest.raises(TypeError, match="budget would be spent twice"):
             copying(bbl)
     assert not hasattr(clone(bbl), "guarantee_")
 
@@ -619,7 +624,7 @@ def test_phases_must_feed_each_other() -> None:
     with pytest.raises(ValueError, match="as many queries as the next one has rows, 2, got drawn=1"):
         gaussian([first, PHASE], TWO).fit([[0], [1]], [0, 1])
     many = BBLPhase(teachers=1, shard=1, answers=10_000, vote_delta=DELTA, sigma=99, scored=1, drawn=10_000)
-    with pytest.raises(ValueError, match="more than 2\\^24 ways"):
+    with pytest.raises(ValueError, match="can list at most 2\\^24 of them"):
         gaussian([many, PHASE], TWO).set_params(concept_class=Intervals()).fit([[0], [1]], [0, 1])
 
 

@@ -126,8 +126,8 @@ def test_a_net_and_its_twin(how: dict[str, Any]) -> None:
             assert worst_case(run, pairs, epsilon=5).lower > how["delta"]
 
 
-def without_teachers(self: PrivatePredictor, setup: Net, question: Array, noise: Noise) -> int:
-    concept = draw_concept(self.learner, self._points, self._codes, setup.split, noise)
+def without_teachers(self: PrivatePredictor, setup: Net, rows: Any, question: Array, noise: Noise) -> int:
+    concept = draw_concept(self.learner, rows.points, rows.codes, setup.split, noise)
     return int(self.learner.predict(concept, question[:, 0])[0])
 
 
@@ -288,7 +288,7 @@ def test_copies_would_answer_anew() -> None:
     assert pickle.loads(pickle.dumps(predictor)).epsilon == clone(predictor).epsilon == 1
     predictor.fit([[1]] * 20, [0, 1] * 10)
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="would answer anew"):
+        with pytest.raises(TypeError, match="budget would be spent twice"):
             copied(predictor)
 
 
@@ -477,3 +477,20 @@ def test_the_measured_slopes_are_those_of_the_paper() -> None:
     assert -0.45 < slopes["average, flipped"] < -0.15
     assert abs(slopes["one concept, flipped"]) < 0.05
     assert prediction.plots()["prediction"].startswith(b"<?xml")
+
+
+@pytest.mark.parametrize("method", ["flip", "votes", "net"])
+def test_a_fit_that_fails_leaves_the_one_before_as_it_was(method: str) -> None:
+    """Rows of the refused table must not be answered from on the budget of the one before."""
+    X = np.arange(3000)[:, None] % 256
+    y = (X[:, 0] < 99).astype(int)
+    public: dict[str, Any] = {"epsilon": 200, "queries": 40, "classes": (0, 1), "unsafe_seed": 0}
+    predictor = PrivatePredictor(Thresholds(bits=8), method=method, **public).fit(X, y)
+    learned, promised = predictor._learned_, predictor.guarantee_
+    outside = np.where(np.arange(len(X))[:, None] == 7, 300, X)
+    with pytest.raises(ValueError, match="X must lie in"):
+        predictor.fit(outside, 1 - y)
+    assert predictor._learned_ is learned
+    assert predictor.guarantee_ is promised
+    assert predictor.queries_left_ == 40
+    assert predictor.predict([[150]] * 9).mean() < 0.5

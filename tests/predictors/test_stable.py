@@ -307,5 +307,5 @@ def test_a_bad_row_is_refused_whether_it_is_drawn_or_not() -> None:
 
 
 def test_a_net_that_may_be_labelled_in_too_many_ways_is_refused_by_public_numbers() -> None:
-    with pytest.raises(ValueError, match="concept_class may label the 240 rows"):
+    with pytest.raises(ValueError, match="Halfspaces may label 240 rows of the net in"):
         StablePredictor(Halfspaces(3), stability=0.4).fit(np.zeros((1000, 3)), np.arange(1000) % 2)

@@ -542,7 +542,7 @@ def test_twin_that_deals_by_content_moves_many() -> None:
         def by_order(rows: int, shards: int, groups: Any = None) -> Array:
             return np.argsort(np.argsort(X[:, 0])) % shards
 
-        with mock.patch("reticent.teachers.teachers.deal", by_order):
+        with mock.patch.object(Teachers, "_dealt", staticmethod(by_order)):
             return Teachers(shards=SHARDS, classes=(0, 1)).fit(X, y)
 
     assert worst(fit) > 1

@@ -245,7 +245,7 @@ def test_too_many_labellings_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_so_many_labellings_that_they_are_not_even_counted_are_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rectangles, "MOST_BOXES", 100)
+    monkeypatch.setattr(rectangles, "MOST_LABELLINGS", 100)
     points = np.random.default_rng(0).integers(0, 16, size=(30, 2))
     with pytest.raises(ValueError, match=r"public must have fewer rows: its 30 have more than 1048576 labellings"):
         by_version_space(Transcript(30, 5), points, Rectangles(dimensions=2, bits=4))

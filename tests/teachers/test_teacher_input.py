@@ -68,9 +68,13 @@ def test_a_teacher_that_fails_votes_for_the_first_class_and_only_the_log_knows(
 ) -> None:
     rows = X.copy()
     rows[[7, 13]] = 1000
-    with caplog.at_level(logging.WARNING, "reticent.teachers"):
+    log = logging.getLogger("reticent.teachers")
+    log.addHandler(caplog.handler)  # as a data holder does; no other logger sees what it says
+    try:
         teachers = Teachers(Fragile(when, error), shards=6, classes=(0, 1)).fit(rows, Y)
         assert teachers.votes(X[:2]).tolist() == [[1, 5], [1, 5]]
+    finally:
+        log.removeHandler(caplog.handler)
     assert teachers.ask(X[:1], [[0, 1, 1]]).tolist() == [[1, 0, 0]]
     reports = [record.getMessage() for record in caplog.records]
     if when == "nonsense":
@@ -108,9 +112,9 @@ def test_a_shard_with_one_class_votes_for_it(estimator: Any, classes: tuple[int,
     labels[3::6] = 0
     teachers = Teachers(estimator, shards=6, classes=classes).fit(X, labels)
     said = teachers.ask(X, np.tile([2, 3], (60, 1)))
-    assert (np.array(classes)[said] == [1, 0]).all()
+    assert (teachers.classes_[said] == [1, 0]).all()
     alone = Teachers(estimator, shards=6, classes=classes).fit(X, np.ones(60, dtype=int))
-    assert (alone.votes(X)[:, classes.index(1)] == 6).all()
+    assert (alone.votes(X)[:, sorted(classes).index(1)] == 6).all()
 
 
 def test_thresholds_with_one_class_vote_for_it() -> None:
@@ -181,7 +185,7 @@ def test_strings_are_encoded_by_each_teacher() -> None:
     teacher = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
     labels = np.where(colours[:, 0] == "red", "warm", "cold")
     teachers = Teachers(teacher, shards=4, classes=("warm", "cold")).fit(colours, labels)
-    assert teachers.votes(np.array([["red"], ["green"]], dtype=object)).tolist() == [[4, 0], [0, 4]]
+    assert teachers.votes(np.array([["red"], ["green"]], dtype=object)).tolist() == [[0, 4], [4, 0]]
 
 
 @pytest.mark.parametrize("form", ["csr_matrix", "csc_array", "coo_matrix"])
@@ -327,14 +331,14 @@ def test_queries_that_cannot_be_answered_are_refused() -> None:
 
 
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=5, unique=True), st.randoms())
-def test_classes_keep_the_order_in_which_they_are_given(classes: list[int], random: Any) -> None:
-    labels = [random.choice(classes) for _ in range(60)]
+def test_classes_ascend_whatever_order_they_are_given_in(classes: list[int], generator: Any) -> None:
+    labels = [generator.choice(classes) for _ in range(60)]
     teachers = Teachers(DecisionTreeClassifier(), shards=5, classes=classes).fit(X, labels)
-    assert teachers.classes_.tolist() == classes
+    assert teachers.classes_.tolist() == sorted(classes)
     votes = teachers.votes(X)
     assert votes.dtype == np.int64
     assert (votes.sum(axis=1) == 5).all()
-    assert (votes[:, [place for place, one in enumerate(classes) if one not in labels]] == 0).all()
+    assert (votes[:, [place for place, one in enumerate(sorted(classes)) if one not in labels]] == 0).all()
 
 
 def test_classes_declared_public_are_those_that_occur() -> None:

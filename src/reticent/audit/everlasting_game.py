@@ -14,6 +14,7 @@ import mmap
 import pickle
 import threading
 import types
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,11 +26,11 @@ import numpy as np
 from reticent.audit.hockey_stick import Divergence, exact
 from reticent.audit.laws import BITS, Law, law
 from reticent.audit.lower_bound import EmpiricalBound, empirical
-from reticent.errors import BudgetExhausted
+from reticent.errors import BudgetExhausted, OneAnswerWarning
 from reticent.exact import integer
-from reticent.mechanisms.release import Uncopied
 from reticent.noise import Noise, Seeded, system
 from reticent.privacy.guarantee import Guarantee
+from reticent.privacy.guard import Guard, Guarded
 
 Row = tuple[Any, ...]
 HIDDEN = "hidden"  # in the view, in place of what was answered to a challenge
@@ -287,7 +288,7 @@ def everlasting_game(
     seeded noise with one predictor from beginning to end, and must then show what it shows when states are kept: a
     predictor that has its state elsewhere, in a file or a module, is refused.
 
-    Source. Figure 1 of Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*. The view is larger here, unless
+    Source. Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*, Figure 1. The view is larger here, unless
     `clock=False`: in the figure it has the answers only.
 
     >>> class Constant:
@@ -437,7 +438,9 @@ def _ask(predictor: Any, query: Query, world: int) -> Seen:
 
 def _seen(predictor: Any, action: Callable[[], Any], *, hidden: bool, before: int | None) -> Seen:
     try:
-        found = action()
+        with warnings.catch_warnings():  # a function of the model that is released: nothing that the game must compare
+            warnings.simplefilter("ignore", OneAnswerWarning)
+            found = action()
         answer: Hashable = HIDDEN if hidden else np.asarray(found).tolist()[0]
     except (ValueError, BudgetExhausted) as refusal:
         answer = HIDDEN if hidden and before is not None else f"{type(refusal).__name__}: {refusal}"
@@ -506,7 +509,7 @@ class _Steps:
 
 
 class States:
-    """Predictors as bytes. Noise is left out, and locks are renewed; functions and classes are kept by reference.
+    """Predictors as bytes. Noise is left out, locks and guards are renewed; functions and classes are references.
 
     With `share_arrays` arrays are too: for predictors that do not write to them while they answer.
     """
@@ -551,14 +554,16 @@ class _Pickler(pickle.Pickler):
             return ("noise",)
         if type(thing) in _LOCKS:
             return "lock", self.states.place(type(thing))
+        if isinstance(thing, Guard):
+            return "guard", self.states.place(thing.kind)
         return ("shared", self.states.place(thing)) if isinstance(thing, self.states.referred) else None
 
     def reducer_override(self, thing: Any) -> Any:
         """Mechanisms and predictors refuse to be copied, lest they answer twice; here they answer nobody."""
         if isinstance(thing, mmap.mmap):  # memory of a store of rows; arrays over it are kept by themselves
             return _memory, (thing[:],)
-        refuses = isinstance(thing, Uncopied) or hasattr(thing, "guarantee_")
-        return (_blank, (type(thing),), vars(thing), None, None, _fill) if refuses else NotImplemented
+        guarded = isinstance(thing, Guarded)
+        return (_blank, (type(thing),), vars(thing), None, None, _fill) if guarded else NotImplemented
 
 
 class _Unpickler(pickle.Unpickler):
@@ -571,7 +576,9 @@ class _Unpickler(pickle.Unpickler):
         if kind == "noise":
             return self.noise
         thing = self.states.shared[place[0]]
-        return _LOCKS[thing]() if kind == "lock" else thing
+        if kind == "lock":
+            return _LOCKS[thing]()
+        return Guard(thing) if kind == "guard" else thing
 
 
 def _memory(content: bytes) -> mmap.mmap:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from reticent.concepts.thresholds import Thresholds
 from reticent.concepts.values import Concept
 from reticent.errors import InsufficientData
 from reticent.learners.base import ConceptLearner
@@ -26,6 +27,7 @@ from reticent.privacy import fits, guarantee
 from reticent.privacy.events import Event, Parallel, event_from_json
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share
+from reticent.silence import silent
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
@@ -127,6 +129,7 @@ class Recipe:
         tests, spare = place == 0, place == self.period // 2
         return Shares(np.flatnonzero(tests), np.flatnonzero(spare), np.flatnonzero(~(tests | spare)))
 
+    @silent()
     def first(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> ChainEngine:
         """The engine of the first phase: a model, and the reference to which later queries are compared."""
         places = one_a_group(rows)
@@ -235,14 +238,17 @@ class ChainEngine:
         self.retrained = retrained
         self.due = due  # so many of the next phases train a new model, whatever the test says
 
+    @silent()
     def label(self, X: Array) -> Integers:
         """The labels that the model gives to the rows."""
-        with np.errstate(all="ignore"):  # a warning would tell of a query
-            return self._labels(X)
-
-    def _labels(self, X: Array) -> Integers:
         return np.asarray(self.model.predict(X)).astype(np.int64)
 
+    @property
+    def one_answer(self) -> int | None:
+        """See `one_answer`: a function of the model, which may be published."""
+        return one_answer(self.model)
+
+    @silent()
     def next(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> ChainEngine:
         """The engine of the next phase, whose rows are the queries of this one with the labels released."""
         recipe, places = self.recipe, one_a_group(rows)
@@ -295,6 +301,31 @@ def shortened_start(model: PrivateLogisticRegression) -> Linear:
     longest = length * float(np.linalg.norm(coef, axis=0).max())
     factor = min(1.0, START / longest) if longest > 0 else 1.0
     return Linear(coef * factor, intercept * factor)
+
+
+def one_answer(model: Any) -> int | None:
+    """The class that a released model gives to every row that there can be, if that follows from it; else None.
+
+    For a linear model: one class has the highest score wherever a row, of the declared length at most, may lie. For a
+    threshold: both ends of its domain have one label. Of other concepts nothing is said. It is a function of the
+    model alone, so whoever may see the model may see it.
+    """
+    if isinstance(model, PrivateLogisticRegression):
+        coef, intercept = model.hypothesis_
+        coef = coef * (model._row_norm if model.frequencies_ is None else 1.0)
+        if coef.shape[1] == 1:  # the score of the second of two classes
+            coef, intercept = np.hstack([0 * coef, coef]), np.append(0.0, intercept)
+        best = int(np.argmax(intercept))
+        others = np.arange(len(intercept)) != best
+        reach = np.linalg.norm(coef[:, others] - coef[:, [best]], axis=0)
+        return best if bool((intercept[best] - intercept[others] > reach).all()) else None
+    concepts = model._hypotheses()
+    if not isinstance(concepts, Thresholds):
+        return None
+    domain, ranks = concepts.finite_domain()
+    ends = np.array([domain.value(ranks[0]), domain.value(ranks[-1])])
+    first, last = concepts.predict(model.hypothesis_, ends)
+    return int(first) if first == last else None
 
 
 def one_a_group(rows: Rows) -> Integers:

@@ -26,6 +26,7 @@ from reticent.noise import Noise
 from reticent.privacy.events import DiscreteGaussian, Event, Seeded
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share
+from reticent.silence import silent
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -157,10 +158,10 @@ def _sigma(event: Event) -> Fraction:
     return bare.sigma
 
 
+@silent()
 def exact_sums(features: Floats, codes: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
     """What a summary adds noise to."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        whole = on_lattice(features * shape.unit, shape.unit**2)
+    whole = on_lattice(features * shape.unit, shape.unit**2)
     sums = [whole[codes == code].sum(axis=0) for code in range(shape.classes)]
     counts = shape.unit * np.bincount(codes, minlength=shape.classes)[1:]
     return np.concatenate([*sums, counts]).astype(np.int64)

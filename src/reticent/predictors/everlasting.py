@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
 from reticent.concepts.interface import ConceptClass
-from reticent.errors import BudgetExhausted, InsufficientData
+from reticent.errors import BudgetExhausted, EndingWarning, InsufficientData, OneAnswerWarning
 from reticent.exact import integer, rational
 from reticent.learners.base import ConceptLearner
 from reticent.noise import Noise
@@ -31,7 +29,9 @@ from reticent.predictors.queries import Reader, as_queries
 from reticent.predictors.rows import Rows, RowStore
 from reticent.privacy.events import Event
 from reticent.privacy.guarantee import Guarantee
+from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.silence import silent
 from reticent.teachers.dealing import numbered
 from reticent.teachers.reading import (
     as_classes,
@@ -42,6 +42,8 @@ from reticent.teachers.reading import (
     as_numbers,
     as_table,
     check_missing,
+    declared_classes,
+    warn_of_order,
 )
 
 Array = NDArray[Any]
@@ -66,14 +68,17 @@ class Engine(Protocol):
 
 
 class Answers(NamedTuple):
-    """Answers to the first of some queries: to all of them, unless `refused` says why the others have none."""
+    """Answers to the first of some queries: to all of them, unless `refused` says why the others have none.
+
+    `refused` is `BudgetExhausted`, or whatever else kept the next phase from being begun, such as a full disk.
+    """
 
     codes: Integers  # places among the classes
     phases: Integers  # the phase that gave each
-    refused: BudgetExhausted | None
+    refused: Exception | None
 
 
-class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Predicts for ever, at one price for everybody: whose rows it learned from, and whose queries it answers.
 
     It works in phases. A phase learns from its rows and answers a public number of queries. These queries, with the
@@ -110,7 +115,8 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     learner : what a phase learns by; see above.
     epsilon, delta : the privacy.
     answers : "endless", or how many queries will be answered; then there is only as much noise as these need.
-    classes : the labels; or "public", if it is public which occur in `y`. There is no default, as labels are private.
+    classes : the labels, in any order; or "public", if it is public which occur in `y`. There is no default, as labels
+        are private.
     growth : answers a phase, as a multiple of its rows. Below 1.5 the errors of a phase pile up in the next ones.
     held_back : the share of a phase's queries, its last ones, that are answered while the next phase learns, and that
         no phase learns from.
@@ -137,7 +143,9 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     phase : the `Phase`, all its numbers.
     answers_left_in_phase_, answered_ : queries left in this phase at most, and answered in all.
     event_ : what the present phase costs a row.
-    classes_, n_features_in_, feature_names_in_ : as in scikit-learn.
+    one_answer_ : the class that a chain's model gives to everybody, if there is one; `fit` warns of it.
+    classes_, n_features_in_, feature_names_in_ : as in scikit-learn; `classes_` are ascending, and where concepts are
+        learned, their label 1 is the second. What an earlier version saved keeps the order that it was saved in.
 
     >>> from reticent.concepts import Thresholds
     >>> rng = np.random.default_rng(0)
@@ -150,6 +158,8 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     >>> bool((model.predict(queries) == (queries[:, 0] < 0.3)).mean() > 0.98), model.phase_
     (True, 2)
     """
+
+    _instead = "Save it, load it in the process that goes on, and use it there only; or fit one there"
 
     def __init__(
         self,
@@ -209,11 +219,6 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "guarantee_")
 
-    def __getstate__(self) -> dict[str, Any]:
-        if hasattr(self, "guarantee_"):
-            raise TypeError("a fitted predictor cannot be copied or pickled: a copy would answer again; use save")
-        return dict(super().__getstate__())
-
     # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -225,6 +230,8 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """`fit` with any noise, such as that which an audit walks through."""
         self.__dict__.pop("guarantee_", None)  # not fitted any more, nor yet
         schedule = self._check_parameters()
+        declared_classes(self.classes)
+        warn_of_order(self._concepts(), self.classes, stacklevel=3)
         table = self._read(X, "X")
         count = len(table)
         labels = as_labels(y, count, self.classes)
@@ -241,7 +248,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         units = count if members is None else int(members.max()) + 1
         check_delta(self.delta, rows=count)
         maker = self._maker(table, len(classes))
-        self._check_endless(schedule, maker)
+        self._check_endless(schedule, maker, count)
         phase = maker.fill_in(schedule.phase(1, count, 0), units, schedule)
         engine = maker.first(phase, Rows(table, codes, members), unsafe_noise)
 
@@ -251,11 +258,17 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self._grouped = groups is not None
         self._reader = Reader.of(table, self._concepts())
         self._schedule, self._maker_, self._noise = schedule, maker, unsafe_noise
-        self._lock = threading.RLock()
         self._phases_of: dict[Any, int] = {}
         self._elsewhere: Callable[[Phase, Rows], tuple[dict[str, Any], dict[str, Array]]] | None = None
         self._start(phase, engine)
         self.guarantee_ = self._promise(seeded=unsafe_noise is not None)  # last: now it is fitted
+        if (one := self.one_answer_) is not None:
+            warnings.warn(
+                f"the private model gives the class {one!r} to every row that there can be. What may help: more rows; "
+                "a larger epsilon; a row_norm no larger than rows are; if a class is rare, fewer rows of the others",
+                OneAnswerWarning,
+                stacklevel=3,
+            )
         return self
 
     def _start(self, phase: Phase, engine: Engine) -> None:
@@ -263,8 +276,8 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self._given = {**self.get_params(deep=False), "labeller_options": dict(self.labeller_options or {}) or None}
         self._cap = rational(self.client_share, "client_share")
         self._identity: str | None = None  # by which a saved state is known, until it answers
-        self._process = os.getpid()
         self._open(phase, engine)
+        self._guard = Guard(type(self))
 
     def _promise(self, *, seeded: bool) -> Guarantee:
         times = self._given["client_phases"] if self._grouped else 1
@@ -296,35 +309,44 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
         Raises `BudgetExhausted` only if nothing was answered for want of `answers`. With `one_phase` no other phase
         begins: it answers as many queries as the present one does, and then it is for `turn_over` to go on.
+
+        Answers that count are returned, whatever happens after they were given: an error is raised only if there are
+        none. If the next phase cannot be begun, the next call tries again.
         """
         check_is_fitted(self)
-        rows, who = self._queries(X, clients)
-        refused: BudgetExhausted | None = None
-        with self._lock:
+        refused: Exception | None = None
+        with self._guard.claim():
+            rows, who = self._queries(X, clients)
             self._check_left(len(rows))
             self._identity = None  # what was saved before is another state from here on
             codes, phases = np.empty((2, len(rows)), dtype=np.int64)
             done = 0
             while done < len(rows):
-                if self.answers_left_in_phase_ == 0:
-                    if one_phase:
-                        break
-                    try:
+                if self.answers_left_in_phase_ == 0 and one_phase:
+                    break
+                try:
+                    if self.answers_left_in_phase_ == 0:
                         self._turn_over(done)
-                    except BudgetExhausted as error:
-                        refused = error
-                        break
-                some = rows[done : done + self.answers_left_in_phase_]
-                found = self._engine.label(some)
-                self._gather(some[: len(found)], found, None if who is None else who[done : done + len(found)])
+                    some = rows[done : done + self.answers_left_in_phase_]
+                    found = self._engine.label(some)
+                    self._gather(some[: len(found)], found, None if who is None else who[done : done + len(found)])
+                except BudgetExhausted as error:
+                    refused = error
+                    break
+                except Exception as error:
+                    if not done:
+                        raise
+                    refused = error
+                    break
                 self._asked += len(found)
                 self.answered_ += len(found)
                 codes[done : done + len(found)], phases[done : done + len(found)] = found, self.phase.number
                 done += len(found)
                 self._closed = len(found) < len(some)
-                self._learn_ahead()
+                with suppress(Exception):  # what cannot be learned ahead is learned when it is needed
+                    self._learn_ahead()
             if not one_phase and self.answers_left_in_phase_ == 0 and self._can_turn_over() is None:
-                with suppress(BudgetExhausted):  # these answers are given; the next call will say why there are no more
+                with suppress(Exception):  # these answers are given; the next call will say why there are no more
                     self._turn_over(0)
         return Answers(codes[:done], phases[:done], refused)
 
@@ -334,7 +356,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         Raises `BudgetExhausted` if there is no next phase, or not yet.
         """
         check_is_fitted(self)
-        with self._lock:
+        with self._guard.claim():
             if self.answers_left_in_phase_:
                 raise ValueError(f"this phase has {self.answers_left_in_phase_} answers left")
             self._identity = None
@@ -346,10 +368,10 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         They get labels at once, which count as answers. The rest must be handed over again in the next phase.
         """
         check_is_fitted(self)
-        if not self._schedule.trusted:
-            raise ValueError("add_unlabelled needs training_stream='trusted': now the queries are learned from")
-        rows, _ = self._queries(X, None)
-        with self._lock:
+        with self._guard.claim():
+            if not self._schedule.trusted:
+                raise ValueError("add_unlabelled needs training_stream='trusted': now the queries are learned from")
+            rows, _ = self._queries(X, None)
             self._check_left(0)
             self._identity = None
             some = rows[: self.phase.stream - len(self._store)] if self._store is not None else rows[:0]
@@ -387,6 +409,19 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def event_(self) -> Event:
         """What the present phase costs a row of it."""
         return self._engine.event
+
+    @property
+    def one_answer_(self) -> Any:
+        """The class that the model of this phase gives to everybody, where that follows from the model; else None.
+
+        A chain's model is released, and this is a function of it: it may be shown to everyone. Votes have no such
+        model, and it is None for them. That all answers of a phase were the same is no substitute. Each answer is
+        released to its asker only, and the guarantee for a query covers what the *others* see. If all but one of the
+        queries are an adversary's, a word about all answers together would tell him the answer to the one that is not.
+        To find out about votes, ask queries of your own, with labels that you know: those answers are yours.
+        """
+        code = self._engine.one_answer if isinstance(self._engine, chain.ChainEngine) else None
+        return None if code is None else self.classes_.tolist()[code]
 
     @property
     def answers_left_in_phase_(self) -> int:
@@ -558,8 +593,6 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return BudgetExhausted(f"{why} (phase {self.phase.number}, {self.answered_} queries answered in all){also}")
 
     def _check_left(self, asked: int) -> None:
-        if self._process != os.getpid():
-            raise RuntimeError("a predictor cannot answer in a forked process: it would spend the same answers again")
         horizon = self._schedule.horizon
         if horizon is not None and self.answered_ + asked > horizon:
             raise BudgetExhausted(
@@ -577,7 +610,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         predictor after the last `save` that is loaded: a restored one would not count it.
         """
         check_is_fitted(self)
-        with self._lock:
+        with self._guard.claim():
             if self._coming is not None:
                 self._coming.exception()  # wait
             header, arrays = self._engine.state()
@@ -640,7 +673,6 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self._grouped = state["grouped"]
         self._reader = Reader(np.dtype(state["dtype"]), arrays["point"], self._concepts())
         self._schedule, self._noise = schedule, None
-        self._lock = threading.RLock()
         self._elsewhere = None
         self._phases_of = dict(state["phases_of"])
         self._maker_ = self._maker(np.empty((0, self.n_features_in_), self._reader.dtype), len(self.classes_))
@@ -658,6 +690,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def clock(self) -> dict[str, Any]:
         """How far this phase has come: what `replay` needs besides the rows. The labeller's part is secret."""
+        self._guard.check()
         labeller = self._engine.labeller.state() if isinstance(self._engine, votes.VotesEngine) else None
         return {"asked": self._asked, "answered": self.answered_, "closed": self._closed, "labeller": labeller}
 
@@ -669,7 +702,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         next is drawn anew.
         """
         check_is_fitted(self)
-        with self._lock:
+        with self._guard.claim():
             for X, codes, clients in parts:
                 rows, who = self._queries(X, clients)
                 if self._asked + len(rows) > min(self.phase.window, clock["asked"]):
@@ -710,7 +743,7 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             training_stream=self.training_stream,
         )
 
-    def _check_endless(self, schedule: Schedule, maker: Any) -> None:
+    def _check_endless(self, schedule: Schedule, maker: Any, rows: int) -> None:
         """Endless answers need phases that do not shrink, and that are large enough where they are held to a size."""
         if schedule.horizon is not None:
             return
@@ -719,8 +752,20 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 f"answers will not be endless: growth={self.growth} with held_back={self.held_back} hands on "
                 f"{float(schedule.handed_on):.2g} rows for each row of a phase, so phases shrink and end; "
                 "plan.everlasting says when",
+                EndingWarning,
                 stacklevel=4,
             )
+        elif self.labeller == "two-coin" and isinstance(maker, votes.Recipe):
+            worst = maker.closings(schedule, rows, split=True)
+            if worst.phases and worst.ends:  # without a phase it is refused anyhow
+                shown = ", then ".join(f"{answers:,}" for _, answers in worst.phases)
+                warnings.warn(
+                    "answers may not be endless: a two-coin labeller closes a phase early where teachers disagree. If "
+                    f"they were evenly split on every query, phases would give about {shown} answers, and then none. "
+                    "Take more rows, a larger epsilon or another labeller; plan.everlasting says more",
+                    EndingWarning,
+                    stacklevel=4,
+                )
         if schedule.max_rows is not None:
             maker.fill_in(schedule.phase(2, schedule.max_rows, 0), schedule.max_rows, schedule)
 
@@ -758,11 +803,11 @@ class EverlastingPredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return self._concepts() is not None and rows.dtype.kind in "biu" and rows.dtype != np.uint64
 
     @staticmethod
+    @silent()
     def _as_numbers_of(rows: Array, dtype: Any) -> Array:
         if dtype is None:
             dtype = rows.dtype if rows.dtype in (np.float32, np.float64) else np.float64
-        with np.errstate(over="ignore"):
-            return np.ascontiguousarray(rows, dtype=dtype)
+        return np.ascontiguousarray(rows, dtype=dtype)
 
     def _queries(self, X: Any, clients: Any) -> tuple[Array, Array | None]:
         """Rows and who asks; refused by shape, type and names alone, never by what a row holds."""

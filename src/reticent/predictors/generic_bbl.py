@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,14 +17,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
-from reticent.concepts.interface import ConceptClass, sauer
+from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import Array, Labels, as_labels
-from reticent.errors import BudgetExhausted, InsufficientData
+from reticent.errors import BudgetExhausted, InsufficientData, OutOfReach
 from reticent.exact import exp_fractions, integer, log_bounds
 from reticent.labellers.budget import best_order
 from reticent.learners.base import as_table, as_target, refuse_bad_points
 from reticent.learners.label_boost import (
-    MOST_LABELLINGS,
     LabelBoost,
     Variant,
     label_boost,
@@ -52,9 +50,11 @@ from reticent.privacy.events import (
     Seeded,
     Subsampled,
 )
+from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.pairs import amplified
 from reticent.privacy.parameters import check_delta, check_epsilon, check_positive, float_above
-from reticent.promises import check_share, fewest_rows
+from reticent.promises import check_memory, check_share, fewest_rows, in_reach
+from reticent.silence import silent
 
 BBLLabeller = Literal["between-thresholds", "gaussian"]
 Constants = Literal["printed", "calibrated"]
@@ -438,7 +438,7 @@ def _naturals() -> Iterator[int]:
 # ── the predictor ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Labels one query after another, for ever, by teachers that are retrained on the queries: the paper's own way.
 
     In phases. A phase has labelled rows S_i. They are dealt out to teachers, each of which takes a concept of the class
@@ -517,6 +517,8 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     (True, 2, 1000)
     """
 
+    _instead = "Fit it in the process that uses it"
+
     def __init__(
         self,
         concept_class: ConceptClass[Any],
@@ -550,11 +552,6 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = self.unsafe_seed is None
         return tags
 
-    def __getstate__(self) -> Any:
-        if hasattr(self, "_running"):
-            raise TypeError("a fitted GenericBBL cannot be copied or pickled: a copy would spend its budget again")
-        return super().__getstate__()
-
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Begin the first phase from the rows of `X`, of shape (rows, columns), and their labels `y`, 0 or 1."""
         return self._fit(X, y, None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed))
@@ -577,15 +574,30 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises `BudgetExhausted` only if there are more queries than a given list of phases answers.
         """
         check_is_fitted(self, "guarantee_")
-        rows = as_queries(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        with self._lock:
-            return self._running.answer(self._points(self._reader.read(rows)))
+        with self._guard.claim():
+            rows = as_queries(X)
+            validate_data(self, X, reset=False, skip_check_array=True)
+            with silent():
+                return self._running.answer(self._points(self._reader.read(rows)))
 
     def n_required(self, error: object = None, failure: object = None) -> int:
-        """How many rows the constants ask for to promise this error with this probability of failure."""
+        """How many rows the constants ask for to promise this error with this probability of failure.
+
+        `OutOfReach` where `fit` cannot run on so many.
+        """
         self._check_parameters()
-        return self._source(error, failure).required
+        source = self._source(error, failure)
+        return in_reach(source.required, lambda rows: self._check_first(rows, source.schedule(rows).first))
+
+    def check_size(self, rows: int) -> None:
+        """Raise `OutOfReach` if `fit` cannot run on this many rows; by public numbers alone."""
+        source = self._source()
+        self._check_first(rows, source.schedule(max(rows, source.required)).first)
+
+    def _check_first(self, rows: int, phase: BBLPhase) -> None:
+        if why := self._impossible(phase):
+            raise OutOfReach(why)
+        check_memory(rows, self.concept_class.columns)
 
     @property
     def phase_(self) -> BBLPhase:
@@ -616,16 +628,19 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         cost = self._cost(schedule, len(rows))
         labels = as_labels(as_target(y), len(rows))
         points = self._points(rows)
-        refuse_bad_points(self.concept_class, points)
-        source = noise_or_system(unsafe_noise)
-        chosen = _draw(source, len(points), schedule.first.rows)
-        points, labels = points[chosen], labels[chosen]
-        self._running: _Running = self._run(schedule, points, labels, unsafe_noise)
-        self._reader = Reader.of(rows, self.concept_class)
-        self._lock = threading.Lock()
+        with silent():
+            refuse_bad_points(self.concept_class, points)
+            source = noise_or_system(unsafe_noise)
+            chosen = _draw(source, len(points), schedule.first.rows)
+            points, labels = points[chosen], labels[chosen]
+            running = self._run(schedule, points, labels, unsafe_noise)
+        reader = Reader.of(rows, self.concept_class)
+        promised = self._promised(cost, seeded=unsafe_noise is not None)
+        # All at once, now that nothing can fail: rows of a fit that failed must not be answered from.
+        self._running: _Running = running
+        self._guard, self._reader = Guard(type(self)), reader
         self.event_: Event = cost if unsafe_noise is None else Seeded(cost)
-        self.guarantee_ = self._promised(cost, seeded=unsafe_noise is not None)
-        self.classes_ = np.array([0, 1])
+        self.guarantee_, self.classes_ = promised, np.array([0, 1])
         return self
 
     def _run(self, schedule: Schedule, points: Array, labels: Labels, unsafe_noise: Noise | None) -> _Running:
@@ -661,7 +676,7 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.phases is None:
             source = self._source()
             if rows < (required := source.required):
-                why = self._impossible(source.schedule(required).first)
+                why = self._obstacle(required, source.schedule(required).first)
                 raise InsufficientData(
                     f"{required} rows are needed by constants={self.constants!r} to promise error={self.error} "
                     f"with failure={self.failure}, got {rows}; take constants='calibrated', a larger error or epsilon, "
@@ -669,8 +684,7 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     required=required,
                 )
             schedule = source.schedule(rows)
-            if why := self._impossible(schedule.first):
-                raise ValueError(why)
+            self._check_first(rows, schedule.first)
             return schedule
         given = list(self.phases)
         for phase, following in pairwise(given):
@@ -680,12 +694,19 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"drawn={phase.drawn}"
                 )
             if why := self._too_many_labellings(phase):
-                raise ValueError(why)
+                raise OutOfReach(why)
         if rows < given[0].rows:
             raise InsufficientData(
                 f"the first of the phases has {given[0].rows} rows, got {rows}", required=given[0].rows
             )
         return Schedule(given[0], iter(given[1:]), Fraction(given[0].rows, rows), given[0].rows, endless=False)
+
+    def _obstacle(self, rows: int, phase: BBLPhase) -> str | None:
+        try:
+            self._check_first(rows, phase)
+        except OutOfReach as refused:
+            return str(refused)
+        return None
 
     def _impossible(self, phase: BBLPhase) -> str | None:
         """Why a phase of these public numbers cannot be had, if so."""
@@ -695,13 +716,15 @@ class GenericBBL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return _too_many_halts(phase) if self.labeller == "between-thresholds" else None
 
     def _too_many_labellings(self, phase: BBLPhase) -> str | None:
-        ways = sauer(self.concept_class.vc_dimension, phase.scored + phase.drawn)
-        if min(ways, self.concept_class.size or math.inf) <= MOST_LABELLINGS:
-            return None
-        return (
-            f"concept_class may label the {phase.drawn} queries that a phase draws in more than 2^24 ways, which are "
-            "too many to score: take a larger error, phases that draw fewer, or a class of fewer concepts"
-        )
+        remedy = "take a larger error, phases that draw fewer, or a class of fewer concepts"
+        try:
+            self.concept_class.check_points(
+                phase.scored + phase.drawn, what="rows and queries of a phase", remedy=remedy
+            )
+            self.concept_class.check_erm(phase.shard, what="rows of a teacher", remedy=remedy)
+        except OutOfReach as refused:
+            return str(refused)
+        return None
 
     def _cost(self, schedule: Schedule, rows: int) -> Event:
         """What all phases cost, from the numbers with which they run; refused if it is more than is allowed."""
@@ -808,15 +831,21 @@ class _Running:
                 f"the phases answer {self._total} more queries, got {len(queries)}: give more phases"
             )
         codes, phases = np.empty((2, len(queries)), dtype=np.int64)
-        done, refused = 0, None
+        done = 0
+        refused: Exception | None = None
         while done < len(queries):
             try:
                 self._make_ready()
+                found = self._label(queries[done : done + self.left])
             except BudgetExhausted as error:
                 also = f"; {done} queries of this call were answered and count" if done else ""
                 refused = BudgetExhausted(f"{error}{also}")
                 break
-            found = self._label(queries[done : done + self.left])
+            except Exception as error:
+                if not done:
+                    raise
+                refused = error  # answers were given, and count: they are returned
+                break
             codes[done : done + len(found)], phases[done : done + len(found)] = found, self.number
             done += len(found)
         return Answers(codes[:done], phases[:done], refused)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from reticent import noise as noise_module
+from reticent.classes import label_array
 from reticent.concepts.interface import ConceptClass, sauer
 from reticent.concepts.reading import Array, Labels
 from reticent.errors import BudgetExhausted, InsufficientData
@@ -26,8 +26,8 @@ from reticent.mechanisms.release import noise_or_system
 from reticent.noise import Noise
 from reticent.predictors.stable import (
     Split,
-    check_candidates,
     check_class,
+    check_net,
     draw_concept,
     keeps,
     net_excess,
@@ -36,11 +36,13 @@ from reticent.predictors.stable import (
 )
 from reticent.privacy import calibrate, fits, guarantee
 from reticent.privacy.events import ApproximateDP, BoundedRange, Event, PureDP, Repeated, Seeded
+from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_rows, check_share, fewest_rows
+from reticent.promises import check_memory, check_rows, check_share, fewest_rows, in_reach, rows_needed
+from reticent.silence import silent
 from reticent.teachers import Teachers
 from reticent.teachers.dealing import Integers, numbered
-from reticent.teachers.reading import as_classes, as_codes, as_column, as_groups
+from reticent.teachers.reading import as_classes, as_codes, as_column, as_groups, declared_classes, warn_of_order
 from reticent.teachers.reading import as_table as as_any_table
 
 METHODS = ("votes", "flip", "net")
@@ -388,7 +390,15 @@ def _binary(classes: Any) -> bool:
 # ── the predictor ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LabelledRows(NamedTuple):
+    """The rows that a predictor answers from: as a table, as points of the domain, and the class of each."""
+
+    table: Array
+    points: Array
+    codes: Labels
+
+
+class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Answers a declared number of questions privately, without ever releasing a model; then it refuses.
 
     Every row given to `predict` is a question, and each is answered with noise of its own, by one of three methods.
@@ -459,7 +469,8 @@ class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     guarantee_, event_ : what is promised for all questions together, and what happens.
     setup_ : `Votes`, `Flip` or `Net`: how a question is answered, in numbers as public as the parameters.
     queries_left_ : how many more rows will be answered.
-    classes_, n_features_in_, feature_names_in_ : as in scikit-learn.
+    classes_, n_features_in_, feature_names_in_ : as in scikit-learn; `classes_` are ascending, and a concept's label 1
+        is the second.
 
     >>> import numpy as np
     >>> rows = np.random.default_rng(0).normal(size=(5_000, 3))
@@ -471,6 +482,8 @@ class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ...
     reticent.errors.BudgetExhausted: 1 more answers would exceed queries=2, of which 0 are left: nothing was answered
     """
+
+    _instead = "Fit it in the process that uses it"
 
     def __init__(
         self,
@@ -510,11 +523,6 @@ class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.classifier_tags.multi_class = tags.input_tags.sparse and not _binary(self.classes)
         return tags
 
-    def __getstate__(self) -> dict[str, Any]:
-        if "setup_" in self.__dict__:
-            raise TypeError("a fitted PrivatePredictor cannot be copied or pickled: a copy would answer anew")
-        return dict(super().__getstate__())
-
     @property
     def queries_left_(self) -> int:
         """How many more rows will be answered."""
@@ -532,18 +540,19 @@ class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """A private answer to each row of `X`. `BudgetExhausted` if that would be more than are left: then to none."""
         check_is_fitted(self)
-        table = self._table(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        asked = int(table.shape[0])
-        with self._lock:
+        with self._guard.claim():
+            table = self._table(X)
+            validate_data(self, X, reset=False, skip_check_array=True)
+            asked = int(table.shape[0])
             if asked > self._left:
                 raise BudgetExhausted(
                     f"{asked} more answers would exceed queries={self.queries}, of which {self._left} are left: "
                     "nothing was answered"
                 )
-            answer = self._ready(table)
-            self._left -= asked
-            codes = np.array([answer(row) for row in range(asked)], dtype=np.int64)
+            with silent():
+                answer = self._ready(table)
+                self._left -= asked
+                codes = np.array([answer(row) for row in range(asked)], dtype=np.int64)
         answers: Array = self.classes_[codes]
         return answers
 
@@ -563,7 +572,7 @@ class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def n_required(self, error: object, failure: object = None) -> int:
         """The rows with which an error can be promised for a concept class, but for a `failure`; see Promise.
 
-        Planning, in floating point.
+        `OutOfReach` where `fit` cannot run on so many. Planning, in floating point.
         """
         self._check_parameters()
         check_class(self.learner, "learner, for a promise,")
@@ -576,13 +585,27 @@ class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             except InsufficientData:
                 return False
 
-        return fewest_rows(kept)
+        return in_reach(fewest_rows(kept), self.check_size)
+
+    def check_size(self, rows: int) -> None:
+        """Raise `OutOfReach` if `fit` cannot run on this many rows (or groups); by public numbers alone."""
+        setup = self.setup(rows)
+        if not isinstance(self.learner, ConceptClass):
+            return
+        check_memory(rows, self.learner.columns)
+        if isinstance(setup, (Flip, Net)):
+            check_net(self.learner, setup.split.subset)
+        if isinstance(setup, (Votes, Net)):
+            self.learner.check_erm(
+                -(-rows // setup.teachers), what="rows of a teacher", remedy="take more teachers, or another method"
+            )
 
     # ── fitting ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _fit(self, X: Any, y: Any, groups: Any, unsafe_noise: Noise | None) -> Self:
         """`fit` with any noise, such as that which an audit walks through."""
         epsilon, delta, queries = self._check_parameters()
+        warn_of_order(self.learner, self.classes, stacklevel=3)
         if groups is not None and self.method != "votes":
             raise ValueError(f"groups must be None for method={self.method!r}, which protects rows: take 'votes'")
         table = self._table(X)
@@ -591,37 +614,39 @@ class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"X has 0 sample(s) (shape={table.shape}) while a minimum of 1 is required.")
         check_delta(self.delta, rows=rows)
         units = rows if groups is None else len(np.bincount(numbered(as_groups(groups, rows))))
+        self.check_size(units)
         if self.error is not None:
-            check_rows(units, required=self.n_required(self.error), error=self.error, failure=self.failure)
+            required = rows_needed(self.n_required, self.error)
+            check_rows(units, required=required, error=self.error, failure=self.failure)
         setup = self.setup(units)
-        if isinstance(setup, (Flip, Net)):
-            check_candidates(self.learner, setup.split.subset)
         labels = self._labels(y, rows)
         classes = as_classes(self.classes, labels)
         if self.method != "votes" and len(classes) != 2:
             raise ValueError(f"classes must be 2 for method={self.method!r}, got {len(classes)}")
-        self._prepare(setup, table, as_codes(labels, classes), classes, groups)
-
-        validate_data(self, X, reset=True, skip_check_array=True)
+        learned = self._learned(setup, table, self._codes_of(labels, classes), classes, groups)
         event: Event = Repeated(setup.event, queries)
-        self.event_ = event if unsafe_noise is None else Seeded(event)
+        seeded = event if unsafe_noise is None else Seeded(event)
         pure = fits(event, epsilon=epsilon, delta=0)
         unit: Any = "row" if groups is None else "group"
-        self.guarantee_ = guarantee(self.event_, delta=0 if pure else delta, unit=unit)
-        self.classes_, self.setup_ = classes, setup
-        self._noise, self._lock, self._left = noise_or_system(unsafe_noise), threading.Lock(), queries
+        promised = guarantee(seeded, delta=0 if pure else delta, unit=unit)
+        source = noise_or_system(unsafe_noise)
+        validate_data(self, X, reset=True, skip_check_array=True)
+
+        # All at once, now that nothing can fail: rows of a fit that failed must not be answered from.
+        self.guarantee_, self.event_, self.classes_, self.setup_ = promised, seeded, classes, setup
+        self._learned_, self._noise, self._guard, self._left = learned, source, Guard(type(self)), queries
         return self
 
-    def _prepare(self, setup: Setup, table: Any, codes: Labels, classes: Array, groups: Any) -> None:
-        """Keep what answers will need: teachers, or the rows themselves."""
-        self._codes = codes
+    @silent()
+    def _learned(
+        self, setup: Setup, table: Any, codes: Labels, classes: Array, groups: Any
+    ) -> Teachers | LabelledRows:
+        """What answers will need: teachers, or the rows themselves."""
         if isinstance(setup, Votes):
-            self._teachers = self._new_teachers(setup.teachers, range(len(classes))).fit(table, codes, groups=groups)
-            return
+            return self._new_teachers(setup.teachers, range(len(classes))).fit(table, codes, groups=groups)
         points = table[:, 0] if table.shape[1] == 1 == self.learner.columns else table
         refuse_bad_points(self.learner, points)  # all of them: which are drawn must not show in an error
-        self._points: Array = np.array(points)  # a copy: the caller may change X before asking
-        self._rows = np.array(table)
+        return LabelledRows(np.array(table), np.array(points), codes)  # copies: the caller may change X before asking
 
     def _new_teachers(self, count: int, classes: Any) -> Teachers:
         return Teachers(self.learner, shards=count, classes=classes, random_state=self.random_state, n_jobs=self.n_jobs)
@@ -632,24 +657,27 @@ class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Read the questions, refusing bad ones, and say how the one in a row is answered; nothing is drawn yet."""
         setup, noise = self.setup_, self._noise
         if isinstance(setup, Votes):
-            counts = self._teachers.votes(table)
+            assert isinstance(self._learned_, Teachers)
+            counts = self._learned_.votes(table)
             return lambda row: vote(counts[row], setup.epsilon / 2, noise)
         questions = table[:, 0] if table.shape[1] == 1 == self.learner.columns else table
         if len(questions):
             refuse_bad_points(self.learner, questions)
+        rows = self._learned_
+        assert isinstance(rows, LabelledRows)
         if isinstance(setup, Flip):
-            return lambda row: self._flip(setup, questions[row : row + 1], noise)
+            return lambda row: self._flip(setup, rows, questions[row : row + 1], noise)
         assert isinstance(setup, Net)
-        return lambda row: self._net(setup, table[row : row + 1], noise)
+        return lambda row: self._net(setup, rows, table[row : row + 1], noise)
 
-    def _flip(self, setup: Flip, question: Array, noise: Noise) -> int:
-        concept = draw_concept(self.learner, self._points, self._codes, setup.split, noise)
+    def _flip(self, setup: Flip, rows: LabelledRows, question: Array, noise: Noise) -> int:
+        concept = draw_concept(self.learner, rows.points, rows.codes, setup.split, noise)
         return int(self.learner.predict(concept, question)[0]) ^ noise.bernoulli(setup.flip)
 
-    def _net(self, setup: Net, question: Array, noise: Noise) -> int:
-        concept = draw_concept(self.learner, self._points, self._codes, setup.split, noise)
-        relabelled: Integers = np.asarray(self.learner.predict(concept, self._points), dtype=np.int64)
-        teachers = self._new_teachers(setup.teachers, (0, 1)).fit(self._rows, relabelled)
+    def _net(self, setup: Net, rows: LabelledRows, question: Array, noise: Noise) -> int:
+        concept = draw_concept(self.learner, rows.points, rows.codes, setup.split, noise)
+        relabelled: Integers = np.asarray(self.learner.predict(concept, rows.points), dtype=np.int64)
+        teachers = self._new_teachers(setup.teachers, (0, 1)).fit(rows.table, relabelled)
         answer = vote(teachers.votes(question)[0], Fraction(1, 2 * setup.apart), noise)
         return answer ^ noise.bernoulli(setup.flip) if setup.flip else answer
 
@@ -663,20 +691,28 @@ class PrivatePredictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None: y must have one value a row")
         labels = as_column(y, rows, "y")
-        if np.asarray(y).ndim == 2:
+        if label_array(y).ndim == 2:
             labels = column_or_1d(y, warn=True)
-        if labels.dtype.kind == "f":
-            if not bool(np.isfinite(labels).all()):
+        if isinstance(self.classes, str):  # public
+            if labels.dtype.kind == "f" and not bool(np.isfinite(labels).all()):
                 raise ValueError("y must hold labels only: it contains NaN or infinity")
             check_classification_targets(labels)
-        if _binary(self.classes) and labels.dtype.kind in "iuf" and len(np.unique(labels)) > 2:
-            raise ValueError("Only binary classification is supported with two classes: y holds more than two labels")
         return labels
+
+    @staticmethod
+    def _codes_of(labels: Array, classes: Array) -> Labels:
+        """One message for all labels that are none; its words are those that scikit-learn's checks look for."""
+        try:
+            return as_codes(labels, classes)
+        except ValueError as error:
+            two = ". Only binary classification is supported with two classes" if len(classes) == 2 else ""
+            raise ValueError(f"Unknown label type: {error}{two}") from None
 
     def _check_parameters(self) -> tuple[Fraction, Fraction, int]:
         """Refuse bad parameters before the data are touched."""
         epsilon, delta = check_epsilon(self.epsilon), check_delta(self.delta)
         queries = integer(self.queries, "queries", least=1)
+        declared_classes(self.classes)
         if self.method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {self.method!r}")
         if self.method != "votes":

@@ -16,25 +16,32 @@ from scipy import sparse
 
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.order import Ordered
+from reticent.data.cells import as_matrix, as_number
+from reticent.silence import silent
 from reticent.teachers.reading import as_table
 
 Array = NDArray[Any]
 
 
+@silent()
 def as_queries(X: Any) -> Array:
     """A dense table of numbers, NaN for what is none; its rows and columns are what was given, or it is refused."""
-    if isinstance(X, list):
-        with suppress(ValueError):  # rows of unequal length: refused below
-            X = np.asarray(X)
+    if isinstance(X, (list, tuple)):
+        X = _of_rows(X)
     table = as_table(X.astype(object) if isinstance(X, np.ndarray) and X.dtype.kind == "c" else X)
     values: Array = table.toarray() if sparse.issparse(table) else np.asarray(table)
     if values.dtype.kind in "biuf":
         return values
-    numbers = np.full(values.shape, np.nan)
-    for place, value in np.ndenumerate(values):
-        with suppress(Exception):  # an object may raise what it likes
-            numbers[place] = float(value)
-    return numbers
+    return np.fromiter(map(as_number, values.flat), dtype=np.float64, count=values.size).reshape(values.shape)
+
+
+def _of_rows(X: Any) -> Any:
+    """Rows in lists as an array: of numbers if all cells are, else of objects. A list within a row is a cell."""
+    with suppress(Exception):  # a cell may be a list, or an object that raises what it likes
+        if (table := np.asarray(X)).dtype.kind in "biuf" and table.ndim <= 2:
+            return table
+    cells = as_matrix(X)
+    return X if cells is None else cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,16 +64,16 @@ class Reader:
             point = np.ascontiguousarray(concepts.example_points()[:1], dtype=rows.dtype).reshape(1, -1)
         return cls(rows.dtype, point, concepts)
 
+    @silent()
     def read(self, rows: Array) -> Array:
         """The queries; the fixed point for a row that is not finite, would be rounded, or is not of the domain."""
-        with np.errstate(all="ignore"):
-            cast: Array = np.ascontiguousarray(rows, dtype=self.dtype)
-            bad = np.zeros(len(rows), dtype=bool)
-            if self.dtype.kind == "f":  # one sum a row finds all that may be bad, and is much faster
-                some = np.flatnonzero(~np.isfinite(cast @ np.ones(cast.shape[1], dtype=cast.dtype)))
-                bad[some] = ~np.isfinite(cast[some]).all(axis=1)
-            else:
-                bad |= (cast != rows).any(axis=1)  # rounded, or wrapped around
+        cast: Array = np.ascontiguousarray(rows, dtype=self.dtype)
+        bad = np.zeros(len(rows), dtype=bool)
+        if self.dtype.kind == "f":  # one sum a row finds all that may be bad, and is much faster
+            some = np.flatnonzero(~np.isfinite(cast @ np.ones(cast.shape[1], dtype=cast.dtype)))
+            bad[some] = ~np.isfinite(cast[some]).all(axis=1)
+        else:
+            bad |= (cast != rows).any(axis=1)  # rounded, or wrapped around
         if not self._taken(cast[~bad]):
             for one in np.flatnonzero(~bad):
                 bad[one] = not self._taken(cast[one : one + 1])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from reticent.exact import integer
+from reticent.privacy.guard import Guard, Guarded
 
 Array = NDArray[Any]
 
@@ -35,7 +36,7 @@ class Rows(NamedTuple):
     release: Callable[[], None] | None = None
 
 
-class RowStore:
+class RowStore(Guarded):
     """Room for `capacity` rows, which arrive in any number of parts and keep the order of their arrival.
 
     If all of them would take at most `memory_limit` bytes, or there is no limit, they are kept in memory, else in files
@@ -46,7 +47,7 @@ class RowStore:
     ends, the system takes their room back. (Where it has no files without a name, they are readable by the owner
     alone, and removed with the process.) `delete` gives all room back at once; else it is given back when neither the
     store nor a view of it is referred to. What was on the disk is not overwritten: against one who takes the disk
-    away, encrypt it.
+    away, encrypt it. Forked processes share the files, so only the process that made the store may touch it.
 
     Parameters
     ----------
@@ -64,6 +65,8 @@ class RowStore:
     ([0, 1, 1], 3, False)
     """
 
+    _twice = "two would write and delete the same rows"
+
     def __init__(
         self,
         capacity: int,
@@ -75,6 +78,7 @@ class RowStore:
         memory_limit: int | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
+        self._guard = Guard(type(self))
         self.capacity = integer(capacity, "capacity", least=1)
         self.columns = integer(columns, "columns", least=1)
         self.classes = integer(classes, "classes", least=2)
@@ -142,11 +146,13 @@ class RowStore:
 
     def delete(self) -> None:
         """Give all room back now, for good. Views that someone still holds read zeros where the system can do that."""
+        self._guard.check()  # files are shared with forked processes: they would lose the rows of this one
         for column in self._columns:
             column.delete()
         self._rows, self._columns = 0, []
 
     def _check_alive(self) -> None:
+        self._guard.check()
         if not self._columns:
             raise ValueError("these rows were deleted")
 

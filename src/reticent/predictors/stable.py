@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from reticent.concepts.interface import ConceptClass, sauer
+from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import Array, Labels
 from reticent.errors import InsufficientData
 from reticent.exact import exp_fractions, log_bounds, upward
@@ -17,10 +17,9 @@ from reticent.learners.sample_bounds import log_bad_excess, log_growth
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy.events import BoundedRange
-from reticent.promises import fewest_rows
+from reticent.promises import fewest_rows, in_reach
 
 SHARE = Fraction(3, 5)  # of γ goes to the net: 1/q + 1/(2(γ − q)) is least at q = (2 − √2)γ
-MOST_CANDIDATES = 1 << 24
 _BITS = 48  # rates are multiples of 2^-48
 
 
@@ -74,14 +73,11 @@ def draw_concept(concept_class: ConceptClass[Any], points: Array, labels: Labels
     return candidates.concept(noise.choose(-candidates.errors(labels, at=points), rate=how.rate))
 
 
-def check_candidates(concept_class: ConceptClass[Any], subset: int) -> None:
+def check_net(concept_class: ConceptClass[Any], subset: int) -> None:
     """Refuse, by public numbers alone, a net that may have more labellings than can be scored."""
-    most = sauer(concept_class.vc_dimension, subset)
-    if min(most, concept_class.size or most) > MOST_CANDIDATES:
-        raise ValueError(
-            f"concept_class may label the {subset} rows of the net in more than 2^24 ways, too many to score: take a "
-            "class of a smaller VC dimension, or fewer rows"
-        )
+    concept_class.check_points(
+        subset, what="rows of the net", remedy="take a class of a smaller VC dimension, or fewer rows"
+    )
 
 
 class StablePredictor(ConceptLearner):
@@ -156,27 +152,30 @@ class StablePredictor(ConceptLearner):
     def n_required(self, error: object, failure: object = None) -> int:
         """The rows with which the error is at most `error` above the best concept's, but for a `failure`.
 
-        `failure` is the predictor's own unless it is given. Planning, in floating point.
+        `failure` is the predictor's own unless it is given. `OutOfReach` where `fit` cannot run on so many. Planning,
+        in floating point.
         """
         self._check_parameters()
         alpha = float(check_share(error, "error"))
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
         gamma = check_share(self.stability, "stability")
-        return fewest_rows(
+        needed = fewest_rows(
             lambda rows: (
                 SHARE * gamma * rows >= 1
                 and keeps(self.concept_class, rows, split(rows, gamma), error=alpha, failure=beta)
             )
         )
+        return in_reach(needed, self.check_size)
+
+    def check_size(self, rows: int) -> None:
+        """The labellings of the net are listed."""
+        super().check_size(rows)
+        check_net(self.concept_class, split(rows, check_share(self.stability, "stability")).subset)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_share(self.stability, "stability")
         check_class(self.concept_class)
-
-    def _check_rows(self, rows: int) -> None:
-        check_candidates(self.concept_class, split(rows, check_share(self.stability, "stability")).subset)
-        super()._check_rows(rows)
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
         self._refuse_bad_rows(rows)

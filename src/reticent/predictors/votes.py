@@ -16,6 +16,7 @@ from reticent.errors import InsufficientData
 from reticent.exact import integer
 from reticent.labellers.base import Labeller
 from reticent.labellers.stateless import Poll
+from reticent.labellers.two_coin import TwoCoin
 from reticent.noise import Noise
 from reticent.predictors.phases import (
     MOST_NOISE,
@@ -29,6 +30,7 @@ from reticent.predictors.phases import (
 from reticent.predictors.rows import Rows
 from reticent.privacy import fits
 from reticent.privacy.events import Event
+from reticent.silence import silent
 from reticent.teachers import Teachers
 from reticent.teachers import saving as teachers_saving
 from reticent.teachers.linear import LINEAR, LogisticTeacher, unscaled
@@ -40,7 +42,19 @@ NAMES = ("greedy", "poll", "two-coin", "gaussian", "bit", "gnmax", "gumbel")  # 
 MANY, SLOW = 1 << 17, 200  # teachers: beyond, asking some of them is much faster than asking all
 POLLS, FLIPS = (301, 101, 31), (0.001, 0.005)  # from the most accurate down
 FIXED = ("answers", "classes", "delta", "epsilon", "query_delta", "query_epsilon", "teachers", "unsafe_noise")
+FURTHEST_PHASE = 10_000  # phases that neither grow nor are refused until here are taken to go on
 QUERY_SHARE = Fraction(1, 4)  # of (ε, δ), for the time at which a two-coin labeller closes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closings:
+    """The rows and answers of the first phases, where some may close early.
+
+    `ends` says that after some phases there are no more, though more answers were asked for.
+    """
+
+    phases: tuple[tuple[int, int], ...]
+    ends: bool
 
 
 class NoLabeller(ValueError):
@@ -94,7 +108,7 @@ class Recipe:
                 f"{phase.rows} rows make {teachers} teachers, whose {phase.answers} answers would have noise of "
                 f"{noise:.2f} of all votes; at most {self.most_noise:g} can be sustained. What would do: {required} "
                 f"rows; or epsilon={would_do:.3g}; or answers={few} and no more; or a private learner in place of "
-                "this one, which needs far fewer rows",
+                "this one, which needs far fewer rows where it suits the data",
                 required=required,
             )
         return Phase(**{**phase.__dict__, "teachers": teachers})
@@ -144,6 +158,35 @@ class Recipe:
                         return "poll", {"poll": poll, "flip": flip}
         return "greedy", options
 
+    def closings(self, schedule: Schedule, rows: int, *, split: bool, listed: int = 8) -> Closings:
+        """The phases that follow on each other if teachers are evenly `split` on every query, or else always agree.
+
+        It differs from the schedule only for a two-coin labeller, which may close a phase early; see
+        `TwoCoin.expected_answers`. All of it is public.
+        """
+        found: list[tuple[int, int]] = []
+        size, answered = rows, 0
+        for number in range(1, FURTHEST_PHASE + 1):
+            try:
+                phase = self.fill_in(schedule.phase(number, size, answered), size, schedule)
+                labeller = self.make_labeller(phase, None)
+            except (InsufficientData, NoLabeller):
+                return Closings(phases=tuple(found), ends=True)
+            answers = phase.answers
+            if isinstance(labeller, TwoCoin):
+                answers = labeller.expected_answers(answers, split=split)
+            if len(found) < listed:
+                found.append((size, answers))
+            if not phase.handed_on:  # the last, as was asked for
+                return Closings(phases=tuple(found), ends=answers < phase.answers)
+            handed_on = min(phase.handed_on, answers)
+            # No phase will be smaller: hits grow with the square of the rows, and all but the first have one budget.
+            if number > 1 and (handed_on >= size or handed_on == schedule.max_rows):
+                break
+            size, answered = handed_on, answered + answers - min(phase.stream, answers)
+        return Closings(phases=tuple(found), ends=False)
+
+    @silent()
     def first(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> VotesEngine:
         """The engine of a phase, from its rows. Whatever is refused is refused before the teachers learn."""
         labeller = self.make_labeller(phase, unsafe_noise)
@@ -191,6 +234,7 @@ class VotesEngine:
         self.recipe, self.phase, self.teachers, self.labeller = recipe, phase, teachers, labeller
         self.event: Event = labeller.event
 
+    @silent()
     def label(self, X: Array) -> Integers:
         """Labels for the first of the rows: all of them, unless the labeller closes on the way."""
         if self.labeller.closed:

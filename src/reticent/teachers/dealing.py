@@ -6,11 +6,14 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+
+from reticent.silence import silent
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
@@ -18,6 +21,7 @@ Table = Any  # an array or a CSR matrix of two dimensions, or a data frame
 
 BLOCK = 1 << 18  # numbers worked on at a time: a few MB, which stay in the cache
 LOAD = 1 << 26  # bytes of rows read at a time from what may be larger than memory
+COPY = 1 << 23  # bytes of rows copied at a time
 RESIDENT = 1 << 27  # bytes of a file that may become resident before they are let go
 AROUND = 1 << 21  # bytes that may become resident around one that is read: systems map files by large pages
 LARGEST = 2  # average shards: a group with more rows than these is refused
@@ -89,7 +93,7 @@ def is_missing(value: object) -> bool:
         return any(map(is_missing, value))
     try:
         return value is None or not bool(value == value)  # noqa: PLR0124  # only what is missing differs from itself
-    except (TypeError, ValueError, ArithmeticError):  # pandas.NA is neither equal to itself nor not
+    except Exception:  # pandas.NA is neither equal to itself nor not; other values compare by code that fails
         return True
 
 
@@ -160,13 +164,15 @@ def own(X: Table) -> Table:
 class Shards:
     """All rows with their labels, and the shard of each: what is private, as it was dealt.
 
-    Rows may be views of a file that is larger than memory. Then `loads` and `parts` hold few of them at a time, and
-    `release` is called as they are read, so that the pages they came from need not stay resident.
+    Teachers get their rows from `gather` and from nowhere else, whatever the rows are: an array in memory, views of a
+    file that is larger than memory, a sparse matrix or a frame. So teachers of the same rows are the same, and the same
+    lines gather none, one or all of the shards. Few rows are held at a time, and `release` is called as they are read,
+    so that the pages they came from need not stay resident.
     """
 
     X: Table
     codes: Array  # labels as places among the classes
-    shard: Integers | None  # None, for an array: row i is in shard i modulo `count`, and nothing is kept for each row
+    shard: Integers | None  # None: row i is in shard i modulo `count`, and nothing is kept for each row
     count: int
     classes: Array
     release: Callable[[], None] | None = None
@@ -207,12 +213,6 @@ class Shards:
         """The only class that a shard has, which its teacher votes for always; −1 where there are several."""
         return np.where((self.seen > 0).sum(axis=1) == 1, self.seen.argmax(axis=1), -1)
 
-    def rows(self, shard: int) -> Integers:
-        """Which rows are in a shard."""
-        if self.shard is None:
-            return np.arange(shard, len(self.codes), self.count)
-        return self.order[self.starts[shard] : self.starts[shard + 1]]
-
     def blocks(self, numbers: int) -> Iterator[Integers]:
         """Shards of like size, some at a time, for work on `numbers` numbers a row.
 
@@ -226,16 +226,36 @@ class Shards:
             yield shards[:some]
             shards = shards[some:]
 
-    # ── of rows that may be too many for memory, some at a time ───────────────────────────────────────────────────
+    # ── how rows reach teachers: some shards at a time ────────────────────────────────────────────────────────────
+
+    def gather(self, some: Integers) -> Shards:
+        """Some shards alone, numbered by their places in `some`, their rows in memory; each shard's as they came.
+
+        Rows are read in the order in which they lie, each once: dealt by place, shards that follow each other are read
+        in runs of rows that follow each other.
+        """
+        rows, shard = self._rows_of(some)
+        codes = np.empty(len(rows), dtype=np.int64)
+        array = isinstance(self.X, np.ndarray)
+        X = np.empty((len(rows), self.X.shape[1]), dtype=self.X.dtype) if array else take(self.X, rows)
+        for part in self._copied_at_once(rows):
+            codes[part] = self.codes[rows[part]]
+            if array:
+                X[part] = self.X[rows[part]]
+            self._let_go()
+        return Shards(X, codes, shard, len(some), self.classes)
+
+    def parts(self, some: Integers) -> list[tuple[Table, Array]]:
+        """The rows and codes of each of some shards."""
+        held = self.gather(some)
+        places = np.split(held.order, held.starts[1:-1]) if held.count else []
+        return [(take(held.X, rows), held.codes[rows]) for rows in places]
 
     def loads(self, numbers: int) -> Iterator[tuple[Integers, Shards, list[Integers]]]:
         """All shards, as many at a time as are held in memory at once: their numbers, they alone, and their blocks.
 
         Blocks are those of `blocks`, whatever is held at once, so that results are the same to the last bit.
         """
-        if self.shard is not None and self.release is None:
-            yield np.arange(self.count), self, list(self.blocks(numbers))
-            return
         held: list[Integers] = []
         most, rows = max(1, LOAD // self._bytes), 0
         for block in self.blocks(numbers):
@@ -248,54 +268,32 @@ class Shards:
         if held:
             yield self._load(held)
 
-    def parts(self, some: Integers) -> list[tuple[Table, Array]]:
-        """The rows and codes of each of some shards."""
-        gathered = self.shard is None or self.release is not None
-        held, places = (self.gather(some), np.arange(len(some))) if gathered else (self, some)
-        return [(take(held.X, rows), held.codes[rows]) for rows in (held.rows(int(one)) for one in places)]
-
-    def gather(self, some: Integers) -> Shards:
-        """Some shards alone, numbered anew in the order given, their rows in memory; each shard's as they came."""
-        X, codes, shard = (self._scattered if self.shard is not None else self._slabs)(some)
-        return Shards(X, codes.astype(np.int64), shard, len(some), self.classes)
-
     def _load(self, blocks: list[Integers]) -> tuple[Integers, Shards, list[Integers]]:
         names, ends = np.concatenate(blocks), np.cumsum([len(block) for block in blocks])
         local = [np.arange(end - len(block), end) for block, end in zip(blocks, ends, strict=True)]
         return names, self.gather(names), local
 
-    def _slabs(self, some: Integers) -> tuple[Table, Array, Integers]:
-        """Dealt by place, consecutive shards have consecutive rows, so a file is read in long runs, each row once."""
-        count, (whole, more) = self.count, divmod(len(self.codes), self.count)
-        places = np.flatnonzero(some < more)  # those with a row after the last whole deal
-        shard = np.append(np.tile(np.arange(len(some)), whole), places)
-        codes = np.empty(len(shard), dtype=self.codes.dtype)
-        X = np.empty((len(shard), self.X.shape[1]), dtype=self.X.dtype)
-        for source, target in ((self.X, X), (self.codes, codes)):
-            deals = source[: whole * count].reshape(whole, count, *source.shape[1:])
-            wanted = target[: whole * len(some)].reshape(whole, len(some), *source.shape[1:])
-            for run in np.split(np.arange(len(some)), np.flatnonzero(np.diff(some) != 1) + 1):
-                first, last = int(some[run[0]]), int(some[run[-1]]) + 1
-                step = max(1, RESIDENT // min(count * self._bytes, (last - first) * self._bytes + AROUND))
-                for start in range(0, whole, step):
-                    wanted[start : start + step, run[0] : run[-1] + 1] = deals[start : start + step, first:last]
-                    self._let_go()
-            target[whole * len(some) :] = source[whole * count + some[places]]
-            self._let_go()
-        return X, codes, shard
+    def _rows_of(self, some: Integers) -> tuple[Integers, Integers]:
+        """The rows of some shards, ascending, and for each the place of its shard in `some`."""
+        if self.shard is None:
+            places = np.argsort(some)
+            deals = np.arange(0, len(self.codes), self.count)
+            rows, shard = np.add.outer(deals, some[places]).ravel(), np.tile(places, len(deals))
+            there = int(np.searchsorted(rows, len(self.codes)))  # the last deal may lack rows
+            return rows[:there], shard[:there]
+        sizes = self.sizes[some]
+        shard = np.repeat(np.arange(len(some)), sizes)
+        place = np.arange(len(shard)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # in its shard
+        rows = self.order[self.starts[some][shard] + place]
+        ascending = np.argsort(rows)
+        return rows[ascending], shard[ascending]
 
-    def _scattered(self, some: Integers) -> tuple[Table, Array, Integers]:
-        rows = np.concatenate([self.rows(int(one)) for one in some])
-        shard = np.repeat(np.arange(len(some)), self.sizes[some])
-        if self.release is None or not isinstance(self.X, np.ndarray):
-            return take(self.X, rows), self.codes[rows], shard
-        X, codes = np.empty((len(rows), self.X.shape[1]), dtype=self.X.dtype), np.empty(len(rows), self.codes.dtype)
-        ascending = np.argsort(rows)  # as they lie in the file
-        resident = np.cumsum(np.minimum(np.diff(rows[ascending], prepend=0) * self._bytes, self._bytes + AROUND))
-        for places in np.split(ascending, np.flatnonzero(np.diff(resident // RESIDENT)) + 1):
-            X[places], codes[places] = self.X[rows[places]], self.codes[rows[places]]
-            self._let_go()
-        return X, codes, shard
+    def _copied_at_once(self, rows: Integers) -> list[slice]:
+        """Parts of ascending rows: few enough to be copied, and to be resident, at once."""
+        resident = np.cumsum(np.minimum(np.diff(rows, prepend=0) * self._bytes, self._bytes + AROUND)) // RESIDENT
+        copied = np.arange(len(rows)) * self._bytes // COPY
+        cuts = np.flatnonzero((np.diff(resident) > 0) | (np.diff(copied) > 0)) + 1
+        return [slice(first, last) for first, last in pairwise([0, *cuts.tolist(), len(rows)])]
 
     @property
     def portions(self) -> int:
@@ -317,7 +315,7 @@ class Shards:
             self.release()
 
 
+@silent()
 def dense(X: Table, dtype: type = np.float64) -> Array:
     """An array of numbers, from an array, a sparse matrix or a frame of numbers."""
-    with np.errstate(over="ignore"):
-        return X.toarray().astype(dtype, copy=False) if sparse.issparse(X) else np.asarray(X, dtype=dtype)
+    return X.toarray().astype(dtype, copy=False) if sparse.issparse(X) else np.asarray(X, dtype=dtype)

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
 from reticent.exact import integer, rational
+from reticent.silence import silent
 from reticent.teachers.dealing import BLOCK, Array, Integers, Shards, Table, dense, take
 
 Floats = NDArray[np.float64]
@@ -67,7 +68,7 @@ class LogisticTeacher(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError("y must hold at least 2 classes, got 1 class")
-        shards = Shards(X, codes, np.zeros(len(codes), dtype=np.int64), 1, self.classes_)
+        shards = Shards(X, codes, None, 1, self.classes_)
         weights, intercepts = train(shards, ridge=ridge, intercept=True, steps=steps)
         self.coef_, self.intercept_ = dense(weights), intercepts
         return self
@@ -132,6 +133,7 @@ def newton(estimator: Any, shards: Shards) -> dict[str, Any] | None:
 # ── training ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@silent()
 def train(
     shards: Shards, *, ridge: float, intercept: bool, steps: int, scaled: bool = False
 ) -> tuple[Any, Floats]:
@@ -141,11 +143,6 @@ def train(
     is one of a single shard, and a teacher stops when *it* is done, whatever the others still have to do.
     Shards with a single class are trained too; what comes of it is not used.
     """
-    with np.errstate(all="ignore"):  # a warning would tell of the rows
-        return _train(shards, ridge=ridge, intercept=intercept, steps=steps, scaled=scaled)
-
-
-def _train(shards: Shards, *, ridge: float, intercept: bool, steps: int, scaled: bool) -> tuple[Any, Floats]:
     columns, several = shards.X.shape[1], len(shards.classes) > 2
     targets = range(len(shards.classes)) if several else [1]
     flat = sparse.issparse(shards.X)
@@ -153,8 +150,10 @@ def _train(shards: Shards, *, ridge: float, intercept: bool, steps: int, scaled:
     dual = columns > size  # then the unknowns are weights of rows, not of columns
     bias = np.zeros((len(targets), shards.count))
     weights: Any = np.zeros((len(targets), shards.count, 0 if flat and dual else columns))
-    of_rows = np.zeros((len(targets), len(shards.codes))) if flat and dual else None
+    sums: list[list[Any]] = [[] for _ in targets]  # of sparse rows, load by load
+    loaded: list[Integers] = []
     for names, held, blocks in shards.loads(size if flat and dual else columns + 1):
+        of_rows = np.zeros((len(targets), len(held.codes))) if flat and dual else None
         for block in blocks:
             sizes = held.sizes[block]
             present = np.arange(sizes.max()) < sizes[:, None]
@@ -182,10 +181,14 @@ def _train(shards: Shards, *, ridge: float, intercept: bool, steps: int, scaled:
                         found_weights = found_weights / deviations
                         bias[place, names[block]] -= (found_weights * means).sum(axis=1)
                     weights[place, names[block]] = found_weights
-    if of_rows is not None:
-        starts, order = shards.starts, shards.order
-        combine = [sparse.csr_matrix((one[order], order, starts), shape=(shards.count, len(order))) for one in of_rows]
-        return sparse.vstack([one @ shards.X for one in combine]).tocsr(), bias.ravel()
+        if of_rows is not None:
+            loaded.append(names)
+            for sum_of, one in zip(sums, of_rows, strict=True):
+                combined = (one[held.order], held.order, held.starts)
+                sum_of.append(sparse.csr_matrix(combined, shape=(held.count, len(one))) @ held.X)
+    if loaded:
+        teachers = np.argsort(np.concatenate(loaded))
+        return sparse.vstack([sparse.vstack(sum_of).tocsr()[teachers] for sum_of in sums]).tocsr(), bias.ravel()
     return weights.reshape(-1, columns), bias.ravel()
 
 
@@ -351,18 +354,18 @@ class LinearVoters:
         codes = constant[fixed]
         bias[:, fixed] = 2 * codes - 1 if self.scored == 1 else np.where(codes == np.arange(self.scored)[:, None], 1, 0)
 
+    @silent()
     def failed(self) -> Array:
         """Which teachers have a weight that is no number."""
-        with np.errstate(all="ignore"):
-            finite = np.isfinite(np.asarray(abs(self.weights).sum(axis=1)).ravel())
+        finite = np.isfinite(np.asarray(abs(self.weights).sum(axis=1)).ravel())
         failed: Array = ~(finite & ~np.isnan(self.bias)).reshape(self.scored, self.teachers).all(axis=0)
         return failed
 
+    @silent()
     def count(self, X: Table) -> Integers:
         """How many teachers vote for each class, a row a query."""
         flat = sparse.issparse(X)
-        with np.errstate(over="ignore"):
-            single = X.astype(np.float32) if flat else dense(X, np.float32)
+        single = X.astype(np.float32) if flat else dense(X, np.float32)
         # Products of so few columns gain nothing from threads of their own; parts of the queries do.
         with _blas().limit(limits=1):
             counts = self._count_parts(single)
@@ -384,6 +387,7 @@ class LinearVoters:
         others = [_threads().submit(self._count, piece, np.float32) for piece in pieces[1:]]
         return np.concatenate([self._count(pieces[0], np.float32), *(other.result() for other in others)])
 
+    @silent()  # here too: it may run in a thread of its own
     def _count(self, X: Any, precision: type) -> Integers:
         queries, some = X.shape[0], min(255, self.teachers)  # votes of so many teachers are counted in a byte
         batch = max(1, min(SCORES // some, queries))
@@ -400,10 +404,7 @@ class LinearVoters:
                 part = X[start : start + batch]
                 shape = (last - first, part.shape[0])
                 size = shape[0] * shape[1]
-                with np.errstate(over="ignore", invalid="ignore"):
-                    scores = [
-                        _product(one, part, room[code, :size].reshape(shape)) for code, one in enumerate(weights)
-                    ]
+                scores = [_product(one, part, room[code, :size].reshape(shape)) for code, one in enumerate(weights)]
                 yes = said[:size].reshape(shape)
                 tally = counts[start : start + batch]
                 if self.scored == 1:
@@ -431,6 +432,7 @@ class LinearVoters:
             self._kept[first, precision] = found
         return found
 
+    @silent()
     def ask(self, X: Table, teachers: Integers) -> Integers:
         """The class that each of the teachers named in a row votes for; a teacher named twice is asked twice."""
         answers = np.empty(teachers.shape, dtype=np.int64)

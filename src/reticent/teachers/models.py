@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -15,6 +12,8 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 
+from reticent.classes import codes_of
+from reticent.silence import silent
 from reticent.teachers.dealing import Array, Integers, Shards, Table, own, take
 from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher
 from reticent.teachers.trees import TreeVoters
@@ -23,24 +22,22 @@ CHUNKS = 8  # for each worker
 LARGEST = 1 << 27  # weights that are kept as one dense array
 
 
-def codes_of(labels: Array, classes: Array) -> Integers:
-    """The places of labels among the classes; −1 for one that is not among them."""
-    order = np.argsort(classes, kind="stable")
-    place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
-    codes: Integers = order[place]
-    return np.where(classes[codes] == labels, codes, -1)
-
-
 def seeded(estimator: Any, *seed: int) -> Any:
     """A copy that shares nothing with others, its randomness set by public numbers.
 
     So it draws nothing that others drew from before it, and neither does what it splits its rows by, such as
     `StratifiedKFold(shuffle=True)`. `clone` alone would share what is frozen. Caches are left out: they would keep on
-    disk what was made of private rows, and no two teachers have the same.
+    disk what was made of private rows, and no two teachers have the same. Every `verbose` is turned off: what a teacher
+    prints while it learns is a function of its private rows.
     """
     copy = deepcopy(clone(estimator))
     parameters = copy.get_params(deep=True)
     cached = [name for name, value in parameters.items() if _is_cache(name, value, {**parameters, "": copy})]
+    printing = {
+        name: False if isinstance(value, (bool, np.bool_)) else 0
+        for name, value in parameters.items()
+        if (name == "verbose" or name.endswith("__verbose")) and not _is_off(value)
+    }
     loose = sorted(
         name
         for name, value in parameters.items()
@@ -52,7 +49,7 @@ def seeded(estimator: Any, *seed: int) -> Any:
         if hasattr(value, "get_n_splits") and not isinstance(getattr(value, "random_state", 0), (int, np.integer))
     )
     seeds = map(int, np.random.SeedSequence(seed).generate_state(len(loose) + len(splitters)))
-    copy.set_params(**dict.fromkeys(cached), **dict(zip(loose, seeds, strict=False)))
+    copy.set_params(**dict.fromkeys(cached), **printing, **dict(zip(loose, seeds, strict=False)))
     for name, one in zip(splitters, seeds, strict=True):
         parameters[name].random_state = one
     return copy
@@ -61,6 +58,11 @@ def seeded(estimator: Any, *seed: int) -> Any:
 def _is_cache(name: str, value: Any, parameters: dict[str, Any]) -> bool:
     owner, _, last = name.rpartition("__")
     return last == "memory" and (isinstance(value, Memory) or isinstance(parameters[owner], Pipeline))
+
+
+def _is_off(verbose: Any) -> bool:
+    """Whether this prints nothing already; some estimators print less at −1 than at 0."""
+    return isinstance(verbose, (int, float, np.bool_, np.number)) and bool(verbose <= 0)
 
 
 def fit_models(estimator: Any, shards: Shards, *, random_state: int, n_jobs: int | None) -> tuple[list[Any], list[str]]:
@@ -75,7 +77,7 @@ def fit_models(estimator: Any, shards: Shards, *, random_state: int, n_jobs: int
             parts = [(rows, shards.classes[codes]) for rows, codes in shards.parts(chunk)]
             yield delayed(_fit_some)(estimator, parts, [(random_state, int(one)) for one in chunk])
 
-    with quiet():
+    with silent():
         for chunk, (fitted, failed) in zip(chunks, Parallel(n_jobs=n_jobs)(jobs()), strict=True):
             failures += failed
             for one, model in zip(chunk, fitted, strict=True):
@@ -83,16 +85,16 @@ def fit_models(estimator: Any, shards: Shards, *, random_state: int, n_jobs: int
     return models, failures
 
 
+@silent()  # here too: it may run in another process
 def _fit_some(estimator: Any, parts: list[Any], seeds: list[tuple[int, int]]) -> tuple[list[Any], list[str]]:
     models: list[Any] = []
     failures: list[str] = []
-    with quiet():
-        for (rows, labels), seed in zip(parts, seeds, strict=True):
-            try:
-                models.append(seeded(estimator, *seed).fit(own(rows), own(labels)))
-            except BaseException as error:  # its message may hold data
-                failures.append(failure(error))
-                models.append(None)
+    for (rows, labels), seed in zip(parts, seeds, strict=True):
+        try:
+            models.append(seeded(estimator, *seed).fit(own(rows), own(labels)))
+        except BaseException as error:  # its message may hold data
+            failures.append(failure(error))
+            models.append(None)
     return models, failures
 
 
@@ -101,17 +103,6 @@ def failure(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         raise KeyboardInterrupt from None
     return type(error).__name__
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No warnings: what they say depends on the data. A thread must leave the filters to the one that started it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 class ModelVoters:
@@ -137,34 +128,34 @@ class ModelVoters:
         chunks = max(1, min(len(models), CHUNKS * effective_n_jobs(self.n_jobs)))
         parts = [models[start::chunks] for start in range(chunks)]
         failures: list[str] = []
-        with quiet():
+        with silent():
             for votes, failed in Parallel(n_jobs=self.n_jobs)(delayed(_count)(part, X, self.classes) for part in parts):
                 counts += votes
                 failures += failed
         self.report(failures)
         return counts
 
+    @silent()
     def ask(self, X: Table, teachers: Integers) -> Integers:
         """The class that each of the teachers named in a row votes for, every one asked by itself."""
         answers = np.maximum(self.constant, 0)[teachers]
         failures: list[str] = []  # not reported: a log of who failed would tell who was asked
-        with quiet():
-            for query, named in enumerate(teachers):
-                row = take(X, np.array([query]))
-                for place, teacher in enumerate(named):
-                    if (model := self.models[teacher]) is not None:
-                        answers[query, place] = _answer(model, row, self.classes, failures)[0]
+        for query, named in enumerate(teachers):
+            row = take(X, np.array([query]))
+            for place, teacher in enumerate(named):
+                if (model := self.models[teacher]) is not None:
+                    answers[query, place] = _answer(model, row, self.classes, failures)[0]
         return answers
 
 
+@silent()
 def _count(models: list[Any], X: Table, classes: Array) -> tuple[Integers, list[str]]:
     counts = np.zeros((X.shape[0], len(classes)), dtype=np.int64)
     rows, failures = np.arange(X.shape[0]), list[str]()
-    with quiet():
-        for model in models:
-            own: list[str] = []
-            counts[rows, _answer(model, X, classes, own)] += 1
-            failures += own[:1]
+    for model in models:
+        own: list[str] = []
+        counts[rows, _answer(model, X, classes, own)] += 1
+        failures += own[:1]
     return counts, failures
 
 

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import labellers, noise
 from reticent.concepts.interface import ConceptClass
+from reticent.errors import OneAnswerWarning
 from reticent.exact import integer
 from reticent.labellers.answers import best
 from reticent.noise import Noise
@@ -25,6 +26,7 @@ from reticent.privacy import calibrate, events, guarantee
 from reticent.privacy.events import Event, Repeated, Seeded
 from reticent.privacy.ledger import Spent, describe
 from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.silence import silent
 from reticent.teachers import queries, students
 from reticent.teachers.dealing import Array, Integers, Table, most_shards, numbered, take
 from reticent.teachers.queries import Chooser, Transcript
@@ -37,8 +39,10 @@ from reticent.teachers.reading import (
     as_numbers,
     as_table,
     check_missing,
+    declared_classes,
     is_frame,
     takes_nan,
+    warn_of_order,
 )
 from reticent.teachers.space import PublicSpace
 from reticent.teachers.teachers import Teachers
@@ -85,7 +89,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Guarantee. For a replaced private row, features and label, or with `groups` for all rows of a group: everything
     the fitted estimator holds is (ε, δ)-differentially private, but for `margins_`, which is there only on request. The
     claim is the budget, also when fewer labels were asked for than it would have paid for. The public rows are not
-    protected at all.
+    protected at all. `fit` warns (`OneAnswerWarning`) if all released labels, or all answers of the student to public
+    rows, are of one class, as they may be where a class is rare: a function of what is released.
 
     Why. A replaced row changes what one teacher votes, and no other (see `Teachers`): rows are dealt by place or by
     group, and the axes in which teachers learn are those of the public rows. So each count of votes is a legitimate
@@ -106,7 +111,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     student : a classifier, among them `NoiseAware` and `VotingStudents`; a concept class, for the concept with the
         fewest errors; or None for logistic regression.
     epsilon, delta : the privacy of the private rows; δ should be well below one over their number.
-    classes : the labels; or "public", if it is public which occur in `y`. There is no default, as labels are private.
+    classes : the labels, in any order; or "public", if it is public which occur in `y`. There is no default, as labels
+        are private.
     n_teachers : how many; "auto" takes as many as the noise calls for, but leaves each 20 rows, and takes no more than
         leave the largest of the `groups` a teacher that can hold it.
     labeller : one of `labellers.NAMES`; "auto" is "greedy" for two classes, "gumbel" or "gnmax" for more, however many
@@ -139,7 +145,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     student_ : the fitted student; its classes are places in `classes_`.
     margins_ : **not private**, for the data holder's eyes, only with `keep_margins=True`: by which share of all votes
         the winner leads the runner-up, for each public row. Pickles, copies and what notebooks show leave it out.
-    classes_, n_features_in_, feature_names_in_ : as in scikit-learn.
+    classes_, n_features_in_, feature_names_in_ : as in scikit-learn; `classes_` are ascending, and where concepts are
+        learned, their label 1 is the second. What an earlier version saved keeps the order that it was saved in.
 
     >>> rows = np.random.default_rng(0).normal(size=(20_000, 5))
     >>> private, public = rows[:-500], rows[-500:]
@@ -241,6 +248,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"X and public must have at least one row (0 samples are too few), got {rows} and {shown.shape[0]}"
             )
         check_delta(self.delta, positive=True, rows=rows)
+        warn_of_order(self.teacher, self.classes, stacklevel=3)
         self._check_columns(X, table, public, shown)
         table, shown = self._read(table, "X"), self._read(shown, "public")
         labels = as_labels(y, rows, self.classes)
@@ -263,10 +271,11 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chooser = self._chooser(transcript, shown, space=space, classes=len(classes), seed=seed)
 
         taught, questions = table, shown
-        if space is not None and self._space() == "pca":
-            taught, questions = space.transform(as_numbers(table)), space.transform(as_numbers(shown))
-        teachers.fit(taught, codes, groups=groups)
-        queries.run(chooser, transcript, lambda asked: teachers.votes(take(questions, asked)), labeller)
+        with silent():
+            if space is not None and self._space() == "pca":
+                taught, questions = space.transform(as_numbers(table)), space.transform(as_numbers(shown))
+            teachers.fit(taught, codes, groups=groups)
+            queries.run(chooser, transcript, lambda asked: teachers.votes(take(questions, asked)), labeller)
 
         for name in ("margins_", "student_"):  # of an earlier fit, which another guarantee is for
             self.__dict__.pop(name, None)
@@ -278,8 +287,6 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.asked_, self.labels_ = transcript.asked, transcript.labels
         if self.keep_margins:
             self.margins_ = queries.lead(teachers.votes(questions).astype(np.float64)) / recipe.n_teachers
-        if not len(transcript.known[0]):
-            warnings.warn("no label was released, so the student gives the first class to every row", stacklevel=3)
         self._space_ = space if self._student_in_space() else None
         try:
             self.student_ = students.fit_student(
@@ -288,7 +295,35 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except Exception as error:
             error.add_note("student: the labels that were released are spent; asked_ and labels_ hold them")
             raise
+        self._warn_of_one_answer(shown)
         return self
+
+    def _warn_of_one_answer(self, shown: Table) -> None:
+        """Warn if the released labels, or the student's answers to all public rows, are of one class.
+
+        Labels and student are released, and public rows are public. So the warning is a function of what is released,
+        and costs nothing. It comes last: where warnings are errors, the model is fitted, and nothing that was paid for
+        is lost.
+        """
+        released = np.unique(self.labels_[self.labels_ >= 0])
+        rows = take(self._in_space(shown), np.arange(shown.shape[0]))  # a copy: a student may work in place
+        answers = np.unique(np.asarray(self.student_.predict(rows), dtype=np.int64))
+        if len(answers) > 1:
+            return
+        one = self.classes_.tolist()[answers[0]]
+        if not len(released):
+            why = f"no label was released, so the student gives the class {one!r} to every row"
+        elif len(released) == 1:
+            many = int((self.labels_ >= 0).sum())
+            why = f"all {many:,} released labels are {one!r}, and so is every answer of the student"
+        else:
+            why = f"labels of {len(released)} classes were released, but the student answers {one!r} to all public rows"
+        warnings.warn(
+            f"{why}. What may help: more public rows, with more of the rarer classes among them; a larger n_queries; "
+            "a larger epsilon; another labeller, or a student that weights classes. Fitting again spends again",
+            OneAnswerWarning,
+            stacklevel=4,
+        )
 
     def _recipe(self, rows: int, sizes: Integers | None, public: int, classes: int) -> Recipe:
         """What follows from public numbers: `sizes` are how many rows each group has."""
@@ -369,6 +404,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Refuse bad parameters before the data are touched."""
         check_epsilon(self.epsilon)
         check_delta(self.delta, positive=True)
+        declared_classes(self.classes)
         if self.queries not in QUERIES:
             raise ValueError(f"queries must be one of {', '.join(map(repr, QUERIES))}, got {self.queries!r}")
         if self.public_space not in ("auto", "pca", None):

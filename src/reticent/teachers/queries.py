@@ -20,8 +20,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from reticent.concepts.interface import ConceptClass, Dichotomies
 from reticent.labellers import ABSTAINS, Labeller
+from reticent.silence import silent
 from reticent.teachers.dealing import Array, Integers, Table, take
-from reticent.teachers.models import quiet
 
 Floats = NDArray[np.float64]
 Chooser = Iterator[Integers]
@@ -198,7 +198,7 @@ def by_ridge_disagreement(
     With A = Σxxᵀ + ridge and scores f, the least extra loss of a model that ranks the two highest classes at x the
     other way is (f₁ − f₂)²/(2·xᵀA⁻¹x). It is nearly optimal if that is at most `slack` times the average loss of a row.
 
-    Source. Algorithm 4 of Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, by the reduction to
+    Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 4, by the reduction to
     an oracle that minimises errors (Beygelzimer, Hsu, Langford, Zhang, *Agnostic Active Learning Without Constraints*),
     here with squared errors.
     """
@@ -241,7 +241,7 @@ def by_oracle(
         known, labels = transcript.known
         torn = np.ones(len(block), dtype=bool)
         if len(np.unique(labels)) > 1:
-            with suppress(Exception), quiet():
+            with suppress(Exception), silent():
                 allowed = partial(slack, seen, caution=caution)
                 torn, answers = _torn(student, rows, (known, labels), block, classes=classes, allowed=allowed)
                 transcript.implied[block[~torn]] = answers[~torn]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import warnings
+from collections.abc import Collection, Sequence
 from enum import IntEnum
 from numbers import Integral, Real
 from typing import Any
@@ -23,9 +24,12 @@ from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from reticent.classes import codes_of_any, label_array, sorted_classes
+from reticent.concepts.halfspaces import Halfspaces
+from reticent.concepts.interface import ConceptClass
+from reticent.errors import ClassOrderWarning
 from reticent.exact import integer
 from reticent.teachers.dealing import Array, Integers, Table, is_missing
-from reticent.teachers.models import codes_of
 
 SCALERS = (MaxAbsScaler, MinMaxScaler, PowerTransformer, QuantileTransformer, RobustScaler, StandardScaler)
 
@@ -43,7 +47,7 @@ def as_table(X: Any, name: str = "X") -> Table:
             raise TypeError(f"{name} must be a frame in memory, got a {type(X).__name__}: call its .collect()")
         try:
             table = np.asarray(X)
-        except ValueError:
+        except Exception:  # its message may hold data
             raise ValueError(f"{name} must have rows of equal length") from None
     if len(table.shape) == 1 and table.dtype.kind in "OUST":
         raise ValueError(
@@ -56,7 +60,7 @@ def as_table(X: Any, name: str = "X") -> Table:
     if table.shape[1] == 0:
         raise ValueError(f"{name} must have at least one column")
     if getattr(getattr(table, "dtype", None), "kind", "") == "c":
-        raise TypeError(f"{name} must not hold complex numbers")
+        raise TypeError(f"{name} must hold real numbers, no complex ones")
     return table
 
 
@@ -74,7 +78,7 @@ def as_numbers(X: Table, name: str = "X") -> Table:
         if table.dtype.kind == "O":  # such as nullable columns, where what is missing is no number
             known = [np.nan if is_missing(value) else value for value in table.flat]
             return np.array(known, dtype=object).reshape(table.shape).astype(np.float64)
-    except (TypeError, ValueError):
+    except Exception:  # a number too large for a float, or a cell whose own code fails; its message may hold data
         pass
     if table.dtype.kind not in "biuf":
         raise TypeError(
@@ -148,7 +152,7 @@ def as_column(values: Any, rows: int, name: str) -> Array:
     """One value a row."""
     if values is None:
         raise ValueError(f"{name} must have one value a row, got None")
-    column = np.asarray(values)
+    column = label_array(values)
     if column.shape == (rows, 1):
         column = column[:, 0]
     if column.shape != (rows,):
@@ -168,7 +172,7 @@ def as_labels(y: Any, rows: int, classes: Any) -> Array:
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None: y must have one value a row")
     labels = as_column(y, rows, "y")
-    if np.asarray(y).ndim == 2:
+    if label_array(y).ndim == 2:
         labels = column_or_1d(y, warn=True)
     if isinstance(classes, str) and classes == "public":
         if labels.dtype.kind == "f" and not bool(np.isfinite(labels).all()):
@@ -179,8 +183,8 @@ def as_labels(y: Any, rows: int, classes: Any) -> Array:
     return labels
 
 
-def as_classes(classes: Any, labels: Array) -> Array:
-    """The declared classes, in the order given; or, declared public, those that occur, in ascending order."""
+def declared_classes(classes: Any) -> Array | None:
+    """The declared classes in ascending order, whatever order was given; None if those that occur are public."""
     if classes is None:
         raise ValueError(
             'classes must be given, as in classes=(0, 1): labels are private. If it is public which occur in y, '
@@ -189,35 +193,46 @@ def as_classes(classes: Any, labels: Array) -> Array:
     if isinstance(classes, str):
         if classes != "public":
             raise ValueError(f'classes must be a sequence of classes or "public", got {classes!r}')
-        try:
-            found = np.unique(labels)
-        except TypeError:
-            raise TypeError("y must hold labels of one type: they could not be compared") from None
-    else:
-        if not isinstance(classes, Iterable):
-            raise TypeError(f'classes must be a sequence of classes or "public", got {type(classes).__name__}')
-        declared = list(classes)
-        if len({isinstance(one, str) for one in declared}) > 1:
-            raise TypeError("classes must be all strings or all numbers")
-        found = np.asarray(declared)
-        if found.ndim != 1:
-            raise ValueError(f"classes must be a sequence of labels, got one of {found.ndim} dimensions")
-    different = len(np.unique(found))
-    if different < max(2, len(found)):
-        got = tuple(found.tolist()) if len(found) <= 2 else f"{len(found)}, of which {different} differ"
-        raise ValueError(f"classes must be at least 2 different labels, got {got}")
-    if found.dtype.kind == "f" and not bool(np.isfinite(found).all()):
-        raise ValueError("classes must not hold NaN or inf")
+        return None
+    if not isinstance(classes, Collection):
+        raise TypeError(f'classes must be a sequence of classes or "public", got {type(classes).__name__}')
+    return sorted_classes(classes)
+
+
+def warn_of_order(learner: Any, classes: Any, *, stacklevel: int) -> None:
+    """Warn if the class named last is not a concept's label 1, and no concept labels the other way round."""
+    symmetric = isinstance(learner, Halfspaces) or getattr(learner, "both_orientations", False)
+    if not isinstance(learner, ConceptClass) or symmetric or not isinstance(classes, (Sequence, np.ndarray)):
+        return
+    named = declared_classes(classes)
+    if named is None or len(named) != 2 or bool(classes[-1] == named[-1]):
+        return
+    first, last = named.tolist()
+    warnings.warn(
+        f"classes are sorted, so label 1 of a concept is {last!r}, although {first!r} was named last. If {first!r} "
+        "should be label 1, take a class that labels both ways, such as Thresholds(both_orientations=True), or name "
+        "the classes so that it comes last in sorted order. If not, name the classes in sorted order",
+        ClassOrderWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def as_classes(classes: Any, labels: Array) -> Array:
+    """`declared_classes`, or, declared public, those that occur, in ascending order too."""
+    if (declared := declared_classes(classes)) is not None:
+        return declared
+    try:
+        found = np.unique(labels)
+    except TypeError:
+        raise TypeError("y must hold labels of one type: they could not be compared") from None
+    if len(found) < 2:
+        raise ValueError(f"y must hold at least 2 different labels to learn the classes from, got {len(found)}")
     return found
 
 
 def as_codes(labels: Array, classes: Array) -> Integers:
     """Labels as places among the classes; one that was never declared is refused."""
-    if labels.dtype.kind == "O" or (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
-        places = {label: place for place, label in enumerate(classes.tolist())}
-        codes = np.array([places.get(one, -1) if isinstance(one, Hashable) else -1 for one in labels.tolist()])
-    else:
-        codes = codes_of(labels, classes)
+    codes = codes_of_any(labels, classes)
     if bool((codes < 0).any()):
         raise ValueError(f"y must hold only the {len(classes)} declared classes: it holds another label")
     return codes

@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from reticent.concepts.interface import ConceptClass
 from reticent.exact import integer, rational
 from reticent.labellers import ABSTAINS, Labeller
+from reticent.silence import silent
 from reticent.teachers.dealing import Array, Integers, Table, take
 from reticent.teachers.linear import LINEAR
-from reticent.teachers.models import quiet
 from reticent.teachers.queries import Transcript
 from reticent.teachers.reading import as_table
 from reticent.teachers.thresholds import ConceptTeacher
@@ -266,7 +266,7 @@ def rehearse(student: Any, rows: Table, labels: int, classes: int, *, semi_super
         made_up = np.arange(transcript.limit)
         transcript.add(made_up, made_up % classes)
         try:
-            with quiet():
+            with silent():
                 fitted = fit_student(student, rows, transcript, semi_supervised=semi_supervised)
                 answer = np.asarray(fitted.predict(take(rows, made_up[:1])))
             if answer.shape != (1,) or answer[0] not in range(classes):

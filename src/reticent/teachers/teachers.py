@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,13 +13,15 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from reticent.classes import sorted_classes
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.order import Ordered
-from reticent.concepts.reading import as_rows
+from reticent.concepts.reading import as_array, as_rows
 from reticent.concepts.thresholds import Thresholds
+from reticent.silence import holders_log, silent
 from reticent.teachers.dealing import Array, Integers, Shards, Table, check_shards, deal, take
 from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher, newton, train, unscaled
-from reticent.teachers.models import ModelVoters, fit_models, flattened, quiet
+from reticent.teachers.models import ModelVoters, fit_models, flattened
 from reticent.teachers.reading import (
     as_classes,
     as_codes,
@@ -31,14 +32,16 @@ from reticent.teachers.reading import (
     as_table,
     check_jobs,
     check_missing,
+    declared_classes,
     is_frame,
     takes_nan,
+    warn_of_order,
 )
 from reticent.teachers.thresholds import ConceptTeacher, fit_thresholds, points
 
 QUERIES = 1 << 15  # read at a time
 
-log = logging.getLogger("reticent.teachers")
+log = holders_log("reticent.teachers")
 
 
 class Voters(Protocol):
@@ -69,8 +72,8 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     itself, such as in its class: that, all teachers would share. When all teachers are trained at once, no sum runs
     over two shards, and each stops by its own rows. A shard with rows of one class votes for that class; a teacher that
     fails to learn or to answer votes for the first class, and others are not told: how many failed goes to the log
-    "reticent.teachers" of the data holder. Public are the number of rows, the columns with their types and categories,
-    the classes, `groups`, and every parameter.
+    "reticent.teachers" of the data holder, which only handlers added to it see. Public are the number of rows, the
+    columns with their types and categories, the classes, `groups`, and every parameter.
 
     Source. Papernot, Abadi, Erlingsson, Goodfellow, Talwar, *Semi-supervised Knowledge Transfer for Deep Learning from
     Private Training Data*; the splitting and voting of Algorithms 1 and 2 in Liu, Zhu, Chaudhuri, Wang, *Revisiting
@@ -83,15 +86,16 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         concept with the fewest errors on each shard; or None for `LogisticTeacher()`, which is biased little: votes
         average away what differs between teachers, never what all have in common.
     shards : how many teachers there are.
-    classes : the labels, in the order of the columns of `votes`; or "public", if it is public which labels occur in
-        `y`: then these, ascending. There is no default, as labels are private.
+    classes : the labels, in any order; or "public", if it is public which labels occur in `y`. There is no default, as
+        labels are private.
     random_state : a whole number. Every `random_state` of the estimator, its parts and its splitters that is not a
         number is set by it and by the number of the shard.
     n_jobs : for joblib, where teachers are fitted one by one; `joblib.parallel_config` may name another backend.
 
     Attributes
     ----------
-    classes_, n_teachers_ : the classes, and the number of teachers.
+    classes_, n_teachers_ : the classes, ascending, which is the order of the columns of `votes`; and the number of
+        teachers. A concept's label 1 is the second of them.
     n_features_in_, feature_names_in_ : as in scikit-learn.
 
     >>> import numpy as np
@@ -126,9 +130,11 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         """
         count, seed = self._numbers()
         estimator = self._estimator()
+        declared_classes(self.classes)
+        warn_of_order(estimator, self.classes, stacklevel=2)
         table = as_table(X)
         rows = table.shape[0]
-        shard = deal(rows, count, None if groups is None else as_groups(groups, rows))
+        shard = self._dealt(rows, count, None if groups is None else as_groups(groups, rows))
         labels = as_labels(y, rows, self.classes)
         classes = as_classes(self.classes, labels)
         codes = as_codes(labels, classes)
@@ -157,7 +163,9 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         and the teachers are the same to the last bit.
         """
         count, seed = self._numbers()
-        estimator, labels = self._estimator(), as_classes(classes, np.zeros(0))
+        estimator, labels = self._estimator(), sorted_classes(classes)
+        if not np.array_equal(labels, np.asarray(list(classes))):
+            raise ValueError("classes must be in ascending order: codes are places among them")
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "biufM":
             raise TypeError("X must be an array of numbers with two dimensions, rows and columns")
         if not isinstance(codes, np.ndarray) or codes.shape != X.shape[:1] or codes.dtype.kind not in "iu":
@@ -166,8 +174,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"classes must be 2 for teachers that are concepts, got {len(labels)}")
         if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(labels):
             raise ValueError(f"codes must be places among the {len(labels)} classes")
-        check_shards(len(X), count)
-        shard = None if groups is None else deal(len(X), count, groups)
+        shard = self._dealt(len(X), count, groups)
         self._voters = self._train(estimator, Shards(X, codes, shard, count, labels, release), seed)
         self.classes_, self.n_teachers_, self.n_features_in_ = labels, count, X.shape[1]
         if hasattr(self, "feature_names_in_"):
@@ -178,6 +185,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         """How many teachers vote for each class: a row for each row of `X`, a column a class, whole numbers."""
         return self.count_rows(self._queries(X))
 
+    @silent()
     def count_rows(self, X: Table) -> Integers:
         """`votes` on rows that were read before, as for `fit_rows`."""
         if X.shape[0] <= QUERIES:
@@ -199,6 +207,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"teachers must be numbered from 0 to {self.n_teachers_ - 1}")
         return self.ask_rows(table, named.astype(np.int64))
 
+    @silent()
     def ask_rows(self, X: Table, teachers: Integers) -> Integers:
         """`ask` on rows that were read before, as for `fit_rows`."""
         return self._voters.ask(X, teachers)
@@ -209,6 +218,12 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         """The number of shards, and the seed."""
         check_jobs(self.n_jobs)
         return as_count(self.shards, "shards", least=1), as_count(self.random_state, "random_state", least=0)
+
+    @staticmethod
+    def _dealt(rows: int, count: int, groups: Array | None) -> Integers | None:
+        """The shard of each row, with groups; None where its place says it."""
+        check_shards(rows, count if groups is None else 1)
+        return None if groups is None else deal(rows, count, groups)
 
     def _estimator(self) -> Any:
         """What each teacher is a copy of."""
@@ -226,6 +241,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"estimator must be a classifier, got {type(self.estimator).__name__}")
         return self.estimator
 
+    @silent()
     def _train(self, estimator: Any, shards: Shards, seed: int) -> Voters:
         if isinstance(estimator, Thresholds) and (found := fit_thresholds(estimator, shards)) is not None:
             return found
@@ -264,7 +280,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             rows = as_rows(points(table, estimator), estimator.columns)
             if isinstance(estimator, Ordered):
                 estimator.ranks(rows)  # refuses what is not in the domain
-            return table if isinstance(table, np.ndarray) else np.asarray(table)
+            return as_array(table, "X")  # objects are settled here: read some at a time, their types might differ
         if type(unscaled(estimator)[0]) in (*LINEAR, LogisticTeacher, DecisionTreeClassifier):
             table = as_numbers(table)
         check_missing(table, allow_nan=takes_nan(estimator))
@@ -275,14 +291,17 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         table = as_table(X)
         # Columns with names on one side only are taken by their place. Scikit-learn warns of it, here once.
         differ = is_frame(X) != hasattr(self, "feature_names_in_")
-        with quiet() if differ and self._warned else nullcontext():
+        with silent() if differ and self._warned else nullcontext():
             validate_data(self, X, reset=False, skip_check_array=True)
         self._warned |= differ
         return self._read(table, self._estimator())
 
 
 def report(failures: list[str], teachers: int, what: str) -> None:
-    """To the data holder's log, and nowhere else: how many failed, and by what kind of error; never its message."""
+    """To the data holder's log, and nowhere else: how many failed, and by what kind of error; never its message.
+
+    How many fail depends on the data, so the log is one that only the handlers added to it see.
+    """
     if failures:
         kinds = ", ".join(f"{kind} {times}x" for kind, times in sorted(Counter(failures).items()))
         log.warning(

@@ -1,0 +1,1 @@
+"""The readers of what a caller gives."""

@@ -1,0 +1,108 @@
+"""The one reader of cells: of tables that are learned from and of queries, in every form.
+
+A cell can hold anything: a number, text, bytes, a truth, nothing, a list, an object. Each is read by itself, and none
+is refused: what is no value is taken for a missing one. Whether a row is taken, or a query counts, must not depend on
+what it holds. So every form of a table and of a query reads its cells here, by the same rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+TRUTHS = {"true": 1.0, "false": 0.0}
+BITS = 13_000  # of a whole number that is written out: Python refuses to write more than 4,300 digits
+
+
+def as_number(cell: object) -> float:
+    """A cell as a number; NaN for what is missing or is no number, and an infinity for what is beyond all floats.
+
+    >>> [as_number(one) for one in (1, " 2.5 ", True, "false", 10**400, b"3")]
+    [1.0, 2.5, 1.0, 0.0, inf, 3.0]
+    >>> [as_number(one) for one in ("", None, "1_0", "x", [1], {"a": 1}, 1j)]
+    [nan, nan, nan, nan, nan, nan, nan]
+    """
+    if isinstance(cell, (str, bytes)):
+        return _parsed(cell if isinstance(cell, str) else cell.decode("utf-8", "replace"))
+    if isinstance(cell, (complex, np.complexfloating, np.ndarray)) or not hasattr(type(cell), "__float__"):
+        return math.nan
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except OverflowError:
+        return (math.inf if cell > 0 else -math.inf) if isinstance(cell, int) else math.nan
+    except Exception:  # an object may raise what it likes
+        return math.nan
+
+
+def as_text(cell: object) -> str:
+    """A cell as a CSV file would write it, without the spaces around it; empty for what is missing or is no value.
+
+    >>> [as_text(one) for one in (" a ", b"b", True, 3.0, 0.5, None, [1])]
+    ['a', 'b', 'true', '3', '0.5', '', '']
+    """
+    if isinstance(cell, np.generic):
+        cell = cell.item()
+    if isinstance(cell, bytes):
+        cell = cell.decode("utf-8", "replace")
+    if isinstance(cell, str):
+        return cell.strip()
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float):
+        return "" if math.isnan(cell) else str(int(cell)) if cell.is_integer() and abs(cell) < 2**53 else str(cell)
+    return str(cell) if isinstance(cell, int) and cell.bit_length() < BITS else ""
+
+
+def as_numbers(cells: Any) -> NDArray[np.float64]:
+    """Cells as numbers, each by itself, as `as_number` reads them.
+
+    An array of dates, durations or complex numbers is refused, by its type.
+    """
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
+        return np.asarray(cells, dtype=np.float64)
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "cmMV":
+        raise TypeError("a column of numbers must hold numbers")
+    some = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
+    with suppress(ValueError):  # the same numbers, sooner, where all of them are written as such
+        if all(type(one) is str for one in some) and _is_plain("".join(some)):
+            return np.fromiter(map(float, some), dtype=np.float64, count=len(some))
+    return np.fromiter(map(as_number, some), dtype=np.float64, count=len(some))
+
+
+def as_matrix(rows: Sequence[Any]) -> Array | None:
+    """Rows of cells as an array of objects; None unless they are rows, of one length. Cells are not looked at.
+
+    >>> as_matrix([[0.1, "x"], [[1, 2], None]]).shape
+    (2, 2)
+    >>> as_matrix([[1], [1, 2]]) is as_matrix([1, 2]) is None
+    True
+    """
+    if not all(isinstance(row, (list, tuple)) or (isinstance(row, np.ndarray) and row.ndim == 1) for row in rows):
+        return None
+    widths = {len(row) for row in rows}
+    if len(widths) != 1:
+        return None
+    cells = np.empty((len(rows), widths.pop()), dtype=object)
+    for place, row in enumerate(rows):
+        for column, cell in enumerate(row):
+            cells[place, column] = cell
+    return cells
+
+
+def _is_plain(text: str) -> bool:
+    """Whether text has no digits of other scripts and no underscores: float() takes them, and no table means them."""
+    return text.isascii() and "_" not in text
+
+
+def _parsed(text: str) -> float:
+    try:
+        return float(text) if _is_plain(text) else math.nan
+    except ValueError:
+        return TRUTHS.get(text.strip().lower(), math.nan)
