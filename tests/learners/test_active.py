@@ -591,6 +591,21 @@ def test_the_guarantee_is_what_was_asked_for_with_a_learner_that_composes() -> N
     assert found.epsilon > 0.499
 
 
+def test_the_learner_inside_runs_for_the_error_that_was_planned() -> None:
+    errors = []
+
+    class Watched(Counting):
+        def _learn(self, rows: Array, labels: Array, unsafe_noise: Noise | None) -> Release[Any]:
+            errors.append((self.error, self.failure))
+            return super()._learn(rows, labels, unsafe_noise)
+
+    learner = ActiveLearner(Watched(error=0.5), epsilon=1, error=0.2, failure=0.01)
+    X = np.zeros((learner.n_required(0.2), 1), dtype=int)
+    learner.fit(X, X[:, 0])
+    clone(learner).set_params(error=None).fit(X, X[:, 0])
+    assert errors == [(0.2, 0.01), (None, 0.01)]
+
+
 def test_a_learner_that_needs_public_points_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="SemiPrivateLearner takes public points"):
         ActiveLearner(SemiPrivateLearner(Thresholds(bits=8), epsilon=1), epsilon=1).fit("no data", None)

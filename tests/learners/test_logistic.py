@@ -490,6 +490,20 @@ def test_more_steps_cost_no_privacy_and_little_noise() -> None:
         assert model.score(X, y) > 0.8
 
 
+def test_more_steps_are_not_more_accurate() -> None:
+    """Nor less: what the docstring says of `steps`, on noise that is seeded."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(4000, 5))
+    y = X @ [2, 1, -1, 0.5, 0] + 0.7 * generator.normal(size=4000) > 0
+    score = {}
+    for steps in (1, 5, 20, 300):
+        model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=3, steps=steps)
+        seeded = [clone(model).set_params(unsafe_seed=seed).fit(X[:2000], y[:2000]) for seed in range(4)]
+        score[steps] = np.mean([each.score(X[2000:], y[2000:]) for each in seeded])
+    assert max(score.values()) - min(score.values()) < 0.02
+    assert score[300] < max(score[1], score[5], score[20])
+
+
 # ── scikit-learn ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 ONE_FIT_DIFFERS_FROM_THE_NEXT = {
@@ -561,8 +575,8 @@ X8 = np.arange(16.0).reshape(8, 2)
 Y8 = np.array([0, 1] * 4)
 SECRET = 918273.645
 BAD_DATA: list[tuple[Any, Any, str]] = [
-    (np.where(X8 == 3, np.nan, X8), Y8, "NaN"),
-    (np.where(X8 == 3, np.inf, X8), Y8, "infinity"),
+    (np.where(X8 == 3, np.nan, X8), Y8, "X must be finite: it holds NaN or inf"),
+    (np.where(X8 == 3, np.inf, X8), Y8, "X must be finite: it holds NaN or inf"),
     (X8[:5], Y8, "inconsistent"),
     (np.full(8, SECRET), Y8, "two dimensions"),
     (np.float64(SECRET), Y8, "two dimensions"),

@@ -427,6 +427,40 @@ def test_candidates_come_from_a_sample_of_a_large_copy() -> None:
     assert sizes[0] < 3000 < sizes[1] == 2**16
 
 
+def test_a_copy_with_too_many_points_is_cut_to_the_heaviest_not_refused() -> None:
+    """A refusal would come after the copy was paid for."""
+
+    class Heavy(OnePoint):
+        """A copy of 300 values, of which ten stand for half of all rows."""
+
+        def _queries(self, concept: Any = None) -> ConceptClass[Any]:
+            return Few(bits=10)
+
+        def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Any:
+            values = np.arange(300)
+            weights = np.where(values % 30 == 0, 0.05, 0.5 / 290)
+            return Release((values, weights), BoundedRange(Fraction(1)))
+
+    class Few(Intervals):
+        """Intervals of which no more than 2^8 labellings are listed: those of 22 points."""
+
+        @property
+        def most_labellings(self) -> int:
+            return 1 << 8
+
+    nets = []
+
+    class Watched(SemiSupervisedLearner):
+        def _draw(self, net: Array, *rest: Any, **names: Any) -> Any:
+            nets.append(net)
+            return super()._draw(net, *rest, **names)
+
+    X = np.arange(300)[:, None]
+    Watched(Few(bits=10), epsilon=1, sanitizer=Heavy(epsilon=1)).fit(X, np.where(X[:, 0] < 100, 1, UNLABELLED))
+    assert len(nets[0]) == 22
+    assert {0, 30, 60, 90, 120, 150, 180, 210, 240, 270} < set(nets[0].ravel().tolist())
+
+
 # ── what it learns from ───────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
+import reticent
+from reticent.concepts import Floats, Thresholds
 from reticent.experiments import advise as experiment
 from reticent.experiments.advise import HELD_OUT, SETTINGS, TOLERANCE, TUNED, Setting, gap, kept
+from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.plan.advise import WAYS, advise
 from reticent.plan.everlasting import everlasting
 
@@ -147,7 +153,7 @@ def test_black_boxes_need_many_rows_for_votes() -> None:
         "epsilon": st.floats(0.1, 10),
         "answers": st.one_of(st.none(), st.just("endless"), st.integers(1, 10**6)),
         "public_rows": st.integers(0, 10**4),
-        "drift": st.sampled_from([False, "slow", "fast"]),
+        "drift": st.sampled_from(["none", "slow", "fast"]),
         "black_box": st.booleans(),
         "classes": st.integers(2, 4),
     })
@@ -185,7 +191,7 @@ def test_more_rows_never_make_a_model_worse() -> None:
         ({"answers": 0}, ValueError, "answers"),
         ({"public_rows": -1}, ValueError, "public_rows"),
         ({"drift": "some"}, ValueError, "drift"),
-        ({"drift": True}, ValueError, "drift"),
+        ({"drift": True}, ValueError, "drift must be 'none', 'slow' or 'fast', got True"),
         ({"black_box": "yes"}, TypeError, "black_box"),
         ({"classes": 1}, ValueError, "classes"),
         ({"concept": "rectangles"}, ValueError, "concept"),
@@ -197,3 +203,75 @@ def test_more_rows_never_make_a_model_worse() -> None:
 def test_bad_input_is_refused_by_name(changes: dict[str, Any], error: Any, named: str) -> None:
     with pytest.raises(error, match=named):
         advise(**{"rows": 1000, "features": 5, **BUDGET, **changes})
+
+
+# ── which model losses are against ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_advice_names_the_model_that_losses_are_against() -> None:
+    common: dict[str, Any] = {"epsilon": 4, "delta": 1e-6, "answers": "endless"}
+    linear = advise(20_000, 2, **common)
+    assert linear.reference == "linear"
+    assert "against a linear model of these columns, without privacy." in str(linear)
+    assert "as in XOR" in str(linear)
+    assert "on public rows" in str(linear)
+    assert "black_box=True" in str(linear)
+    trees = advise(20_000, 2, black_box=True, **common)
+    assert trees.reference == "black box"
+    assert "against the black box itself, without privacy." in str(trees)
+    assert "XOR" not in str(trees)
+    assert "One private model is enough" not in str(trees)
+    threshold = advise(20_000, 1, concept="thresholds", **common)
+    assert threshold.reference == "threshold"
+    assert "against the best threshold, without privacy." in str(threshold)
+
+
+def test_what_is_said_of_xor_is_so() -> None:
+    """The loss against a linear model is small, and yet a private model is as good as a coin."""
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-1, 1, (20_000, 2))
+    y = (X[:, 0] > 0) ^ (X[:, 1] > 0)
+    advice = advise(20_000, 2, epsilon=4, delta=1e-6)
+    assert advice.best.loss < 0.005
+    model = PrivateLogisticRegression(epsilon=4, delta=1e-6, row_norm=1.5, unsafe_seed=0).fit(X, y)
+    plain = LogisticRegression().fit(X, y)
+    assert model.score(X, y) > plain.score(X, y) - 0.03  # it loses little to a linear one
+    assert plain.score(X, y) < 0.6
+    assert DecisionTreeClassifier(max_depth=8).fit(X[:10_000], y[:10_000]).score(X[10_000:], y[10_000:]) > 0.9
+
+
+# ── what is printed can be run ────────────────────────────────────────────────────────────────────────────────────
+
+FILLED_IN = {"row_norm=…": "row_norm=1", "classes=…": "classes=(0, 1)", "answers=…": "answers=100"}
+
+
+@pytest.mark.filterwarnings("ignore::reticent.PrivacyWarning", "ignore::reticent.OneAnswerWarning")
+@pytest.mark.filterwarnings("ignore::reticent.EndingWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize(("answers", "drift"), [(None, "slow"), (500, "none")])
+@pytest.mark.parametrize(
+    "suited", [{}, {"black_box": True}, {"concept": "thresholds"}, {"concept": "thresholds", "bits": 10}], ids=str
+)
+def test_every_estimator_that_is_printed_fits_once_it_is_filled_in(
+    suited: dict[str, Any], answers: int | None, drift: Any
+) -> None:
+    """By a large ε, at which a few rows are enough for every way."""
+    generator = np.random.default_rng(0)
+    X = generator.random((3_000, 1))
+    if "bits" in suited:
+        X = (X * 1024).astype(np.int64)
+    y, public = (X[:, 0] > np.median(X)).astype(int), X[:200]
+    advice = advise(
+        3_000, 1, epsilon=Fraction(601, 3), delta=1e-4, answers=answers, public_rows=200, drift=drift, **suited
+    )
+    names = {name: getattr(reticent, name) for name in reticent.__all__}
+    names |= {"Floats": Floats, "Thresholds": Thresholds, "your_learner": DecisionTreeClassifier()}
+    for option in advice.options:
+        text = option.estimator
+        assert text in str(advice) or not option.possible
+        for blank, filled in FILLED_IN.items():
+            text = text.replace(blank, filled)
+        made = eval(text, names)  # what a user does with it
+        assert made.epsilon == float(Fraction(601, 3))
+        made.fit(X, y, **({"public": public} if option.way == "pate" else {}))
+        assert set(made.predict(X[:5])) <= {0, 1}

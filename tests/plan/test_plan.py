@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reticent.errors import OutOfReach
 from reticent.plan.plan import Plan, least_error, make_plan
 from reticent.privacy import Guarantee
 
-PUBLIC: dict[str, Any] = {"failure": 0.05, "guarantee": Guarantee(epsilon=1, delta=1e-6), "why": "Because."}
+KNOWN: dict[str, Any] = {"failure": 0.05, "guarantee": Guarantee(epsilon=1, delta=1e-6), "why": "Because."}
+PUBLIC: dict[str, Any] = {**KNOWN, "reach": lambda rows, error: None}
 
 
 def hundredth(error: Fraction) -> int:
@@ -57,14 +59,27 @@ def test_a_need_that_does_not_grow_still_ends() -> None:
 def test_a_plan_for_an_error() -> None:
     plan = make_plan("Learner", hundredth, error=0.1, rows=None, paper=ten_times, labels=lambda _: 7, **PUBLIC)
     assert plan == Plan(
-        estimator="Learner", rows=10_000, error=0.1, paper_rows=100_000, paper_error=None, labels=7, **PUBLIC
+        estimator="Learner", rows=10_000, error=0.1, paper_rows=100_000, paper_error=None, labels=7, **KNOWN
     )
+
+
+def test_a_plan_that_cannot_be_run_says_so() -> None:
+    def reach(rows: int, error: Fraction | None) -> None:
+        if rows > 10_000:
+            raise OutOfReach(f"{rows} rows are too many")
+
+    public = {**PUBLIC, "reach": reach}
+    small, large = (make_plan("Learner", hundredth, error=error, rows=None, **public) for error in (0.1, 0.05))
+    assert (small.rows, small.feasible, small.obstacle) == (10_000, True, None)
+    assert (large.rows, large.feasible, large.obstacle) == (40_000, False, "40000 rows are too many")
+    assert "40000 rows are too many" in str(large)
+    assert "too many" not in str(small)
 
 
 def test_a_plan_for_rows() -> None:
     plan = make_plan("Learner", hundredth, error=None, rows=10_000, paper=ten_times, labels=lambda _: 7, **PUBLIC)
     assert plan == Plan(
-        estimator="Learner", rows=10_000, error=0.1, paper_rows=100_000, paper_error=0.3163, labels=7, **PUBLIC
+        estimator="Learner", rows=10_000, error=0.1, paper_rows=100_000, paper_error=0.3163, labels=7, **KNOWN
     )
 
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from reticent.concepts import Datetimes, Finite, Floats, Integers, Intervals, Points, Rectangles, Thresholds
+from reticent.concepts.interface import about
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.points import PointLearner
 from reticent.learners.thresholds import ThresholdLearner
-from reticent.plan.exponential import count, exponential, generic_rows
+from reticent.plan.exponential import exponential, generic_rows
 from reticent.plan.plan import Plan
 from reticent.plan.points import point
 from reticent.plan.thresholds import iterated_logarithms, threshold
@@ -208,8 +209,8 @@ def test_why_says_the_depth_and_what_the_other_would_take() -> None:
     assert "out of 4 candidates" in exponential(Thresholds(), net=[3, 5, 8], error=0.1, epsilon=1).why
 
 
-def test_count() -> None:
-    assert [count(size) for size in (7, 999_999, 2**64, 2**100_000)] == ["7", "999,999", "about 2^64", "about 2^1e+05"]
+def test_about() -> None:
+    assert [about(size) for size in (7, 999_999, 2**64, 2**100_000)] == ["7", "999,999", "about 2^64", "about 2^1e+05"]
 
 
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────

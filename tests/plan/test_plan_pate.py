@@ -342,7 +342,36 @@ def test_what_a_table_entry_lacks_is_said() -> None:
 def test_active_or_passive(active: bool | None, theorems: list[int]) -> None:
     found = pate_bounds(**PROBLEM, active=active)
     assert [each.theorem for each in found.bounds] == theorems
-    assert len(str(found).splitlines()) == 1 + len(theorems)
+    assert str(found).count("\nTheorem ") == len(theorems)
+
+
+def test_what_is_assumed_is_said() -> None:
+    """A default that promises most for one theorem, such as θ = 1, must not pass for a comparison."""
+    assert pate_bounds(**PROBLEM).assumed == ("theta = 1 (Theorem 22)",)
+    assert "the values that promise most: theta = 1 (Theorem 22)" in str(pate_bounds(**PROBLEM))
+    assert pate_bounds(**PROBLEM, theta=4).assumed == ()
+    assert "Assumed" not in str(pate_bounds(**PROBLEM, theta=4))
+    assert pate_bounds(**PROBLEM, active=False).assumed == ()
+    tsybakov = pate_bounds(**PROBLEM, setting="tsybakov", tau=0.5)
+    assert tsybakov.assumed == ("theta = 1 (Theorem 22)", "eta = 1 (Theorem 22)", "best_error = 0 (Theorem 5)")
+    for name, worse in {"theta": 4, "eta": 2, "best_error": 0.1, "tau": 0.3}.items():
+        changed: dict[str, Any] = {"tau": 0.5} | {name: worse}
+        given = pate_bounds(**PROBLEM, setting="tsybakov", **changed)
+        for before, after in zip(tsybakov.bounds, given.bounds, strict=True):
+            assert (after.solved or after.excess) >= (before.solved or before.excess), "what is assumed promises most"
+
+
+def test_logarithms_that_are_kept_in_some_only_are_said() -> None:
+    assert "log(1/δ) is part of Theorems 5, 22 and hidden in Theorems 28, 10" in str(pate_bounds(**PROBLEM))
+    assert "log(1/δ)" not in str(pate_bounds(**PROBLEM, active=True))
+
+
+def test_a_bound_that_promises_nothing_is_said_to() -> None:
+    few = pate_bounds(rows=100, public=100, dimension=50, epsilon=1, delta=1e-6)
+    assert str(few).count("promises nothing") == sum(map(few.vacuous, few.bounds)) >= 3
+    assert any(bound.excess >= 1 for bound in few.bounds)
+    many = pate_bounds(**(PROBLEM | {"rows": 10**9}), theta=4)
+    assert "promises nothing" not in str(many)
 
 
 @pytest.mark.parametrize(

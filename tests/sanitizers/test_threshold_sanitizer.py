@@ -31,7 +31,7 @@ from reticent.privacy.events import Seeded
 from reticent.sanitizers.cells import CountNoise, Level, adjusted, copy_of_cells, two_sided
 from reticent.sanitizers.pivots import Pivots, Search, median_score
 from reticent.sanitizers.san_thresholds import SanThresholds, fullest_intervals, overlapping_counts, san_thresholds
-from reticent.sanitizers.thresholds import Scheme, ThresholdSanitizer
+from reticent.sanitizers.thresholds import METHODS, Scheme, ThresholdSanitizer
 from reticent.sanitizers.trees import Tree
 
 Array = NDArray[Any]
@@ -679,10 +679,23 @@ def test_bad_parameters_are_refused_by_name_before_the_data_are_read(name: str, 
         ThresholdSanitizer(**{**GOOD, name: value}).fit("no data")
 
 
+def test_too_few_rows_for_a_promise_are_told_of_a_way_out_that_there_is() -> None:
+    """With method="paper" an error must be given, so to leave it out is no way out."""
+    rows = np.arange(100)
+    for method in METHODS:
+        sanitizer = ThresholdSanitizer(bits=16, epsilon=1, delta=1e-6, method=method, error=0.01)  # type: ignore[arg-type]
+        with pytest.raises(InsufficientData) as refused:
+            sanitizer.fit(rows)
+        assert ("set error=None" in str(refused.value)) == (method != "paper")
+        way_out = {"error": None} if method != "paper" else {"method": "auto", "error": None}
+        sanitizer.set_params(**way_out).fit(rows)
+    assert 'take method="auto"' in str(refused.value)
+
+
 def test_what_a_method_needs() -> None:
     with pytest.raises(ValueError, match="delta"):
         ThresholdSanitizer(**GOOD, method="paper", error=0.1).fit("no data")
-    with pytest.raises(ValueError, match="needs error"):
+    with pytest.raises(ValueError, match="error must be given for method=\"paper\""):
         ThresholdSanitizer(**GOOD, method="paper", delta=1e-6).fit("no data")
     with pytest.raises(ValueError, match="bits"):
         ThresholdSanitizer(domain=Integers(), epsilon=1).n_required(0.1)

@@ -96,6 +96,17 @@ class Products(_Combined):
     def _labellings(self, points: int) -> int:
         return math.prod(sauer(part.vc_dimension, points) for part in self.classes)
 
+    def labellings(self, points: int) -> int:
+        """No more than the product of those of the classes."""
+        return min(super().labellings(points), self._pairs(points))
+
+    def labels_kept(self, points: int) -> int:
+        """Those of all conjunctions, before equal ones are found."""
+        return points * self._pairs(points)
+
+    def _pairs(self, points: int) -> int:
+        return math.prod(part.labellings(points) for part in self.classes)
+
     def split(self, X: ArrayLike, name: str = "X") -> list[Array]:
         """The columns of each class."""
         array = as_rows(X, self.columns, name)
@@ -195,6 +206,14 @@ class Unions(_Combined):
 
     def _labellings(self, points: int) -> int:
         return sum(sauer(part.vc_dimension, points) for part in self.classes)
+
+    def labellings(self, points: int) -> int:
+        """No more than the sum of those of the classes."""
+        return min(super().labellings(points), sum(part.labellings(points) for part in self.classes))
+
+    def labels_kept(self, points: int) -> int:
+        """Those of all classes, before equal ones are found."""
+        return points * sum(part.labellings(points) for part in self.classes)
 
     def predict(self, concept: OneOf, X: ArrayLike) -> Labels:
         """As the class at the concept's place does."""

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, sauer
 from reticent.concepts.reading import Array, Labels, as_rows, zeros_and_ones
 from reticent.concepts.values import Concept
+from reticent.errors import OutOfReach
 
 MOST_PAIRS = 1 << 22  # of labellings that are compared
 
@@ -84,6 +85,19 @@ class Disagreements(ConceptClass[Disagreement]):
         """The differences of all pairs of labellings, each once."""
         return _Differences(self, X)
 
+    @property
+    def most_labellings(self) -> int:
+        """All pairs are compared."""
+        return MOST_PAIRS
+
+    def labellings(self, points: int) -> int:
+        """One for every two labellings of the class, and the empty one."""
+        return _pairs(self.concept_class.labellings(points))
+
+    def labels_kept(self, points: int) -> int:
+        """Those of all pairs, before equal ones are found."""
+        return points * self.labellings(points)
+
     def concepts(self) -> Iterator[Disagreement]:
         """The empty one, then every pair of concepts of a finite class."""
         first = next(self.concept_class.concepts())
@@ -102,7 +116,7 @@ class _Differences(Dichotomies[Disagreement]):
         super().__init__(concept_class, as_rows(X, concept_class.columns))
         self._own = concept_class.concept_class.dichotomies(self.points)
         if _pairs(self._own.count) > MOST_PAIRS:
-            raise ValueError("X has too many labellings, more than 2^22 pairs of them; take fewer points")
+            raise OutOfReach("X has too many labellings, more than 2^22 pairs of them; take fewer points")
         table = self._own._table(0, self._own.count, None)
         firsts, seconds = (np.append(0, side) for side in np.triu_indices(len(table), 1))
         _, kept = np.unique(np.packbits(table[firsts] ^ table[seconds], axis=1), axis=0, return_index=True)

@@ -119,6 +119,15 @@ class Finite(ConceptClass[Choice]):
         """The labellings in the order of the first concepts that give them."""
         return _Chosen(self, X)
 
+    def labels_kept(self, points: int) -> int:
+        """Every concept of the list labels every point."""
+        return self._size * points
+
+    @property
+    def counts_concepts(self) -> bool:
+        """The list is counted."""
+        return True
+
     def concepts(self) -> Iterator[Choice]:
         """The concepts in the order of the list."""
         return map(Choice, range(self._size))

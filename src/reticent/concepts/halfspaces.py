@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept
+from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, sauer
 from reticent.concepts.reading import Array, Labels, as_rows, zeros_and_ones
 from reticent.concepts.values import Concept
 from reticent.exact import integer
 
+MOST_PARTINGS = 1 << 20  # that are listed
 _SMALL = 1 << 18  # for coordinates below B, heights are below 48·B³, which then fits in 64 bits
 
 
@@ -85,6 +86,15 @@ class Halfspaces(ConceptClass[Halfspace]):
     def dichotomies(self, X: ArrayLike) -> Dichotomies[Halfspace]:
         """The ways in which a line or plane can part the points."""
         return _Partings(self, X)
+
+    @property
+    def most_labellings(self) -> int:
+        """Each is kept with a witness, in some hundred bytes."""
+        return MOST_PARTINGS
+
+    def labellings(self, points: int) -> int:
+        """2·Σ_{i ≤ dimensions} C(n − 1, i), which points in general position have."""
+        return 2 * sauer(self.dimensions, points - 1) if points else 1
 
     def read(self, X: ArrayLike, name: str = "X") -> Array:
         """The points as an array of shape (rows, dimensions) of numbers that were not rounded."""

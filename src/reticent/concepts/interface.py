@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.reading import Array, Labels, as_array, as_labels, as_weights, magnitude
+from reticent.errors import OutOfReach
 from reticent.exact import integer
 
 C = TypeVar("C", bound=Hashable)
 
+MOST_LABELLINGS = 1 << 24  # that are listed, by a class that has more of them than points
+MOST_SCORES = 1 << 32  # labellings that are scored at once
+MOST_LABELS = 1 << 29  # labels of all points in all labellings, where a class keeps a table of them
 _BLOCK = 1 << 24  # labels held at a time when labellings are scored one by one
-_SCORES = 1 << 32  # labellings that are scored at once
 
 
 class Dichotomy(NamedTuple, Generic[C]):
@@ -68,8 +71,12 @@ class ConceptClass(ABC, Generic[C]):
 
     def erm(self, X: ArrayLike, y: ArrayLike) -> C:
         """A concept with the fewest errors on the labelled rows; of several, that of the first dichotomy."""
+        return self.lightest(X, 1 - 2 * as_labels(y, len(as_array(X, "X"))))
+
+    def lightest(self, X: ArrayLike, weights: ArrayLike) -> C:
+        """A concept for which the whole weights of the rows that it labels 1 sum to least; the first of several."""
         dichotomies = self.dichotomies(X)
-        return dichotomies.concept(int(np.argmin(dichotomies.errors(y))))
+        return dichotomies.concept(int(np.argmin(dichotomies.sums(weights))))
 
     def disagreement(self, a: C, b: C, X: ArrayLike) -> int:
         """The number of rows of `X` that the two concepts label differently."""
@@ -78,6 +85,56 @@ class ConceptClass(ABC, Generic[C]):
     def concepts(self) -> Iterator[C]:
         """Every concept of a finite class, one by one."""
         raise NotImplementedError(f"{type(self).__name__} does not list its concepts")
+
+    # ── which sizes can be run ────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def most_labellings(self) -> int:
+        """How many labellings of some points can be listed and scored."""
+        return MOST_LABELLINGS
+
+    def labellings(self, points: int) -> int:
+        """The most labellings that so many points can have; a public number."""
+        most = sauer(self.vc_dimension, points)
+        return most if self.size is None else min(most, self.size)
+
+    def labels_kept(self, points: int) -> int:
+        """How many labels the dichotomies of so many points hold at once, at most; 0 where there is no table."""
+        return 0
+
+    @property
+    def counts_concepts(self) -> bool:
+        """Whether dichotomies know how many concepts of a finite class have each labelling."""
+        return self.size is not None and self.dichotomies(self.example_points()[:1]).multiplicities is not None
+
+    def check_points(self, points: int, *, what: str = "points", remedy: str = "take fewer points") -> None:
+        """Raise `OutOfReach` if so many points may have more labellings than can be listed and scored.
+
+        Learners call this before they read a row, and planners ask it. It looks at public numbers alone: how many
+        labellings private points really have would tell of them.
+        """
+        self._check_labellings(points, self.labellings(points), what, remedy)
+
+    def check_public(self, X: ArrayLike, *, what: str = "points", remedy: str = "take fewer points") -> None:
+        """The same for points that are public, of which only distinct ones count."""
+        points = distinct(as_array(X, "X"))
+        self._check_labellings(len(points), self._labellings_of(points), what, remedy)
+
+    def check_erm(self, points: int, *, what: str = "points", remedy: str = "take fewer points") -> None:
+        """The same for `erm` and `lightest` on so many points: a class that need not list labellings has no limit."""
+        self.check_points(points, what=what, remedy=remedy)
+
+    def _labellings_of(self, points: Array) -> int:
+        return self.labellings(len(points))
+
+    def _check_labellings(self, points: int, labellings: int, what: str, remedy: str) -> None:
+        kept, named = self.labels_kept(points), f"{type(self).__name__} may label {points:,} {what} in"
+        if labellings > self.most_labellings:
+            most = self.most_labellings.bit_length() - 1
+            raise OutOfReach(f"{named} {about(labellings)} ways, and can list at most 2^{most} of them: {remedy}")
+        if kept > MOST_LABELS:
+            most = MOST_LABELS.bit_length() - 1
+            raise OutOfReach(f"{named} ways of {about(kept)} labels in all, and can hold at most 2^{most}: {remedy}")
 
     def example_points(self) -> Array:
         """A few points of the domain on which `concepts.check` tries the class, with a shattered set among them."""
@@ -202,8 +259,8 @@ class Dichotomies(ABC, Generic[C]):
         return [(start, min(start + step, self.count)) for start in range(0, self.count, step)]
 
     def _all_sums(self, weights: Array, at: Array | None) -> Array:
-        if self.count > _SCORES:
-            raise ValueError("there are more than 2^32 labellings, too many to score one by one; erm need not do that")
+        if self.count > MOST_SCORES:
+            raise OutOfReach("there are more than 2^32 labellings, too many to score one by one; erm need not do that")
         return self._sums(weights, at)
 
     def _index(self, index: int) -> int:
@@ -253,6 +310,20 @@ def sauer(vc_dimension: int, points: int) -> int:
     (11, 8)
     """
     return sum(math.comb(points, i) for i in range(min(vc_dimension, points) + 1))
+
+
+def about(number: int) -> str:
+    """A number that may have thousands of digits, for people: exact below a million."""
+    return f"{number:,}" if number < 10**6 else f"about 2^{math.log2(number):.4g}"
+
+
+def distinct(points: Array) -> Array:
+    """Every point once, in ascending order."""
+    if points.ndim == 1:
+        return np.asarray(np.unique(points))
+    if points.dtype != object:
+        return np.asarray(np.unique(points, axis=0))
+    return np.array(sorted({tuple(point) for point in points.tolist()}), dtype=object).reshape(-1, *points.shape[1:])
 
 
 def packed(table: Array) -> list[bytes]:

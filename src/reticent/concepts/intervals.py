@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from reticent.concepts.domains import Domain, below
 from reticent.concepts.interface import Dichotomies, check_concept
 from reticent.concepts.order import Line, Ordered, OrderedDichotomies, last_where
-from reticent.concepts.reading import Array, Labels, as_labels, zeros_and_ones
+from reticent.concepts.reading import Array, Labels, as_weights, zeros_and_ones
 from reticent.concepts.values import Concept, Value, plain_value
 
 
@@ -62,10 +62,13 @@ class Intervals(Ordered[Interval]):
         """The n(n + 1)/2 + 1 runs of n distinct points."""
         return _Runs(self, X)
 
-    def erm(self, X: ArrayLike, y: ArrayLike) -> Interval:
-        """The first dichotomy with the fewest errors: the run of least weight, from cumulative sums."""
+    def lightest(self, X: ArrayLike, weights: ArrayLike) -> Interval:
+        """The run of least weight, from cumulative sums."""
         runs = _Runs(self, X)
-        return runs.lightest(1 - 2 * as_labels(y, len(runs.points)))
+        return runs.lightest(as_weights(weights, len(runs.points)))
+
+    def check_erm(self, points: int, *, what: str = "points", remedy: str = "") -> None:
+        """No labellings are listed."""
 
     def concepts(self) -> Iterator[Interval]:
         """Every interval of a finite domain."""

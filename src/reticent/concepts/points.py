@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.domains import Domain
-from reticent.concepts.interface import Dichotomies, check_concept
+from reticent.concepts.interface import MOST_LABELLINGS, MOST_SCORES, Dichotomies, check_concept
 from reticent.concepts.order import Line, Ordered, OrderedDichotomies, last_where
-from reticent.concepts.reading import Array, Labels, as_labels
+from reticent.concepts.reading import Array, Labels, as_weights
 from reticent.concepts.values import Concept, Value, plain_value
 from reticent.exact import integer
 
@@ -85,14 +85,22 @@ class _PointClass(Ordered[P]):
         """All sets of at most k of the points, smaller ones first, that k points of the domain can leave."""
         return _Subsets(self, X)
 
-    def erm(self, X: ArrayLike, y: ArrayLike) -> P:
-        """The first dichotomy with the fewest errors, by sorting the points by what each would save."""
+    def lightest(self, X: ArrayLike, weights: ArrayLike) -> P:
+        """The first dichotomy of least weight, by sorting the points by what each would save."""
         subsets = _Subsets(self, X)
-        losses = subsets.losses(1 - 2 * as_labels(y, len(subsets.points)))
+        losses = subsets.losses(as_weights(weights, len(subsets.points)))
         gains = np.sort(losses)[: subsets.most]
         totals = np.concatenate([[0], np.cumsum(gains)])[subsets.fewest :]
         chosen = subsets.fewest + int(np.argmin(totals))
         return subsets.representative(np.sort(np.argsort(losses, kind="stable")[:chosen]).tolist())
+
+    def check_erm(self, points: int, *, what: str = "points", remedy: str = "") -> None:
+        """No labellings are listed."""
+
+    @property
+    def most_labellings(self) -> int:
+        """Of single points there are hardly more than rows."""
+        return MOST_SCORES if self._k == 1 else MOST_LABELLINGS
 
     def concepts(self) -> Iterator[P]:
         """Every set of k values of a finite domain."""

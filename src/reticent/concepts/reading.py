@@ -41,13 +41,30 @@ def as_array(values: ArrayLike, name: str) -> Array:
 
 
 def _settled(array: Array, name: str) -> Array:
-    """An array of objects as what its objects are."""
+    """An array of objects as what its objects are; a refusal does not tell what they are."""
+    try:
+        found = _settled_by_kind(array, name)
+    except Exception as error:
+        if isinstance(error, _Refused):
+            raise TypeError(str(error)) from None
+        found = None  # the code of a value fails; its message may hold data
+    if found is None:
+        raise TypeError(f"{name} must hold whole numbers, floats or datetimes")
+    return found
+
+
+class _Refused(Exception):
+    """A refusal in words of our own."""
+
+
+def _settled_by_kind(array: Array, name: str) -> Array | None:
+    """An array of objects as what its objects are; None if they are not all numbers or all datetimes."""
     kinds = set(map(type, array.flat))
     if all(issubclass(kind, (Integral, np.bool_)) for kind in kinds):
         return compact(np.fromiter(map(int, array.flat), dtype=object, count=array.size)).reshape(array.shape)
     if kinds <= {datetime.datetime, datetime.date}:
         if any(getattr(moment, "tzinfo", None) is not None for moment in array.flat):
-            raise TypeError(f"{name} must hold datetimes without a time zone; convert them to UTC and drop it")
+            raise _Refused(f"{name} must hold datetimes without a time zone; convert them to UTC and drop it")
         return array.astype("datetime64[us]")
     if all(issubclass(kind, np.datetime64) for kind in kinds):
         return np.array(array.tolist() if array.ndim == 1 else list(array.flat)).reshape(array.shape)
@@ -58,9 +75,11 @@ def _settled(array: Array, name: str) -> Array:
         # Python compares whole numbers with floats exactly; numpy would round them first.
         if all(mine == theirs or math.isnan(mine) for mine, theirs in zip(floats, array.flat, strict=True)):
             return np.array(floats).reshape(array.shape)
-        raise TypeError(f"{name} mixes floats with numbers that are no floats; one of them would have to be rounded")
-    names = ", ".join(sorted(kind.__name__ for kind in kinds))
-    raise TypeError(f"{name} must hold whole numbers, floats or datetimes, got objects of type {names}")
+        raise _Refused(
+            f"{name} must hold whole numbers or floats alone: it mixes floats with numbers that are no floats, and one "
+            "of them would have to be rounded"
+        )
+    return None
 
 
 def _nearest(value: Any) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,14 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.domains import Domain
-from reticent.concepts.interface import Dichotomies, check_concept
+from reticent.concepts.interface import MOST_LABELLINGS, Dichotomies, check_concept
 from reticent.concepts.intervals import lightest_run, within
 from reticent.concepts.order import Line, Ordered, OrderedDichotomies
-from reticent.concepts.reading import Array, Labels, as_labels, zeros_and_ones
+from reticent.concepts.reading import Array, Labels, as_weights, zeros_and_ones
 from reticent.concepts.values import Concept, Value, plain_value
+from reticent.errors import OutOfReach
 from reticent.exact import integer
 
-MOST_BOXES = 1 << 24  # that are listed
 _TABLE = 1 << 25  # cells of the table of sums, beyond which boxes are compared with the rows one by one
 
 
@@ -95,10 +96,20 @@ class Rectangles(Ordered[Rectangle]):
         """The sets of points that a rectangle can hold, with their bounding boxes."""
         return _Boxes(self, X)
 
-    def erm(self, X: ArrayLike, y: ArrayLike) -> Rectangle:
-        """The first dichotomy with the fewest errors."""
+    def lightest(self, X: ArrayLike, weights: ArrayLike) -> Rectangle:
+        """The first dichotomy of least weight."""
         boxes = _Boxes(self, X)
-        return boxes.lightest(as_labels(y, len(boxes.points)))
+        whole = as_weights(weights, len(boxes.points))
+        return boxes.lightest(whole) if whole.dtype != object else super().lightest(X, whole)
+
+    def check_erm(self, points: int, *, what: str = "points", remedy: str = "") -> None:
+        """No labellings are listed."""
+
+    def _labellings_of(self, points: Array) -> int:
+        """On a grid, no more than there are boxes of its lines."""
+        lines = [len(np.unique(column)) for column in _columns(points)]
+        boxes = math.prod(count * (count + 1) // 2 for count in lines)
+        return min(super()._labellings_of(points), boxes + 1)
 
     def concepts(self) -> Iterator[Rectangle]:
         """Every rectangle of a finite domain."""
@@ -146,8 +157,8 @@ class _Boxes(OrderedDichotomies[Rectangle]):
             inner = _tight_sides(held, outer)
             found.append(np.column_stack([np.tile(outer, (len(inner), 1)), inner]))
             boxes += len(inner)
-            if boxes > MOST_BOXES:
-                raise ValueError("X has too many labellings, more than 2^24; take fewer points")
+            if boxes > MOST_LABELLINGS:
+                raise OutOfReach("X has too many labellings, more than 2^24; take fewer points")
         return np.concatenate(found)
 
     @property
@@ -162,18 +173,19 @@ class _Boxes(OrderedDichotomies[Rectangle]):
         ends = [self._domain.value(self._axes[i // 2].point(end)) for i, end in enumerate(box.tolist())]
         return Rectangle(tuple(ends[::2]), tuple(ends[1::2]))
 
-    def lightest(self, labels: Labels) -> Rectangle:
-        """The rectangle of the first dichotomy with the fewest errors."""
-        positive = self._cells[labels == 1] // 2
-        if len(positive):  # labels that a rectangle has are those of the bounding box of their ones
-            low, high, negative = positive.min(axis=0), positive.max(axis=0), self._cells[labels == 0] // 2
-            if not bool(np.all((negative >= low) & (negative <= high), axis=1).any()):
+    def lightest(self, weights: Array) -> Rectangle:
+        """The rectangle of the first dichotomy of least weight."""
+        light = self._cells[weights < 0] // 2
+        if len(light) and bool(np.all(weights)):
+            # If their bounding box holds nothing heavy, no other set of points is as light.
+            low, high, heavy = light.min(axis=0), light.max(axis=0), self._cells[weights > 0] // 2
+            if not bool(np.all((heavy >= low) & (heavy <= high), axis=1).any()):
                 return self._rectangle(np.column_stack([low, high]).ravel())
         _, place = np.unique(self._cells // 2, axis=0, return_inverse=True)
-        weights = np.zeros(len(self._distinct), dtype=np.int64)
-        np.add.at(weights, place.ravel(), 1 - 2 * labels)
+        totals = np.zeros(len(self._distinct), dtype=np.int64)
+        np.add.at(totals, place.ravel(), weights)
         best, lightest = -1, list[tuple[Array, Array]]()
-        for outer, held in _outer_boxes(np.column_stack([self._distinct, weights]), self.concept_class.dimensions - 1):
+        for outer, held in _outer_boxes(np.column_stack([self._distinct, totals]), self.concept_class.dimensions - 1):
             prefixes = _prefixes(held)
             run = lightest_run(prefixes)
             weight = 0 if run is None else int(prefixes[run[1] + 1] - prefixes[run[0]])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.domains import Domain, below, declared
-from reticent.concepts.interface import Dichotomies, check_concept
+from reticent.concepts.interface import MOST_SCORES, Dichotomies, check_concept
 from reticent.concepts.order import Line, Ordered, OrderedDichotomies
 from reticent.concepts.reading import Array, Labels, zeros_and_ones
 from reticent.concepts.thresholds import Sign, check_sign
@@ -103,6 +103,15 @@ class Stumps(Ordered[Stump]):
     def dichotomies(self, X: ArrayLike) -> Dichotomies[Stump]:
         """The cuts of every feature, each counted once."""
         return _FeatureCuts(self, X)
+
+    @property
+    def most_labellings(self) -> int:
+        """There are at most twice as many as numbers in the rows."""
+        return MOST_SCORES
+
+    def labellings(self, points: int) -> int:
+        """The constants, and both sides of every cut of every feature."""
+        return min(super().labellings(points), 2 + 2 * self.features * max(0, points - 1))
 
     def concepts(self) -> Iterator[Stump]:
         """Every stump on features of a finite domain; the constants are those of the first feature."""

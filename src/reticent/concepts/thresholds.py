@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.domains import Domain, below
-from reticent.concepts.interface import Dichotomies, check_concept, joined
+from reticent.concepts.interface import MOST_SCORES, Dichotomies, check_concept, joined
 from reticent.concepts.order import Line, Ordered, OrderedDichotomies
 from reticent.concepts.reading import Array, Labels, zeros_and_ones
 from reticent.concepts.values import Concept, Value, plain_value
@@ -82,6 +82,11 @@ class Thresholds(Ordered[Threshold]):
     def dichotomies(self, X: ArrayLike) -> Dichotomies[Threshold]:
         """The n + 1 prefixes of n distinct points, and with both orientations the suffixes too: 2n in all."""
         return _Cuts(self, X)
+
+    @property
+    def most_labellings(self) -> int:
+        """There are hardly more than rows."""
+        return MOST_SCORES
 
     def concepts(self) -> Iterator[Threshold]:
         """Every threshold of a finite domain."""

@@ -24,7 +24,7 @@ from reticent.privacy.events import Event, Subsampled
 from reticent.privacy.guarantee import Protects
 from reticent.privacy.pairs import amplified
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_rows, check_share, fewest_rows
+from reticent.promises import check_rows, check_share, fewest_rows, in_reach, rows_needed
 
 Oracle = Callable[[Any], ArrayLike]
 
@@ -187,12 +187,21 @@ class ActiveLearner(ConceptLearner):
             return pool >= labels and self._keeps(self._draw(pool, labels, None), error, beta)
 
         try:
-            return fewest_rows(suffices)
+            pool = fewest_rows(suffices)
         except ValueError:
             raise ValueError(
                 f"n_labels={labels} labels are too few for error={error}, however many rows there are: "
                 "ask for more labels or a larger error"
             ) from None
+        return in_reach(pool, lambda rows: self._check_draw(self._draw(rows, labels, None), error))
+
+    def check_size(self, rows: int, *, n_labels: int | None = None, n_rows: int | None = None) -> None:
+        """What is drawn from so many rows must be of a size on which the learner inside can run."""
+        super().check_size(rows)
+        self._check_draw(self._draw(rows, rows if n_labels is None else n_labels, n_rows), self.error)
+
+    def _check_draw(self, draw: Draw, error: object) -> None:
+        _check_inner(self._inner(draw.epsilon, draw.delta, error), draw)
 
     def labels_required(self, error: object, failure: object = None) -> int:
         """The labels that the learner inside needs at ε* = max(1, ε), or at ε where the transcript is private."""
@@ -236,10 +245,11 @@ class ActiveLearner(ConceptLearner):
         validate_data(self, X, reset=True, skip_check_array=True)
         target = None if oracle is not None else self._labels(y, len(table))  # type: ignore[arg-type]
         draw = self._draw(len(table), len(table) if n_labels is None else n_labels, n_rows)
-        inner = self._inner(draw.epsilon, draw.delta)
+        inner = self._inner(draw.epsilon, draw.delta, self.error)
         inner._check_parameters()
         self._check_promise(draw, every_row=n_labels is None)
         validate_data(inner, X, reset=True, skip_check_array=True)
+        _check_inner(inner, draw)
         inner._refuse_bad_rows(inner._points(table))
 
         order = noise_or_system(unsafe_noise).subset(draw.pool, draw.rows)  # in the order of draw: roles go by place
@@ -285,13 +295,13 @@ class ActiveLearner(ConceptLearner):
         rate = Fraction(rows, pool)
         return Draw(pool, rows, labels, inner_epsilon(epsilon, rate), min(delta / rate, max(delta, Fraction(1, 2))))
 
-    def _inner(self, epsilon: Fraction, delta: Fraction) -> ConceptLearner:
-        """The learner inside, with its privacy set."""
+    def _inner(self, epsilon: Fraction, delta: Fraction, error: object = None) -> ConceptLearner:
+        """The learner inside, with its privacy and the error that it is to promise set."""
         inner: ConceptLearner = clone(self.learner)
         settings = {
             "epsilon": epsilon,
             "delta": delta,
-            "error": None,
+            "error": error,
             "failure": self.failure,
             "unsafe_seed": self.unsafe_seed,
         }
@@ -356,9 +366,17 @@ def rate_for_one(epsilon: Fraction) -> Fraction:
     return (exp_fractions(epsilon, _BITS)[0] - 1) / (exp_fractions(Fraction(1), _BITS)[1] - 1)
 
 
+def _check_inner(inner: ConceptLearner, draw: Draw) -> None:
+    """Raise `OutOfReach` if the learner inside cannot run on what is drawn."""
+    if isinstance(inner, PartlyLabelled):
+        inner.check_size(draw.rows, labels=draw.labels)
+    else:
+        inner.check_size(draw.rows)
+
+
 def _needs(inner: ConceptLearner, error: object, failure: object) -> tuple[int, int]:
     """How many rows a learner needs, and how many of them with a label: all, unless it says otherwise."""
-    rows = inner.n_required(error, failure)
+    rows = rows_needed(inner.n_required, error, failure)
     return rows, inner.labels_required(error, failure) if hasattr(inner, "labels_required") else rows
 
 

@@ -10,19 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from reticent import noise
 from reticent.concepts.finite import Finite
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import Array, Labels, as_array, as_labels, as_rows
+from reticent.errors import OutOfReach
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy import fits, guarantee
 from reticent.privacy.events import Event
 from reticent.privacy.guarantee import Protects
-from reticent.promises import check_rows, check_share, fewest_rows
+from reticent.promises import check_memory, check_rows, check_share, fewest_rows, rows_needed
+from reticent.silence import silent
 
 __all__ = [
     "UNLABELLED",
@@ -77,14 +78,23 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         raise NotImplementedError
 
+    def check_size(self, rows: int) -> None:
+        """Raise `OutOfReach` if `fit` cannot run on this many rows, for lack of memory or too many labellings to list.
+
+        It looks at public numbers alone. `fit` asks it before it reads a row, and so do `n_required` and the plans.
+        """
+        check_memory(rows, self._hypotheses().columns)
+
     def _fit(self, X: ArrayLike, y: ArrayLike, unsafe_noise: Noise | None) -> Self:
         """`fit` with any noise, such as that which an audit walks through."""
         self._check_parameters()
         rows = as_table(X)
         validate_data(self, X, reset=True, skip_check_array=True)
+        self._check_size(len(rows))
         self._check_rows(len(rows))
         labels = self._labels(y, len(rows))
-        return self._keep(self._learn(self._points(rows), labels, unsafe_noise))
+        with silent():
+            return self._keep(self._learn(self._points(rows), labels, unsafe_noise))
 
     def _keep(self, found: Release[Any]) -> Self:
         """Become fitted: what was found, and what it cost."""
@@ -100,9 +110,14 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The labels of the rows."""
         return as_labels(as_target(y), rows)
 
+    def _check_size(self, rows: int) -> None:
+        """What `fit` asks; a learner that must first know which rows have a label asks later."""
+        self.check_size(rows)
+
     def _check_rows(self, rows: int) -> None:
         if self.error is not None:
-            check_rows(rows, required=self.n_required(self.error), error=self.error, failure=self.failure)
+            required = rows_needed(self.n_required, self.error)  # whether they can be run was asked before
+            check_rows(rows, required=required, error=self.error, failure=self.failure)
 
     def _points(self, rows: Array) -> Array:
         """The rows as a concept class of one column or of several takes them."""
@@ -134,6 +149,10 @@ class PartlyLabelled(ConceptLearner):
     Labels are 0 and 1. Of labels −1 and 1 the −1 would be taken for no label: turn them into 0 and 1 first.
     """
 
+    def check_size(self, rows: int, *, labels: int | None = None) -> None:
+        """So many rows, `labels` of them with a label."""
+        super().check_size(rows)
+
     def _labels(self, y: ArrayLike, rows: int) -> Labels:
         """0, 1, or −1 for a row without a label."""
         if y is None:
@@ -157,6 +176,8 @@ def read_as(name: str) -> Iterator[None]:
     """Say which argument holds the points that a concept class refused."""
     try:
         yield
+    except OutOfReach:
+        raise
     except (TypeError, ValueError) as error:
         reason = str(error)
         for inner in ("X ", "at "):  # what the methods of a class call their points
@@ -200,12 +221,9 @@ def as_target(y: Any) -> Array:
         raise ValueError("y must hold only the labels 0 and 1: it holds NaN or inf")
     if array.ndim == 2 and array.shape[1] == 1:
         array = column_or_1d(array, warn=True)
-    with np.errstate(invalid="ignore"):  # they cast to int64, whatever the labels are
-        check_classification_targets(array)
-        several = type_of_target(array).startswith("multi")
-    if several:
+    if array.ndim == 1 and not bool(np.all((array == 0) | (array == 1))):
+        # One message, whichever the labels are: it must not tell which. Scikit-learn's checks look for its words.
         raise ValueError(
-            "Only binary classification is supported. The type of the target is multiclass: y must hold only the "
-            "labels 0 and 1"
+            "Unknown label type: y must hold only the labels 0 and 1. Only binary classification is supported."
         )
     return array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from reticent.concepts.disagreements import Disagreements
 from reticent.concepts.domains import declared
 from reticent.concepts.interface import ConceptClass, joined
 from reticent.concepts.intervals import Intervals
-from reticent.concepts.order import Ordered
+from reticent.concepts.order import Ordered, last_where
 from reticent.concepts.points import KPoints, Points
 from reticent.concepts.reading import Array, as_rows
 from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
+from reticent.errors import OutOfReach
 from reticent.sanitizers.base import Sanitizer
 from reticent.sanitizers.nets import NetSanitizer
 
@@ -52,6 +54,24 @@ def check_promise(sanitizer: Sanitizer, rows: Array | None = None) -> None:
         together = joined(points, read)
         if len(np.unique(together, axis=0 if together.ndim > 1 else None)) > len(points):
             raise ValueError("X must hold only points of the sanitizer for an error to be promised; or set error=None")
+
+
+def heaviest(points: Array, weights: Array, check: Callable[[int], None]) -> tuple[Array, Array]:
+    """The points of a copy that stand for most rows, as many as `check` lets be labelled in all ways.
+
+    The copy is public by then: to leave points out costs nothing, and spares a refusal after the copy was paid for.
+    """
+
+    def fits(count: int) -> bool:
+        try:
+            check(count)
+        except OutOfReach:
+            return False
+        return True
+
+    most = len(points) if fits(len(points)) else last_where(1, len(points), fits)
+    kept = np.sort(np.argsort(-weights, kind="stable")[:most])
+    return points[kept], weights[kept]
 
 
 def concept_parts(concept_class: ConceptClass[Any], queries: ConceptClass[Any]) -> int:

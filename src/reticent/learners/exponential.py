@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.interface import ConceptClass, Dichotomies
+from reticent.concepts.interface import ConceptClass, Dichotomies, about
 from reticent.concepts.reading import Array, Labels
+from reticent.errors import OutOfReach
 from reticent.learners.base import ConceptLearner, check_share
 from reticent.learners.sample_bounds import log_step, log_step_excess
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy.events import BoundedRange
 from reticent.privacy.parameters import check_epsilon
+from reticent.promises import in_reach
 
 MOST_LISTED = 1 << 20  # concepts that are scored one by one where a class does not count its dichotomies
 
@@ -62,6 +63,8 @@ class ExponentialLearner(ConceptLearner):
     error : None, or the error (above the best candidate's) that `fit` must be able to promise; else it raises
         `InsufficientData`.
     failure : the probability with which the promise may fail.
+    realizable : whether the promise is for rows that some candidate labels without error. It needs fewer rows. `fit`
+        cannot check this assumption; only the promise rests on it, not the privacy.
     unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
 
     Attributes
@@ -88,6 +91,7 @@ class ExponentialLearner(ConceptLearner):
         net: ArrayLike | None = None,
         error: object = None,
         failure: object = 0.05,
+        realizable: bool = False,
         unsafe_seed: int | None = None,
     ) -> None:
         self.concept_class = concept_class
@@ -95,20 +99,23 @@ class ExponentialLearner(ConceptLearner):
         self.net = net
         self.error = error
         self.failure = failure
+        self.realizable = realizable
         self.unsafe_seed = unsafe_seed
 
-    def n_required(self, error: object, failure: object = None, *, realizable: bool = False) -> int:
+    def n_required(self, error: object, failure: object = None, *, realizable: bool | None = None) -> int:
         """The rows with which the error is at most `error` above the best candidate's, but for a `failure`.
 
-        With `realizable=True`, the best candidate is taken to make no error. `failure` is the learner's own unless it
-        is given. Planning, in floating point.
+        With `realizable=True`, the best candidate is taken to make no error. `failure` and `realizable` are the
+        learner's own unless they are given. `OutOfReach` where `fit` cannot run on so many. Planning, in floating
+        point.
         """
         self._check_parameters()
         alpha = float(check_share(error, "error"))
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
         rate = float(check_epsilon(self.epsilon)) / 2
-        step = log_step(alpha, 0, rate=rate) if realizable else log_step_excess(alpha, rate=rate)
-        return math.ceil((math.log(self._candidates()) - math.log(beta)) / -step)
+        fits = self.realizable if realizable is None else realizable
+        step = log_step(alpha, 0, rate=rate) if fits else log_step_excess(alpha, rate=rate)
+        return in_reach(math.ceil((math.log(self._candidates()) - math.log(beta)) / -step), self.check_size)
 
     def sample_errors(self, rows: int, columns: int = 1) -> int:
         """The most errors on so many rows that a concept fits, but for a probability of failure/2.
@@ -121,6 +128,22 @@ class ExponentialLearner(ConceptLearner):
         """How many errors more than the best candidate the draw makes at most, but for a probability of β/2."""
         return math.ceil(2 / float(check_epsilon(self.epsilon)) * (math.log(self._candidates()) + math.log(2 / beta)))
 
+    def check_size(self, rows: int) -> None:
+        """A net has no limit but its own. Without one the labellings of the rows are listed, or else all concepts."""
+        super().check_size(rows)
+        if self.net is not None:
+            return
+        if self.concept_class.counts_concepts:
+            self.concept_class.check_points(
+                rows, what="rows", remedy="give fewer rows or a net, or take a class of fewer concepts"
+            )
+        elif not self._is_listed():
+            raise OutOfReach(
+                f"net must be given: {type(self.concept_class).__name__} does not count how many concepts have each "
+                f"labelling, and of its {about(self._candidates())} concepts no list of at most 2^"
+                f"{MOST_LISTED.bit_length() - 1} can be made"
+            )
+
     # ── the draw ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
@@ -130,12 +153,13 @@ class ExponentialLearner(ConceptLearner):
             candidates = self._net()
             index = source.choose(-candidates.errors(labels, at=rows), rate=rate)
             return release(candidates.concept(index), event, unsafe_noise)
-        dichotomies = self.concept_class.dichotomies(rows)
-        counts = dichotomies.multiplicities
-        if counts is None:
-            concepts = self._listed()
+        if not self.concept_class.counts_concepts:
+            concepts = list(self.concept_class.concepts())
             errors = [np.count_nonzero(self.concept_class.predict(concept, rows) != labels) for concept in concepts]
             return release(concepts[source.choose(-np.array(errors), rate=rate)], event, unsafe_noise)
+        dichotomies = self.concept_class.dichotomies(rows)
+        counts = dichotomies.multiplicities
+        assert counts is not None
         index = source.choose(-dichotomies.errors(labels), rate=rate, counts=counts)
         number = source.uniform(int(counts[index]))
         return release(dichotomies.member(index, number), event, unsafe_noise)
@@ -143,18 +167,22 @@ class ExponentialLearner(ConceptLearner):
     def _net(self) -> Dichotomies[Any]:
         assert self.net is not None
         try:
+            self.concept_class.check_public(self.net, what="points of net", remedy="give a net of fewer points")
             return self.concept_class.dichotomies(self.net)
+        except OutOfReach:
+            raise
         except (TypeError, ValueError) as error:
             raise ValueError(f"net must hold points that the concept class can label: {error}") from error
 
-    def _listed(self) -> list[Any]:
-        if self._candidates() <= MOST_LISTED:
-            with suppress(NotImplementedError):
-                return list(self.concept_class.concepts())
-        raise ValueError(
-            "net must be given: this class neither counts its dichotomies nor lists its concepts, "
-            f"or it has more than {MOST_LISTED} of them"
-        )
+    def _is_listed(self) -> bool:
+        """Whether the concepts can be gone through one by one."""
+        if self._candidates() > MOST_LISTED:
+            return False
+        try:
+            next(iter(self.concept_class.concepts()), None)
+        except NotImplementedError:
+            return False
+        return True
 
     def _candidates(self) -> int:
         """How many concepts the draw is from."""
@@ -170,6 +198,8 @@ class ExponentialLearner(ConceptLearner):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        if not isinstance(self.realizable, bool):
+            raise TypeError(f"realizable must be True or False, got {type(self.realizable).__name__}")
         check_epsilon(self.epsilon)
         if not isinstance(self.concept_class, ConceptClass):
             raise TypeError(f"concept_class must be a ConceptClass, got {type(self.concept_class).__name__}")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from reticent.concepts.interface import ConceptClass, joined, sauer
+from reticent.concepts.interface import ConceptClass, joined
 from reticent.concepts.reading import Array, Labels, as_array, as_labels
 from reticent.errors import InsufficientData
 from reticent.exact import exp_fractions, integer, log_bounds
@@ -24,7 +24,7 @@ from reticent.noise import Noise
 from reticent.privacy import fits
 from reticent.privacy.events import ApproximateDP, Event, Parallel, PureDP, Subsampled
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_share, fewest_rows
+from reticent.promises import check_memory, check_share, fewest_rows, in_reach
 
 Variant = Literal["max", "printed"]
 
@@ -33,7 +33,10 @@ _LOG4 = log_bounds(Fraction(4), _BITS)[1]
 _MOST_ROUNDS = 4  # that rounds="auto" tries; sizes grow as a tower of exponentials
 _LN2 = math.log(2)
 
-MOST_LABELLINGS = 1 << 24  # of the rows of a round, as a bound by public numbers
+ROUND = {
+    "what": "rows of a round",
+    "remedy": "give fewer rows without a label, ask for a larger error, or take a class of fewer concepts",
+}
 
 
 # ── one round ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -82,7 +85,8 @@ def label_boost(
 
     Source. Beimel, Nissim, Stemmer, *Learning Privately with Labeled and Unlabeled Examples*, Algorithm
     LabelBoostProcedure and Lemma 4.1. Sharpened: the printed (ε' + 3, 4eδ'), for ε = 1, is (ε' + 1.948, δ') for a row
-    of S and (ε' + 1.386, δ') for one of T. New: the variant "max".
+    of S and (ε' + 1.386, δ') for one of T. New: the variant "max". Naor, Nissim, Stemmer, Yan, *Private Everlasting
+    Prediction*, Algorithm LabelBoost, is the same procedure, which `GenericBBL` runs on queries.
 
     >>> from reticent.concepts import Thresholds
     >>> label_boost([3] * 40 + [9] * 40, [1] * 40 + [0] * 40, [1, 12, 2], Thresholds(bits=4), epsilon=5).labels
@@ -96,7 +100,7 @@ def label_boost(
     rows = as_array(labelled, "labelled")
     target = as_labels(labels, len(rows))
     fresh = as_array(unlabelled, "unlabelled")
-    _check_labellings(concept_class, len(rows) + len(fresh))
+    concept_class.check_points(len(rows) + len(fresh), **ROUND)
     if variant == "max":
         dichotomies = concept_class.dichotomies(fresh)
         errors = dichotomies.least_errors(target, at=rows)
@@ -218,7 +222,30 @@ class LabelBoost(PartlyLabelled):
     def n_required(self, error: object, failure: object = None) -> int:
         """How many rows, with and without a label, make the promise hold; `labels_required` says how many with."""
         schedule = self._planned(error, failure)
-        return schedule.labels + self._pool(sum(schedule.fresh))
+
+        def check(rows: int) -> None:
+            check_memory(rows, self.concept_class.columns)
+            self._check_schedule(schedule)
+
+        return in_reach(schedule.labels + self._pool(sum(schedule.fresh)), check)
+
+    def check_size(self, rows: int, *, labels: int | None = None) -> None:
+        """So many rows, `labels` of them with a label; by default as many as the promise takes, or one."""
+        super().check_size(rows)
+        if labels is None:
+            labels = 1 if self.error is None else min(rows - 1, self.labels_required(self.error))
+        self._check_schedule(self._schedule(labels, rows - labels))
+
+    def _check_schedule(self, schedule: Schedule) -> None:
+        """Every round lists the labellings of its rows; the learner has those of the last."""
+        for scored, labelled in zip(schedule.scored, schedule.fresh, strict=True):
+            self.concept_class.check_points(scored + labelled, **ROUND)
+        last = schedule.fresh[-1] + (schedule.scored[-1] if self.variant == "printed" else 0)
+        self._base(len(schedule.fresh)).check_size(last)
+
+    def _check_size(self, rows: int) -> None:
+        """Which rows have a label is not known yet: see `_learn`."""
+        check_memory(rows, self.concept_class.columns)
 
     def labels_required(self, error: object, failure: object = None) -> int:
         """How many of the rows need a label for the promise to hold."""
@@ -230,10 +257,9 @@ class LabelBoost(PartlyLabelled):
         has_label = labels != UNLABELLED
         known, target, pool = rows[has_label], labels[has_label], rows[~has_label]
         schedule = self._schedule(len(known), len(pool))
+        self._check_schedule(schedule)
         check_delta(self.delta, rows=len(rows))
         self._refuse_bad_rows(rows)
-        for scored, labelled in zip(schedule.scored, schedule.fresh, strict=True):
-            _check_labellings(self.concept_class, scored + labelled)
         source = noise_or_system(unsafe_noise)
         drawn = pool[source.subset(len(pool), sum(schedule.fresh))]
         parts = np.split(drawn, np.cumsum(schedule.fresh)[:-1])
@@ -552,12 +578,3 @@ def _log_choose(n: int, k: int) -> float:
 def _check_variant(variant: object) -> None:
     if variant not in ("max", "printed"):
         raise ValueError(f'variant must be "max" or "printed", got {variant!r}')
-
-
-def _check_labellings(concept_class: ConceptClass[Any], rows: int) -> None:
-    """Refuse rows that the class may label in too many ways; how many these really are would tell of private rows."""
-    if min(sauer(concept_class.vc_dimension, rows), concept_class.size or math.inf) > MOST_LABELLINGS:
-        raise ValueError(
-            f"concept_class may label the {rows} rows of a round in more than 2^24 ways, which are too many to score: "
-            "give fewer rows without a label, or take a class of fewer concepts"
-        )

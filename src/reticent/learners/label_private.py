@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent import noise
-from reticent.concepts.interface import ConceptClass, Dichotomies
+from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import Array, Labels
 from reticent.errors import InsufficientData
 from reticent.exact import integer
@@ -20,9 +20,10 @@ from reticent.mechanisms.exponential import exponential
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_epsilon
-from reticent.promises import check_share, fewest_rows
+from reticent.promises import check_memory, check_share, fewest_rows, in_reach, rows_needed
 
-MOST_CANDIDATES = 1 << 24  # labellings that are scored at once
+_FEWER = "set net_rows to how many points are to be labelled"
+_FEWER_PUBLIC = "give fewer public points, or ask for a larger error"
 
 
 class NetLearner(ConceptLearner):
@@ -34,11 +35,10 @@ class NetLearner(ConceptLearner):
     def _draw(
         self, net: Array, rows: Array, labels: Labels, unsafe_noise: Noise | None, *, name: str, remedy: str
     ) -> Release[Any]:
-        """Draw by the errors on the rows; where there are too many candidates, `remedy` says what would do."""
+        """Draw by the errors on the rows; where there are too many candidates, `remedy` says what else to do."""
         with read_as(name):
+            self.concept_class.check_public(net, what=f"points of {name}", remedy=remedy)
             candidates = self.concept_class.dichotomies(net)
-        if _too_many(candidates):
-            raise ValueError(f"the concept class labels the points of {name} in more than 2^24 ways: {remedy}")
         with read_as("X"):
             errors = candidates.errors(labels, at=rows)
         index, event = exponential(-errors, epsilon=self.epsilon, unsafe_noise=unsafe_noise)
@@ -67,13 +67,6 @@ class NetLearner(ConceptLearner):
 
     def _hypotheses(self) -> ConceptClass[Any]:
         return self.concept_class
-
-
-def _too_many(candidates: Dichotomies[Any]) -> bool:
-    try:
-        return candidates.count > MOST_CANDIDATES
-    except ValueError:  # a class that lists them gives up
-        return True
 
 
 class LabelPrivateLearner(NetLearner):
@@ -162,24 +155,35 @@ class LabelPrivateLearner(NetLearner):
         if agnostic and self.net_rows is not None:
             raise ValueError("net_rows must be None for agnostic=True: that promise needs the labellings of all points")
         if agnostic:
-            return fewest_rows(
+            needed = fewest_rows(
                 lambda rows: sample_bounds.log_bad_excess(self.concept_class, rows, alpha, rate=rate) <= log_beta
             )
-        if self.net_rows is None:
-            return fewest_rows(
+        elif self.net_rows is None:
+            needed = fewest_rows(
                 lambda rows: sample_bounds.log_bad(self.concept_class, rows, alpha, rate=rate) <= log_beta
             )
-        return self.net_rows + rows_beside_net(
-            self.concept_class, self.net_rows, alpha, log_beta=log_beta, rate=rate, name="net_rows"
-        )
+        else:
+            needed = self.net_rows + rows_beside_net(
+                self.concept_class, self.net_rows, alpha, log_beta=log_beta, rate=rate, name="net_rows"
+            )
+        return in_reach(needed, self.check_size)
+
+    def check_size(self, rows: int) -> None:
+        """The labellings of the net are listed; where points are not distinct, `fit` may run all the same."""
+        super().check_size(rows)
+        self.concept_class.check_points(self._net_size(rows), what="points of X", remedy=_FEWER)
+
+    def _net_size(self, rows: int) -> int:
+        return rows if self.net_rows is None else min(rows, self.net_rows)
+
+    def _check_size(self, rows: int) -> None:
+        """The points are public: their labellings are counted by what they are, once they are read."""
+        check_memory(rows, self.concept_class.columns)
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
-        net = rows
-        if self.net_rows is not None and self.net_rows < len(rows):
-            net = rows[np.arange(self.net_rows) * len(rows) // self.net_rows]
-        return self._draw(
-            net, rows, labels, unsafe_noise, name="X", remedy="set net_rows to the number of points to be labelled"
-        )
+        size = self._net_size(len(rows))
+        net = rows[np.arange(size) * len(rows) // size]
+        return self._draw(net, rows, labels, unsafe_noise, name="X", remedy=_FEWER)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -273,8 +277,8 @@ class SemiPrivateLearner(NetLearner):
         """
         self._check_parameters()
         if public is None:
-            public = self.n_public_required(error, failure)
-        return rows_beside_net(
+            public = rows_needed(self.n_public_required, error, failure)
+        needed = rows_beside_net(
             self.concept_class,
             integer(public, "public", least=1),
             float(check_share(error, "error")),
@@ -283,12 +287,20 @@ class SemiPrivateLearner(NetLearner):
             name="public",
             agnostic=agnostic,
         )
+        return in_reach(needed, lambda rows: self.check_size(rows, public=public))
+
+    def check_size(self, rows: int, *, public: int | None = None) -> None:
+        """The labellings of so many public points are listed; of repeated ones `fit` counts each once."""
+        super().check_size(rows)
+        if public is not None:
+            self.concept_class.check_points(public, what="points of public", remedy=_FEWER_PUBLIC)
 
     def n_public_required(self, error: object, failure: object = None) -> int:
         """The public points that are a net for a quarter of the error, but for half of the failure."""
         self._check_parameters()
         alpha = float(check_share(error, "error"))
-        return sample_bounds.net_rows(self.concept_class, alpha / 4, math.exp(self._log_failure(failure)) / 2)
+        needed = sample_bounds.net_rows(self.concept_class, alpha / 4, math.exp(self._log_failure(failure)) / 2)
+        return in_reach(needed, lambda public: self.check_size(1, public=public))
 
     def _fit(
         self, X: ArrayLike, y: ArrayLike, unsafe_noise: Noise | None, public: ArrayLike | None = None
@@ -306,13 +318,15 @@ class SemiPrivateLearner(NetLearner):
 
     def _check_rows(self, rows: int) -> None:
         if self.error is not None:
-            self._require(len(self._public), self.n_public_required(self.error), "public points")
-            self._require(rows, self.n_required(self.error, public=len(self._public)), "rows")
+            self.concept_class.check_public(self._public, what="points of public", remedy=_FEWER_PUBLIC)
+            points = len(self._public)
+            self._require(points, rows_needed(self.n_public_required, self.error), "public points")
+            self._require(rows, rows_needed(self.n_required, self.error, public=points), "rows")
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
         if rows.shape[1:] != self._public.shape[1:]:
             raise ValueError("public must have the columns of X")
-        return self._draw(self._public, rows, labels, unsafe_noise, name="public", remedy="give fewer public points")
+        return self._draw(self._public, rows, labels, unsafe_noise, name="public", remedy=_FEWER_PUBLIC)
 
 
 def rows_beside_net(

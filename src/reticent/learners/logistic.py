@@ -24,13 +24,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
+from reticent.classes import codes_of_any, label_array, sorted_classes
 from reticent.exact import integer
 from reticent.mechanisms.counts import WIDEST, gaussian_count
 from reticent.noise import Noise
 from reticent.privacy import calibrate, fits, guarantee
 from reticent.privacy.events import DiscreteGaussian, Event, Repeated, Seeded
-from reticent.privacy.parameters import check_delta, check_epsilon, check_positive
+from reticent.privacy.parameters import check_certifiable, check_delta, check_epsilon, check_positive
 from reticent.promises import check_share, fewest_rows
+from reticent.silence import silent
 
 Floats = NDArray[np.float64]
 Matrix = Any  # Floats of two dimensions, or a CSR matrix of them
@@ -87,9 +89,10 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     epsilon, delta : the privacy of the model; δ should be well below one over the number of rows.
     row_norm : the length to which longer rows are scaled down, known without looking at the rows: √k for k one-hot
         columns, 1 for normalised text.
-    classes : the labels, at least two; None takes those in `y`.
+    classes : the labels, at least two, in any order; None takes those in `y`.
     fit_intercept : whether a constant column is added.
-    steps : the number of steps; None chooses it. More steps are more accurate and take longer; they cost no privacy.
+    steps : the number of steps; None chooses it from public numbers. More steps take longer, cost no privacy, and are
+        not more accurate: the noise of each step grows with their number, and the noise of the weights stays the same.
     fourier_features : None, or an even number: rows are mapped to that many random Fourier features of the kernel
         exp(−gamma·|x − x'|²), after they are scaled down to `row_norm`. The map is random but public.
     gamma : the kernel's width; None is 2 / row_norm².
@@ -159,14 +162,17 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         features = self._checked_features()
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise TypeError(f"fit_intercept must be True or False, got {type(self.fit_intercept).__name__}")
-        named = None if self.classes is None else _named_classes(self.classes)
+        named = None if self.classes is None else sorted_classes(self.classes)
         start = None if self.start is None else _checked_start(self.start)
 
         refuse_unreadable(X, "X")
+        if named is not None and y is not None:
+            y = _places(y, named)
         refuse_unreadable(y, "y")
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        refuse_infinite(X)
         delta = check_delta(self.delta, positive=True, rows=X.shape[0])
-        classes, labels = _labels(y, named)
+        classes, labels = _classes_of(y) if named is None else (named, y)
         columns = features or X.shape[1]
         plan = make_plan(
             rows=X.shape[0],
@@ -180,8 +186,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         length = float(row_norm) if features is None else 1.0  # of the rows that the descent sees as unit rows
         first = None if start is None else start_weights(start, plan, columns, length)
         self._draw_map(features, row_norm, X.shape[1], unsafe_noise or noise.system)
-        rows = integer_rows(self._unit_rows(X), plan)
-        weights = descend(rows, _targets(labels, len(classes)), plan, unsafe_noise, first)
+        with silent():
+            rows = integer_rows(self._unit_rows(X), plan)
+            weights = descend(rows, _targets(labels, len(classes)), plan, unsafe_noise, first)
 
         self.classes_ = classes
         self.n_iter_ = plan.steps
@@ -394,6 +401,7 @@ def _sigma(times: int, *, squared: int, epsilon: Fraction, delta: Fraction) -> F
     def all_steps(each: Fraction) -> Event:
         return Repeated(DiscreteGaussian(each, squared), times)
 
+    check_certifiable(delta)
     with suppress(ValueError):
         least = calibrate.noise(lambda one: DiscreteGaussian(one, times * squared), epsilon=epsilon, delta=delta)
         if not fits(all_steps(least), epsilon=epsilon, delta=delta):
@@ -484,6 +492,7 @@ def probabilities(rows: Matrix, weights: Floats, plan: Plan) -> Floats:
 
 # ── matrices, dense or sparse ─────────────────────────────────────────────────────────────────────────────────────
 
+@silent()
 def on_lattice(vectors: Matrix, limit: int) -> Matrix:
     """Each row as an integer vector whose squared length is at most `limit` < 2⁵³.
 
@@ -494,8 +503,7 @@ def on_lattice(vectors: Matrix, limit: int) -> Matrix:
     """
     whole = _map(np.rint, vectors)
     for rounding in (np.trunc, np.zeros_like):
-        with np.errstate(over="ignore", invalid="ignore"):
-            outside = ~(_squared_lengths(whole) <= limit)  # so that NaN is outside
+        outside = ~(_squared_lengths(whole) <= limit)  # so that NaN is outside
         if not outside.any():
             break
         if sparse.issparse(whole):
@@ -506,6 +514,7 @@ def on_lattice(vectors: Matrix, limit: int) -> Matrix:
     return whole
 
 
+@silent()
 def shortened(X: Matrix, bound: float) -> Matrix:
     """X / bound, with rows longer than the bound scaled down to length 1, whatever their magnitude."""
     if sparse.issparse(X):
@@ -517,9 +526,8 @@ def shortened(X: Matrix, bound: float) -> Matrix:
     else:
         largest = np.abs(X).max(axis=1)
     largest[largest < 1e-300] = 1.0
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        scaled = _scaled(X, 1 / largest)  # so that squares neither overflow nor vanish
-        return _scaled(scaled, 1 / np.maximum(bound / largest, np.sqrt(_squared_lengths(scaled))))
+    scaled = _scaled(X, 1 / largest)  # so that squares neither overflow nor vanish
+    return _scaled(scaled, 1 / np.maximum(bound / largest, np.sqrt(_squared_lengths(scaled))))
 
 
 def _row_of_entry(X: Matrix) -> NDArray[np.int64]:
@@ -555,6 +563,8 @@ def refuse_unreadable(data: Any, name: str) -> None:
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} must hold real numbers")
     if name == "y":
+        if array.dtype.kind == "O" and array.ndim and not all(map(_is_itself, array.flat)):
+            raise ValueError("Input y contains NaN: y must hold a label for every row")
         return
     if array.dtype.kind in "mMUS":
         kind = "dates or times" if array.dtype.kind in "mM" else "strings"
@@ -570,6 +580,12 @@ def refuse_unreadable(data: Any, name: str) -> None:
             raise ValueError(f"{name} must hold numbers; encode strings as columns of numbers") from None
 
 
+def refuse_infinite(X: Matrix) -> None:
+    """Refuse NaN and infinite numbers by one message, which does not tell which of them it was."""
+    if not bool(np.isfinite(X.data if sparse.issparse(X) else X).all()):
+        raise ValueError("X must be finite: it holds NaN or inf")
+
+
 def _checked_start(start: Any) -> Linear:
     try:
         coef, intercept = (np.asarray(part, dtype=np.float64) for part in start)
@@ -578,30 +594,30 @@ def _checked_start(start: Any) -> Linear:
     return Linear(coef, intercept)
 
 
-def _named_classes(classes: Any) -> NDArray[Any]:
+def _is_itself(value: Any) -> bool:
+    """False for NaN and what else stands for a missing value."""
     try:
-        given = np.asarray(classes)
-        named = np.unique(given)
+        return bool(value == value)  # noqa: PLR0124
     except Exception:
-        raise ValueError("classes must be a sequence of labels of one kind") from None
-    if given.ndim != 1 or len(named) < 2 or len(named) < len(given):
-        raise ValueError("classes must name at least two labels, each of them once")
-    return named
+        return False
 
 
-def _labels(y: NDArray[Any], named: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The classes, and for each row the position of its label among them."""
-    if named is None:
-        with np.errstate(invalid="ignore"):  # it casts to int64, whatever the labels are
-            check_classification_targets(y)
-    try:
-        classes = np.unique(y) if named is None else named
-        labels = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-        known = bool(np.all(classes[labels] == y))
-    except Exception:
-        raise ValueError("y must hold labels of one kind, the kind of classes") from None
-    if not known:
+def _places(y: Any, classes: NDArray[Any]) -> NDArray[np.int64]:
+    """For each label its place among the classes. One message refuses all labels that are none of them."""
+    places = codes_of_any(label_array(y), classes)
+    if bool((places < 0).any()):
         raise ValueError("y must hold no label but those in classes")
+    return places
+
+
+def _classes_of(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes that occur, and for each row the place of its label among them."""
+    with silent():  # it casts to int64, whatever the labels are
+        check_classification_targets(y)
+    try:
+        classes, labels = np.unique(y, return_inverse=True)
+    except Exception:
+        raise ValueError("y must hold labels of one kind") from None
     if len(classes) < 2:
         raise ValueError("y holds one class only: name all classes by classes= if there are others that no row has")
     return classes, labels

@@ -17,6 +17,7 @@ from reticent.mechanisms.release import Release
 from reticent.mechanisms.stable_argmax import release_table, stable_argmax
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.promises import in_reach
 
 
 class PointLearner(ConceptLearner):
@@ -101,7 +102,8 @@ class PointLearner(ConceptLearner):
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
         withheld = self._withheld()
         counts = np.arange(len(withheld))
-        return fewest_rows(lambda rows: float(binom.pmf(counts, rows, alpha) @ withheld) <= beta)
+        needed = fewest_rows(lambda rows: float(binom.pmf(counts, rows, alpha) @ withheld) <= beta)
+        return in_reach(needed, self.check_size)
 
     def sample_errors(self, rows: int, columns: int = 1) -> int:
         """The most errors on so many rows that a point fits, but for a probability of failure/2.

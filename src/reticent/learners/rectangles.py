@@ -25,7 +25,7 @@ from reticent.noise import Noise
 from reticent.privacy import calibrate, fits
 from reticent.privacy.events import ApproximateDP, BoundedRange, Composed, Event, PureDP, Repeated
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_share, fewest_rows
+from reticent.promises import check_memory, check_share, fewest_rows, in_reach, rows_needed
 from reticent.sanitizers.thresholds import ThresholdSanitizer
 
 Method = Literal["sides", "partition"]
@@ -148,9 +148,11 @@ class RectangleLearner(ConceptLearner):
         columns = self._dimensions(dimensions)
         slab = alpha / (2 * columns)
         if self.method == "partition":
-            return plan_partition(self._sanitizer(columns, beta), columns, alpha, beta)[0]
-        cut = self._search(2 * columns, beta).cut
-        return fewest_rows(lambda rows: bool(2 * columns * binom.cdf(cut, rows, slab) <= beta / 2))
+            needed = plan_partition(self._sanitizer(columns, beta), columns, alpha, beta)[0]
+        else:
+            cut = self._search(2 * columns, beta).cut
+            needed = fewest_rows(lambda rows: bool(2 * columns * binom.cdf(cut, rows, slab) <= beta / 2))
+        return in_reach(needed, lambda rows: check_memory(rows, columns))
 
     def sample_errors(self, rows: int, columns: int = 1) -> int:
         """The most errors on so many rows that a rectangle fits, but for a probability of failure/2.
@@ -394,7 +396,7 @@ def _plan_partition(
             cut = finest_grid(rows, columns, epsilon, failure / 3).cut / rows + 2 * off
             return cut < slab and 2 * columns * math.exp(-rows * _divergence(cut, slab)) <= failure / 3
 
-        return max(sanitizer.n_required(off), fewest_rows(suffices))
+        return max(rows_needed(sanitizer.n_required, off), fewest_rows(suffices))
 
     return min((rows_for(part * slab), part * slab) for part in (0.0625, 0.125, 0.25))
 

@@ -16,7 +16,7 @@ from reticent.concepts.interface import ConceptClass, joined
 from reticent.concepts.reading import Array, Labels, as_rows
 from reticent.exact import integer
 from reticent.learners.base import ConceptLearner, refuse_bad_points
-from reticent.learners.copies import check_promise, check_sanitizer, concept_parts
+from reticent.learners.copies import check_promise, check_sanitizer, concept_parts, heaviest
 from reticent.learners.sample_bounds import log_bad, log_bad_excess
 from reticent.mechanisms.counts import laplace_tail
 from reticent.mechanisms.release import Release, noise_or_system, release
@@ -24,8 +24,9 @@ from reticent.noise import Noise
 from reticent.privacy import fits
 from reticent.privacy.events import ApproximateDP, Composed, Event, PureDP, Repeated
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_rows, check_share, fewest_rows
+from reticent.promises import check_rows, check_share, fewest_rows, in_reach, rows_needed
 from reticent.sanitizers.base import Sanitizer
+from reticent.sanitizers.nets import NetSanitizer
 from reticent.sanitizers.points import PointSanitizer
 
 _STEP = Fraction(5, 4)  # sizes of a half that are told apart where rows are counted
@@ -81,12 +82,12 @@ class SanitizedLearner(ConceptLearner):
     where some concept makes no error at all (`realizable=True`).
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
-    Figure 12 (Algorithm B), Lemma 5.3, Lemma 5.4, Theorem 5.5 and Remark 5.6; Lemma 5.1, the sanitizer for more rows
-    than it was made for, is not needed, since sanitizers here take any number of rows, but `step` serves those that
-    do not; Claim 5.2, VC(C) ≤ VC(C_label) ≤ 2·VC(C), is not either, since errors have the dichotomies of C itself.
+    Figure 12 (Algorithm B), Lemma 5.3, Lemma 5.4, Theorem 5.5 and Remark 5.6.
     Sharpened: one noisy count in place of two, and a count is charged once with both copies, not again with each: the
     paper's 6ε becomes ε_c + 2ε_A, and its 6M/t rows of error k/t. Repaired: "remove the last entries" is sound for
-    sanitizers of multisets only; the shuffle that the paper mentions in passing is part of the algorithm here.
+    sanitizers of multisets only; the shuffle that the paper mentions in passing is part of the algorithm here. Left
+    out: Lemma 5.1, a sanitizer for more rows than it was made for, since sanitizers here take any number of rows, and
+    `step` serves those that do not; Claim 5.2, VC(C) ≤ VC(C_label) ≤ 2·VC(C), since errors have the dichotomies of C.
 
     Parameters
     ----------
@@ -100,6 +101,8 @@ class SanitizedLearner(ConceptLearner):
     error : None, or the error (above the best concept's) that `fit` must be able to promise; else it raises
         `InsufficientData`.
     failure : the probability with which the promise may fail.
+    realizable : whether the promise is for rows that some concept labels without error. It needs fewer rows. `fit`
+        cannot check this assumption; only the promise rests on it, not the privacy.
     unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
 
     Attributes
@@ -133,6 +136,7 @@ class SanitizedLearner(ConceptLearner):
         padding: ArrayLike | None = None,
         error: object = None,
         failure: object = 0.05,
+        realizable: bool = False,
         unsafe_seed: int | None = None,
     ) -> None:
         self.sanitizer = sanitizer
@@ -144,24 +148,38 @@ class SanitizedLearner(ConceptLearner):
         self.padding = padding
         self.error = error
         self.failure = failure
+        self.realizable = realizable
         self.unsafe_seed = unsafe_seed
 
     # ── how many rows ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def n_required(self, error: object, failure: object = None, *, realizable: bool = False) -> int:
+    def n_required(self, error: object, failure: object = None, *, realizable: bool | None = None) -> int:
         """The rows with which the error is at most `error` above the best concept's, but for a `failure`.
 
         A quarter of the failure goes to the count, another to the copies, half to the rows' deviation from the
         distribution. How far the copies may be off is tried out. With `realizable=True`, some concept is taken to make
-        no error. Planning, in floating point.
+        no error. `failure` and `realizable` are the learner's own unless they are given. Planning, in floating point.
         """
-        return self._accuracy(error, failure, realizable).rows
+        return in_reach(self._accuracy(error, failure, realizable).rows, self.check_size)
 
-    def _accuracy(self, error: object, failure: object = None, realizable: bool = False) -> Accuracy:
+    def check_size(self, rows: int) -> None:
+        """The best concept is looked for on the points of the copies, which for a `NetSanitizer` are public.
+
+        Of any other copy as many points are taken as can be, those that stand for most rows.
+        """
+        super().check_size(rows)
+        copy = self._copy()
+        if isinstance(copy, NetSanitizer):
+            self.concept_class.check_erm(
+                len(copy._dichotomies().points), what="points of sanitizer", remedy="give it fewer points"
+            )
+
+    def _accuracy(self, error: object, failure: object = None, realizable: bool | None = None) -> Accuracy:
         """The accuracy of the copies with which the fewest rows do."""
         self._check_parameters()
         alpha = check_share(error, "error")
         beta = check_share(self.failure if failure is None else failure, "failure")
+        fits = self.realizable if realizable is None else realizable
         step, copy = self._step(), self._copy()
         check_promise(copy)
         parts = concept_parts(self.concept_class, copy._queries())
@@ -169,7 +187,7 @@ class SanitizedLearner(ConceptLearner):
 
         @cache  # most of the accuracies are powers of the step
         def needed(accuracy: Fraction) -> int:
-            return copy.n_required(accuracy, beta / 8)
+            return rows_needed(copy.n_required, accuracy, beta / 8)
 
         def rows_if(accuracy: Fraction) -> int:
             """The rows needed if either copy counts each query right up to this share of all rows."""
@@ -179,7 +197,7 @@ class SanitizedLearner(ConceptLearner):
                 worse = 2 * off / rows + 4 * parts * float(accuracy)  # the share of errors that the copies may add
                 if rows < copies or worse >= alpha:
                     return False
-                return self._log_bad(rows, float(alpha), worse, realizable) <= math.log(beta / 2)
+                return self._log_bad(rows, float(alpha), worse, fits) <= math.log(beta / 2)
 
             return fewest_rows(suffices)
 
@@ -263,10 +281,12 @@ class SanitizedLearner(ConceptLearner):
         unit = 1 << max(0, _MASS - sum(sizes).bit_length())  # of a row, in whole numbers
         for copy, size, sign in zip(copies, sizes, (1, -1), strict=True):
             if copy is not None and len(copy.points_):
-                points = joined(points, copy.points_) if len(points) else copy.points_
-                weights = np.append(weights, sign * np.rint(copy.weights_ * (size * unit)).astype(np.int64))
-        dichotomies = self.concept_class.dichotomies(points)
-        return dichotomies.concept(int(np.argmin(dichotomies.sums(weights))))
+                own, shares = heaviest(
+                    copy.points_, copy.weights_, lambda count: self.concept_class.check_erm(2 * count)
+                ) if not isinstance(copy, NetSanitizer) else (copy.points_, copy.weights_)
+                points = joined(points, own) if len(points) else own
+                weights = np.append(weights, sign * np.rint(shares * (size * unit)).astype(np.int64))
+        return self.concept_class.lightest(points, weights)
 
     def _padding(self, rows: Array) -> Array:
         """The public row, in the form of the data."""
@@ -312,6 +332,8 @@ class SanitizedLearner(ConceptLearner):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        if not isinstance(self.realizable, bool):
+            raise TypeError(f"realizable must be True or False, got {type(self.realizable).__name__}")
         self._split()
         self._step()
         if not isinstance(self.concept_class, ConceptClass):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 
 from reticent.concepts.interface import ConceptClass
@@ -16,14 +18,14 @@ from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
 from reticent.learners import sample_bounds
 from reticent.learners.base import UNLABELLED, PartlyLabelled, refuse_bad_points
-from reticent.learners.copies import check_promise, check_sanitizer, disagreement_parts
+from reticent.learners.copies import check_promise, check_sanitizer, disagreement_parts, heaviest
 from reticent.learners.label_private import NetLearner
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy.events import Parallel
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_share, fewest_rows
-from reticent.sanitizers.base import Sanitizer
+from reticent.promises import check_share, fewest_rows, in_reach, rows_needed
+from reticent.sanitizers.base import Sanitizer, public_generator
 from reticent.sanitizers.nets import NetSanitizer
 from reticent.sanitizers.points import PointSanitizer
 from reticent.sanitizers.thresholds import ThresholdSanitizer
@@ -32,6 +34,7 @@ from reticent.sanitizers.thresholds import ThresholdSanitizer
 # is what the points drawn from the copy miss of it, α/16 what the copy misses of the unlabelled rows, and the rest
 # what these miss of their distribution. Each of the three, and the draw, may fail with a quarter of the probability.
 NEAR, MISSED = 1 / 4, 1 / 16
+COPY = {"what": "points of the private copy", "remedy": "ask for a larger error, or take a class of fewer concepts"}
 
 
 class SemiSupervisedLearner(PartlyLabelled, NetLearner):
@@ -118,8 +121,27 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         self.unsafe_seed = unsafe_seed
 
     def n_required(self, error: object, failure: object = None, *, agnostic: bool = False) -> int:
-        """How many rows, with and without a label, make the promise hold: the sum of the two numbers below."""
-        return self.labels_required(error, failure, agnostic=agnostic) + self.unlabelled_required(error, failure)
+        """How many rows, with and without a label, make the promise hold: the sum of the two numbers below.
+
+        `OutOfReach` where `fit` cannot run on so many.
+        """
+        needed = self.labels_required(error, failure, agnostic=agnostic) + self.unlabelled_required(error, failure)
+        goal = {"error": error, "failure": self.failure if failure is None else failure}
+        return in_reach(needed, copy(self).set_params(**goal).check_size)
+
+    def check_size(self, rows: int, *, labels: int | None = None) -> None:
+        """With `error` set, the labellings of as many points of the copy as that takes are listed.
+
+        Without, as many points are taken as can be, those that stand for most rows.
+        """
+        super().check_size(rows, labels=labels)
+        if self.error is None:
+            return
+        alpha, beta = (float(check_share(share, "")) for share in (self.error, self.failure))
+        points, sanitizer = self._net_rows(alpha, beta / 4), self._sanitizer()
+        if isinstance(sanitizer, NetSanitizer):
+            points = min(points, len(sanitizer._dichotomies().points))
+        self.concept_class.check_points(points, **COPY)
 
     def labels_required(self, error: object, failure: object = None, *, agnostic: bool = False) -> int:
         """The *labelled* rows with which a fresh row is mislabelled with probability at most `error`.
@@ -156,7 +178,7 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         sanitizer = self._sanitizer()
         check_promise(sanitizer)
         beta = check_share(self.failure if failure is None else failure, "failure")
-        return max(generalises, sanitizer.n_required(self._off(exact), beta / 4))
+        return max(generalises, rows_needed(sanitizer.n_required, self._off(exact), beta / 4))
 
     def _off(self, error: Fraction) -> Fraction:
         """By how much the copy may put the share of a query of the sanitizer off."""
@@ -180,19 +202,25 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
             labels[labelled],
             unsafe_noise,
             name="the private copy",
-            remedy="set error, which takes only as many points of the copy as it needs",
+            remedy=COPY["remedy"],
         )
         self.sanitizer_ = sanitizer
         return Release(found.value, Parallel((sanitizer.event_, found.event)))
 
     def _net(self, sanitizer: Sanitizer, random_state: int | None) -> Array:
-        """The points of the copy; or, where the promise needs fewer, so many drawn from it. The copy is public."""
-        points: Array = sanitizer.points_[sanitizer.weights_ > 0]
-        if self.error is not None:
-            alpha, beta = (float(check_share(share, "")) for share in (self.error, self.failure))
-            if len(points) > (needed := self._net_rows(alpha, beta / 4)):
-                return sanitizer.sample(needed, random_state=random_state)
-        return points
+        """The points of the copy; where the promise needs fewer, so many drawn from it; and never too many to label.
+
+        The copy is public, so all of this costs nothing.
+        """
+        kept = sanitizer.weights_ > 0
+        points, weights = sanitizer.points_[kept], sanitizer.weights_[kept]
+        if self.error is None:
+            return heaviest(points, weights, self.concept_class.check_points)[0]
+        alpha, beta = (float(check_share(share, "")) for share in (self.error, self.failure))
+        if len(points) <= (needed := self._net_rows(alpha, beta / 4)):
+            return points
+        drawn = public_generator(random_state).choice(len(points), size=needed, p=weights / weights.sum())
+        return np.asarray(points[np.unique(drawn)])
 
     def _net_rows(self, alpha: float, failure: float) -> int:
         return sample_bounds.net_rows(self.concept_class, MISSED * alpha, failure)

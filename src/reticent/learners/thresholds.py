@@ -22,6 +22,7 @@ from reticent.mechanisms.quasi_concave import SMALL, choose_depth, quasi_concave
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.promises import in_reach
 
 
 class ThresholdLearner(ConceptLearner):
@@ -128,7 +129,8 @@ class ThresholdLearner(ConceptLearner):
                 return math.floor(rows * (alpha - 4 * math.sqrt(math.log(8 / beta) / (2 * rows))))
             return int(binom.ppf(beta / 4, rows, alpha)) - 1
 
-        return fewest_rows(lambda rows: 0 < spare(rows) < rows and self._finds(spare(rows), rows, beta / 2))
+        needed = fewest_rows(lambda rows: 0 < spare(rows) < rows and self._finds(spare(rows), rows, beta / 2))
+        return in_reach(needed, self.check_size)
 
     def sample_errors(self, rows: int, columns: int = 1) -> int:
         """The most errors on so many rows that a threshold fits, but for a probability of failure/2."""

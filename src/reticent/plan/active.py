@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from fractions import Fraction
 from typing import Literal
 
@@ -11,6 +12,7 @@ from reticent.learners.base import ConceptLearner
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.promises import rows_needed
 
 
 def active(
@@ -52,8 +54,12 @@ def active(
     inner = estimator._inner(inside, check_delta(delta))
 
     def paper(alpha: Fraction) -> int:
-        drawn = inner.n_required(alpha, failure)
+        drawn = rows_needed(inner.n_required, alpha, failure)
         return drawn if transcript == "private" else math.ceil(drawn * (3 + math.exp(2 * inside)) / float(exact))
+
+    def reach(rows: int, goal: Fraction | None) -> None:
+        labels = min(rows, estimator.labels_required(goal)) if goal is not None else None
+        copy(estimator).set_params(error=goal).check_size(rows, n_labels=labels)
 
     return make_plan(
         "ActiveLearner",
@@ -67,6 +73,7 @@ def active(
         why="The labels are those that the learner inside needs at its own ε*; the pool is as large as makes ε* an ε."
         if transcript == "hidden"
         else "Which rows are asked for is published, so the learner inside has to keep ε by itself.",
+        reach=reach,
         paper=paper,
         labels=estimator.labels_required,
     )

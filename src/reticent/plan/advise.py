@@ -21,6 +21,19 @@ from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 from reticent.teachers.pate import SHARE, auto_teachers
 
+Reference = Literal["linear", "black box", "threshold"]
+REFERENCES: dict[Reference, str] = {
+    "linear": "a linear model of these columns, without privacy",
+    "black box": "the black box itself, without privacy",
+    "threshold": "the best threshold, without privacy",
+}  # what losses are against
+CHECK = (
+    "No figure here says how good that linear model is. Where no line or plane parts the classes, as in XOR, it is "
+    "hardly better than a coin, and so is every way that comes close to it. Find out before you spend anything: "
+    "compare a linear model with trees or boosting, by cross-validation, on public rows of the same kind, or on rows "
+    "that you may tell about. If the black box is clearly better, ask again with {how}."
+)
+
 WAYS = ("one-shot", "pate", "finite votes", "endless votes", "chain")
 
 # How teachers and models are set up, for what was measured and is advised alike.
@@ -45,10 +58,11 @@ FOLLOWS = {"slow": 0.0, "fast": 0.02}  # votes, which learn anew in every phase
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """A way to answer: what it is expected to lose to a model that is not private, what it does, and why.
+    """A way to answer: what it is expected to lose to the `Advice.reference`, what it does, and why.
 
     `noise` is a share: of all votes, or of all rows that pull a model one way; for a threshold, the error promised.
-    `phases` are the rows and answers of the first phases, where there are phases. An option that is not `possible`
+    `phases` are the rows and answers of the first phases, where there are phases. `estimator` is an expression to be
+    copied: fill in each …, and your own learner for `your_learner`. An option that is not `possible`
     says in `why` what it would take.
     """
 
@@ -64,13 +78,18 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """All ways, the best first; those that cannot be taken are last."""
+    """All ways, the best first; those that cannot be taken are last.
+
+    Losses are against the `reference`, a model that is not private: "linear", "black box" or "threshold", whichever
+    the user says suits the data. How good that model is, nobody knows who has not seen the data.
+    """
 
     rows: int
     features: int
     guarantee: Guarantee
     options: tuple[Option, ...]
     remark: str
+    reference: Reference
 
     @property
     def best(self) -> Option:
@@ -78,9 +97,16 @@ class Advice:
         return self.options[0]
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, black_box: str = "black_box=True") -> str:
+        """All ways in words; `black_box` is how the reader asks for advice on a black box."""
         privacy = f"ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
         columns = f"{self.features:,} column{'s' * (self.features > 1)}"
-        lines = [f"{self.rows:,} rows of {columns} at {privacy}: {self.best.way}"]
+        lines = [
+            f"{self.rows:,} rows of {columns} at {privacy}: {self.best.way}",
+            f"Losses are shares of all answers, against {REFERENCES[self.reference]}.",
+        ]
         for place, each in enumerate(self.options, start=1):
             if not each.possible:
                 lines.append(f"–  {each.way}: {each.why}")
@@ -91,6 +117,8 @@ class Advice:
                 who = f" by {each.teachers:,} teachers" if each.teachers else ""
                 lines.append(f"   phases: {shown}{who}")
             lines.append(f"   {each.estimator}")
+        if self.reference == "linear":
+            lines.append(CHECK.format(how=black_box))
         return "\n".join([*lines, self.remark])
 
 
@@ -102,7 +130,7 @@ def advise(
     delta: object,
     answers: int | str | None = None,
     public_rows: int = 0,
-    drift: Literal[False, "slow", "fast"] = False,
+    drift: Literal["none", "slow", "fast"] = "none",
     black_box: bool = False,
     classes: int = 2,
     concept: Literal["thresholds"] | None = None,
@@ -113,9 +141,10 @@ def advise(
     The ways are **one-shot**, one private model that answers for ever; **pate**, a student of teachers' private labels
     for public rows; **finite votes** and **endless votes**, the teachers' noisy majority on every query, for a given
     number of answers or for ever; and **chain**, a private model a phase. Each is given a loss that it is expected to
-    have against a model that is not private, by a rule of thumb for each cause: noise, few labels, weak teachers and
-    drift. The rules, where they come from, and how often they were right on other settings: see the
-    documentation. They decide nothing about privacy, which every way keeps whether or not they hold.
+    have by a rule of thumb for each cause: noise, few labels, weak teachers and drift. It is against a model that is
+    not private, the `reference`: a linear one, unless `black_box` or `concept` says otherwise. For the rules, where
+    they come from, and how often they were right on other settings, see the documentation. They decide nothing about
+    privacy, which every way keeps whether or not they hold.
 
     One-shot and pate learn nothing from queries; votes and chain do, and protect them as they protect the rows.
     Nothing is spent on advice.
@@ -126,9 +155,9 @@ def advise(
     epsilon, delta : the privacy.
     answers : None if it is not known how many answers are needed, a whole number, or "endless".
     public_rows : rows without labels that may be published.
-    drift : False, or how fast the best model changes where classes move but stay well apart: "slow" if it changes
+    drift : "none", or how fast the best model changes where classes move but stay well apart: "slow" if it changes
         little, "fast" if it changes clearly, while as many queries are answered as there are rows. Where classes
-        overlap much, drift cannot be followed without labels: then leave it at False.
+        overlap much, drift cannot be followed without labels: then leave it at "none".
     black_box : whether only learners suit the data that have no private counterpart, such as trees.
     classes : how many there are.
     concept : "thresholds" if a threshold on one column tells the classes apart.
@@ -141,6 +170,8 @@ def advise(
     >>> advise(2_000, 5, epsilon=4, delta=1e-6, answers="endless", drift="slow").best.way
     'chain'
     """
+    if drift not in ("none", "slow", "fast"):
+        raise ValueError(f"drift must be 'none', 'slow' or 'fast', got {drift!r}")
     asked = _Asked(
         rows=integer(rows, "rows", least=1),
         features=integer(features, "features", least=1),
@@ -148,7 +179,7 @@ def advise(
         delta=check_delta(delta, positive=True),
         answers=None if answers in (None, "endless") else integer(answers, "answers", least=1),
         public_rows=integer(public_rows, "public_rows", least=0),
-        drift=drift,
+        drift=False if drift == "none" else drift,
         black_box=black_box,
         classes=integer(classes, "classes", least=2),
         concept=concept,
@@ -162,6 +193,7 @@ def advise(
         guarantee=Guarantee(epsilon=float_above(asked.epsilon), delta=float_above(asked.delta), protects="rows"),
         options=tuple(ranked),
         remark=asked.remark(ranked[0]),
+        reference="threshold" if asked.thresholds else "black box" if asked.black_box else "linear",
     )
 
 
@@ -175,15 +207,13 @@ class _Asked:
     delta: Fraction
     answers: int | None
     public_rows: int
-    drift: Literal[False, "slow", "fast"]
+    drift: Literal[False, "slow", "fast"]  # False for "none"
     black_box: bool
     classes: int
     concept: str | None
     bits: int | None
 
     def __post_init__(self) -> None:
-        if self.drift not in (False, "slow", "fast"):
-            raise ValueError(f"drift must be False, 'slow' or 'fast', got {self.drift!r}")
         if not isinstance(self.black_box, bool):
             raise TypeError(f"black_box must be True or False, got {type(self.black_box).__name__}")
         if self.concept not in (None, "thresholds"):
@@ -226,7 +256,7 @@ class _Asked:
         if self.drift:
             loss += BEHIND[self.drift]
             why += "; it notices late" if self.drift == "slow" else "; it notices too late for a fast drift"
-        estimator = f"EverlastingPredictor({self.learner}{self.followed})"
+        estimator = f"EverlastingPredictor({self.learner}, {self.budget}, classes=…{self.followed})"
         return self.option("chain", loss, noise, estimator, why, phases=phases)
 
     def model(self, rows: int) -> tuple[float, float]:
@@ -257,7 +287,7 @@ class _Asked:
     @property
     def budget(self) -> str:
         """ε and δ, as they are written down."""
-        return f"epsilon={float(self.epsilon):g}, delta={float(self.delta):g}"
+        return f"epsilon={_written(self.epsilon)}, delta={_written(self.delta)}"
 
     # ── teachers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -281,7 +311,7 @@ class _Asked:
     def finite_votes(self) -> Option:
         """The teachers' noisy majority, for as many answers as are needed."""
         if self.answers is None:
-            return self.refused("finite votes", self.voters(""), "the number of answers must be known")
+            return self.refused("finite votes", self.voters(", answers=…"), "the number of answers must be known")
         return self.voted("finite votes", self.answers)
 
     def endless_votes(self) -> Option:
@@ -384,6 +414,12 @@ class _Asked:
     def remark(self, best: Option) -> str:
         """What should be known besides."""
         if best.way == "one-shot":
+            if self.black_box:
+                return (
+                    "One private model on random Fourier features needs the fewest rows, and its answers cost nothing. "
+                    "It stands in for the black box only where a smooth kernel follows the classes: compare the two on "
+                    "public rows, without privacy, before you spend anything."
+                )
             return (
                 "One private model is enough: it needs the fewest rows, its answers cost nothing, and it learns "
                 "nothing from the queries. Votes and chains are for inputs that drift, where the next phase has to "
@@ -394,3 +430,9 @@ class _Asked:
         if self.drift:
             return "Drift is followed without labels: it fails if classes trade places faster than phases turn over."
         return "A private model that suits the data would need far fewer rows, where there is one."
+
+
+def _written(number: Fraction) -> str:
+    """A number as it is written down: short where that is the same float, else with all its digits."""
+    short = f"{float(number):g}"
+    return short if float(short) == float(number) else repr(float(number))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal
 
+import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
 from reticent import labellers
@@ -14,6 +16,7 @@ from reticent.concepts import Thresholds
 from reticent.errors import InsufficientData
 from reticent.exact import integer
 from reticent.labellers.answers import Ballots, Bought, bought
+from reticent.labellers.two_coin import TwoCoin
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.predictors import chain, votes
 from reticent.predictors.phases import (
@@ -32,7 +35,6 @@ from reticent.promises import check_share
 Learner = Literal["linear", "thresholds", "other", "private"]
 
 LOSS = 0.01  # at which the answers of a two-coin labeller are counted
-FURTHEST_PHASE = 10_000  # phases that neither grow nor are refused until here are taken to go on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,12 @@ class Everlasting:
     `rows_required` are the rows with which `fit` accepts the first phase, and `epsilon_required` the ε at which it
     accepts it with the rows there are. `finite` is the most answers that these rows give in one phase, and then no
     more; `two_coin` is what a two-coin labeller is expected to give in a first phase where teachers agree as guessed,
-    if these are more answers than those of the phase, else None.
+    if these are more answers than those of the phase, and the plan is not for such a labeller already; else None.
+
+    With the labeller "two-coin" a phase may close early, and hand on fewer rows than planned. Then `sustained` is for
+    teachers that always agree, and `phases` are the longest that there can be; `worst` is what follows if teachers are
+    evenly split on every query, and `torn_at_most` up to which share of torn queries a phase hands on as many rows as
+    it has. For other labellers both are None.
     """
 
     rows: int
@@ -72,6 +79,8 @@ class Everlasting:
     finite: int | None
     two_coin: Bought | None
     why: str
+    worst: votes.Closings | None = None
+    torn_at_most: float | None = None
 
     def __str__(self) -> str:
         promise = f"ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g} for {self.guarantee.protects}"
@@ -86,7 +95,14 @@ class Everlasting:
                 f"phase {each.number:<3} {each.rows:>13,} rows  {each.queries:>13,} queries  "
                 f"{voted if each.teachers else 'one model'}"
             )
-        lines.append("It can be sustained." if self.sustained else "It cannot be sustained.")
+        if any(each.teachers for each in self.phases):
+            lines.append("What a phase loses is a guess, against the majority of the same teachers without noise.")
+        if self.sustained and self.worst is not None and self.worst.ends:
+            lines.append("It can be sustained only as long as teachers agree.")
+        else:
+            lines.append("It can be sustained." if self.sustained else "It cannot be sustained.")
+        if self.phases and self.worst is not None:
+            lines.append(self._at_worst(self.worst))
         if not self.phases:
             lines.append(f"What would do: {self.rows_required:,} rows; or ε = {self.epsilon_required:.3g}.")
         if self.finite is not None:
@@ -98,6 +114,27 @@ class Everlasting:
                 f"if teachers agree as guessed, and lose {self.two_coin.loss:.2%}."
             )
         return "\n".join([*lines, self.why])
+
+    def _at_worst(self, worst: votes.Closings) -> str:
+        """What becomes of the phases of a two-coin labeller, in words."""
+        planned = [(each.rows, each.answers) for each in self.phases]
+        if not worst.ends and list(worst.phases) == planned[: len(worst.phases)]:  # later ones are larger
+            return (
+                "A two-coin labeller closes a phase early where teachers disagree. Even at worst, if they were evenly "
+                "split on every query, no phase would close early."
+            )
+        given = ", then ".join(f"{answers:,}" for _, answers in worst.phases)
+        end = ", and then none" if worst.ends else ", and go on"
+        held = (
+            f" A phase hands on as many rows as it has if teachers disagree on at most {self.torn_at_most:.1%} of the "
+            "queries."
+            if self.torn_at_most is not None and self.torn_at_most < 1
+            else ""
+        )
+        return (
+            "A two-coin labeller closes a phase early where teachers disagree. If they were evenly split on every "
+            f"query, phases would give {given} answers{end}.{held}"
+        )
 
 
 def everlasting(
@@ -113,6 +150,7 @@ def everlasting(
     held_back: object = 0.1,
     rows_per_teacher: int | str = "auto",
     labeller: str = "auto",
+    labeller_options: Mapping[str, Any] | None = None,
     most_noise: object = MOST_NOISE,
     torn: object = 0.1,
     phases: int = 8,
@@ -141,7 +179,8 @@ def everlasting(
         private learner, whose model answers a phase by itself.
     growth, held_back : answers a phase, as a multiple of its rows, and the share of them that no phase learns from.
     rows_per_teacher : "auto" takes as many as there are columns, but 10 at least and 50 at most.
-    labeller : "auto", or one of the predictor's.
+    labeller : "auto", "greedy", "poll", "two-coin", "gaussian", "bit", "gnmax" or "gumbel", as the predictor takes it.
+    labeller_options : what the labeller is given.
     most_noise : the noise, as a share of all votes, beyond which `fit` refuses.
     torn : the share of the questions on which the teachers do not all agree.
     phases : how many are listed at most.
@@ -182,6 +221,7 @@ def everlasting(
         learner={"linear": None, "thresholds": Thresholds(), "other": DecisionTreeClassifier()}[learner],
         rows_per_teacher=votes.rows_for_a_teacher(rows_per_teacher, columns),
         labeller=labeller,
+        labeller_options=labeller_options,
         most_noise=noisiest,
         **common,
     )
@@ -200,7 +240,7 @@ def follow(recipe: votes.Recipe, schedule: Schedule, rows: int, listed: int) -> 
         if len(accepted) < listed:
             accepted.append(filled)
         settled = phase.handed_on >= phase.rows or phase.handed_on == schedule.max_rows  # no phase will be smaller
-        if (len(accepted) >= listed and settled) or phase.number >= FURTHEST_PHASE:
+        if (len(accepted) >= listed and settled) or phase.number >= votes.FURTHEST_PHASE:
             break
     return accepted, phase, True
 
@@ -218,7 +258,7 @@ def _votes(recipe: votes.Recipe, schedule: Schedule, listed: int, torn: object, 
         why = (
             f"{most:,} teachers of {recipe.rows_per_teacher} rows cannot give {first.answers:,} answers with noise of "
             f"at most {recipe.most_noise:g} of all votes. Rows needed grow with the square of the rows per teacher "
-            "and of 1/ε. A private learner in place of these teachers needs far fewer rows."
+            "and of 1/ε. A private learner in place of these teachers needs far fewer rows, where one suits the data."
         )
     elif not sustained:
         why = (
@@ -231,6 +271,17 @@ def _votes(recipe: votes.Recipe, schedule: Schedule, listed: int, torn: object, 
             why = "Phases stay as they are at max_rows: answers never end, but errors of teachers add up over phases."
     else:
         why = "All answers asked for are given."
+    worst = None
+    if recipe.labeller == "two-coin" and accepted:
+        worst = recipe.closings(schedule, rows, split=True, listed=listed)
+        if sustained and recipe.closings(schedule, rows, split=False).ends:
+            sustained = False
+            why = (
+                "Even where all teachers agree, a later phase has too few rows for its two-coin labeller, whose budget "
+                "is three quarters of the first one's. Take more rows, a smaller steepness or another labeller."
+            )
+        elif sustained and worst.ends:
+            why = "Whether answers end depends on how often teachers disagree, which nobody knows beforehand."
     return Everlasting(
         **known,
         phases=tuple(_planned(recipe, one, torn) for one in accepted),
@@ -247,6 +298,8 @@ def _votes(recipe: votes.Recipe, schedule: Schedule, listed: int, torn: object, 
         finite=finite if finite and not (sustained and schedule.horizon is None) else None,
         two_coin=_two_coin(recipe, most, first.answers, torn),
         why=why,
+        worst=worst,
+        torn_at_most=None if worst is None else _torn_at_most(recipe, schedule, accepted[0]),
     )
 
 
@@ -285,10 +338,32 @@ def _loss(recipe: votes.Recipe, name: str, options: dict[str, Any], phase: Phase
 
 
 def _two_coin(recipe: votes.Recipe, teachers: int, answers: int, torn: object) -> Bought | None:
-    """What a two-coin labeller buys in a first phase, if that is more."""
+    """What a two-coin labeller buys in a first phase, if that is more, and if the plan is not for one already."""
+    if recipe.labeller == "two-coin":
+        return None
     ballots = Ballots.guess(teachers, classes=recipe.classes, torn=torn)
     found = bought("two-coin", ballots, epsilon=recipe.epsilon, delta=recipe.delta, loss=LOSS, exact=False)
     return found if found.answers > answers else None
+
+
+def _torn_at_most(recipe: votes.Recipe, schedule: Schedule, first: Phase) -> float | None:
+    """The share of torn queries, where every lead is equally likely, with which a phase hands on the rows that it has.
+
+    By the budget of a second phase, which is that of all later ones. None where such a phase would be refused.
+    """
+    try:
+        labeller = recipe.make_labeller(replace(first, number=2), None)
+    except votes.NoLabeller:
+        return None
+    assert isinstance(labeller, TwoCoin)
+    assert labeller.closing is not None
+    shape: dict[str, Any] = {"teachers": first.teachers, "classes": recipe.classes}
+    agreed, torn = (
+        float(labeller.chances(Ballots.guess(**shape, margins=leads).counts)[1].mean())
+        for leads in ([1.0], (np.arange(200) + 0.5) / 200)
+    )
+    affordable = (labeller.hits - labeller.closing.margin) / first.rows
+    return min(1.0, max(0.0, (affordable - agreed) / (torn - agreed)))
 
 
 def _chain(recipe: chain.Recipe, schedule: Schedule, listed: int, known: dict[str, Any]) -> Everlasting:

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from reticent.concepts.interface import ConceptClass
+from reticent.concepts.interface import ConceptClass, about
 from reticent.learners.exponential import ExponentialLearner
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
@@ -47,22 +47,23 @@ def exponential(
     >>> plan.rows, plan.paper_rows
     (610, 71412)
     """
-    learner = ExponentialLearner(concept_class, epsilon=epsilon, net=net, failure=failure)
+    learner = ExponentialLearner(concept_class, epsilon=epsilon, net=net, failure=failure, realizable=realizable)
     learner._check_parameters()
     size = learner._candidates()
     return make_plan(
         "ExponentialLearner",
-        lambda alpha: learner.n_required(alpha, realizable=realizable),
+        learner.n_required,
         error=error,
         rows=rows,
         failure=failure,
         guarantee=Guarantee(epsilon=float_above(check_epsilon(epsilon))),
-        why=f"The draw is out of {count(size)} candidates, and the rows grow with the logarithm of their number. "
+        why=f"The draw is out of {about(size)} candidates, and the rows grow with the logarithm of their number. "
         + (
-            "One of them is taken to make no error."
+            "One of them is taken to make no error: set realizable=True in the learner as well."
             if realizable
             else "The labels may be of any kind: the error is that above the best candidate's."
         ),
+        reach=lambda rows, _: learner.check_size(rows),
         paper=lambda alpha: generic_rows(
             size, concept_class.vc_dimension, alpha, failure=failure, epsilon=epsilon, agnostic=not realizable
         ),
@@ -86,8 +87,3 @@ def generic_rows(
         part, sample = 10, 48 / alpha * (10 * vc_dimension * math.log(48 * math.e / alpha) + math.log(5 / share))
     draw = 2 * part / (alpha * float(check_epsilon(epsilon))) * (math.log(size) - math.log(share))
     return math.ceil(max(draw, sample))
-
-
-def count(size: int) -> str:
-    """A number that may have thousands of digits, for people: exact below a million."""
-    return f"{size:,}" if size < 10**6 else f"about 2^{math.log2(size):.4g}"

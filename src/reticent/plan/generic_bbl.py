@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +12,7 @@ from reticent.plan.plan import Plan, make_plan
 from reticent.predictors.generic_bbl import BBLLabeller, GenericBBL
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.promises import rows_needed
 
 
 def generic_bbl(
@@ -52,7 +54,7 @@ def generic_bbl(
         return ours.n_required(alpha)
 
     def printed(alpha: Fraction) -> int:
-        return paper.n_required(alpha)
+        return rows_needed(paper.n_required, alpha)
 
     return make_plan(
         "GenericBBL",
@@ -66,5 +68,6 @@ def generic_bbl(
             protects="rows and queries" if labeller == "gaussian" else "rows",
         ),
         why="Teachers on small shards vote on each query; a random part of the queries, relabelled, teaches the next.",
+        reach=lambda rows, goal: copy(ours).set_params(error=goal or 0.999).check_size(rows),
         paper=printed,
     )

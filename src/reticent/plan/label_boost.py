@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from reticent.learners.label_boost import LabelBoost, Variant
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
-from reticent.promises import check_share
+from reticent.promises import check_share, rows_needed
 
 
 def label_boost(
@@ -60,8 +61,12 @@ def label_boost(
     def paper(alpha: Fraction) -> int:
         labels, base = printed_labels(concept_class.vc_dimension, alpha / 11, beta / 2), estimator._base(1)
         base.set_params(epsilon=1, **({"delta": exact_delta / 41} if "delta" in base.get_params(deep=False) else {}))
-        drawn = labels + 90_000 * base.n_required(alpha / 11, beta / 2)
+        drawn = labels + 90_000 * rows_needed(base.n_required, alpha / 11, beta / 2)
         return drawn if exact >= 1 else math.ceil(drawn * (3 + math.e) / float(exact))
+
+    def reach(rows: int, goal: Fraction | None) -> None:
+        if goal is not None:
+            copy(estimator).set_params(error=goal).check_size(rows)
 
     return make_plan(
         "LabelBoost",
@@ -71,6 +76,7 @@ def label_boost(
         failure=failure,
         guarantee=Guarantee(epsilon=float_above(exact), delta=float_above(exact_delta)),
         why="The labels pick one of the few ways to label a part of the other rows; the learner needs the rest.",
+        reach=reach,
         paper=None if agnostic else paper,
         labels=estimator.labels_required,
     )

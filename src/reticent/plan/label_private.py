@@ -12,7 +12,7 @@ from reticent.learners.label_private import LabelPrivateLearner, SemiPrivateLear
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_epsilon, float_above
-from reticent.promises import check_share
+from reticent.promises import check_share, rows_needed
 
 
 def label_private(
@@ -53,6 +53,7 @@ def label_private(
         guarantee=Guarantee(epsilon=float_above(check_epsilon(epsilon)), protects="labels"),
         why="The rows depend on the VC dimension, not on the number of values: all points are public, and the "
         "candidates are the ways in which the class labels them. Rows are taken to be labelled by one of its concepts.",
+        reach=lambda rows, _: learner.check_size(rows),
         paper=lambda alpha: _printed(concept_class, alpha, failure, epsilon),
     )
 
@@ -87,6 +88,10 @@ def semi_private(
     """
     learner = SemiPrivateLearner(concept_class, epsilon=epsilon, failure=failure)
     learner._check_parameters()
+
+    def public(alpha: object) -> int:
+        return rows_needed(learner.n_public_required, alpha)
+
     plan = make_plan(
         "SemiPrivateLearner",
         learner.n_required,
@@ -96,14 +101,15 @@ def semi_private(
         guarantee=Guarantee(epsilon=float_above(check_epsilon(epsilon))),
         why="The rows depend on the VC dimension, not on the number of values: the candidates are the ways in which "
         "the class labels public points. Rows are taken to be labelled by one of its concepts.",
+        reach=lambda rows, goal: learner.check_size(rows, public=None if goal is None else public(goal)),
         paper=lambda alpha: (
             _printed(concept_class, alpha, failure, epsilon) - _printed_net(concept_class, alpha, failure)
         ),
     )
     if plan.error is None:
         return plan
-    public = learner.n_public_required(plan.error)
-    return replace(plan, why=f"{plan.why} There are to be {public} public points, from the distribution of the rows.")
+    points = public(plan.error)
+    return replace(plan, why=f"{plan.why} There are to be {points} public points, from the distribution of the rows.")
 
 
 def _printed(concept_class: ConceptClass[Any], alpha: Fraction, failure: object, epsilon: object) -> int:

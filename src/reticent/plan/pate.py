@@ -146,21 +146,41 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Theorems for one setting, side by side."""
+    """Theorems for one setting, side by side.
+
+    `assumed` are the quantities that some of the theorems know and that were not given, with the values taken for them,
+    which are those that promise most. A bound that uses one is not compared with others on equal terms.
+    """
 
     setting: str
     rows: int
     public: int
     bounds: tuple[Bound, ...]
+    assumed: tuple[str, ...] = ()
+
+    def vacuous(self, bound: Bound) -> bool:
+        """Whether the bound promises nothing: it is not below 1, or takes more teachers than there are rows."""
+        errors = (bound.excess, 0 if bound.solved is None else bound.solved)
+        return max(errors) >= 1 or (bound.teachers or 0) > self.rows
 
     def __str__(self) -> str:
         lines = [f"{self.setting}, {self.rows:,} private rows, {self.public:,} public (orders: hidden constants are 1)"]
         for each in self.bounds:
             teachers = "" if each.teachers is None else f", {each.teachers:,} teachers"
             teachers += ", more than there are rows" if each.teachers is not None and each.teachers > self.rows else ""
+            nothing = ": this promises nothing" if self.vacuous(each) else ""
             lines.append(
                 f"Theorem {each.theorem:2} {each.algorithm:20} excess {each.excess:10.3g} over {each.against}, "
-                f"{each.labels:,} labels{teachers}"
+                f"{each.labels:,} labels{teachers}{nothing}"
+            )
+        if self.assumed:
+            lines.append(f"Assumed, as not given, the values that promise most: {', '.join(self.assumed)}")
+        kept = [each for each in self.bounds if "log(1/δ)" in each.formula]
+        hidden = [each for each in self.bounds if each not in kept and each.theorem not in (19, 20)]
+        if kept and hidden:
+            lines.append(
+                f"A factor of log(1/δ) is part of {_theorems(kept)} and hidden in {_theorems(hidden)}: compare these "
+                "only up to it"
             )
         if self.setting == "agnostic":
             lines.append('Theorems 10, 22, 28 have no agnostic bound over h*: "Ω(Err(h*)) required" in Table 1')
@@ -261,7 +281,30 @@ def pate_bounds(
             found += [problem.theorem_28(), problem.theorem_5(agnostic=setting == "tsybakov"), problem.theorem_10()]
         if active is not False:
             found.append(problem.theorem_22())
-    return Bounds(setting=setting, rows=have, public=pool, bounds=tuple(found))
+    given = {"tau": tau, "theta": theta, "eta": eta, "best_error": best_error, "apart": apart}
+    assumed = _assumed(given, found, setting)
+    return Bounds(setting=setting, rows=have, public=pool, bounds=tuple(found), assumed=assumed)
+
+
+def _theorems(bounds: list[Bound]) -> str:
+    return f"Theorem{'s' * (len(bounds) > 1)} {', '.join(str(each.theorem) for each in bounds)}"
+
+
+def _assumed(given: dict[str, object], found: list[Bound], setting: str) -> tuple[str, ...]:
+    """What was not given, of all that the theorems found depend on."""
+    users = {
+        "tau = 1": ("tau", setting == "tsybakov", ()),
+        "theta = 1": ("theta", True, (22,)),
+        "eta = 1": ("eta", setting == "tsybakov", (22,)),
+        "best_error = 0": ("best_error", setting != "realizable", (5,)),
+        "apart = 0": ("apart", True, (19,)),
+    }
+    listed = []
+    for words, (name, asked, only) in users.items():
+        used = [each for each in found if each.theorem in only]
+        if asked and given[name] is None and (used or not only):
+            listed.append(f"{words} ({_theorems(used)})" if only else words)
+    return tuple(listed)
 
 
 @dataclass(frozen=True)

@@ -67,5 +67,6 @@ def point(
         guarantee=guarantee,
         why="The rows do not depend on the number of values: only the point itself, if enough rows with label 1 have "
         "it, can be released. They are taken to be labelled by one point, or all 0.",
+        reach=lambda rows, _: learner.check_size(rows),
         paper=paper,
     )

@@ -11,7 +11,7 @@ from reticent.learners.rectangles import Method, RectangleLearner
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
-from reticent.promises import check_share
+from reticent.promises import check_memory, check_share
 
 
 def rectangle(
@@ -31,6 +31,16 @@ def rectangle(
     Give `error` to learn how many rows it takes, or `rows` to learn which error they can promise. `paper_rows` is the
     bound of Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Theorem 3.22, for δ > 0. It is printed up to a constant factor, which is taken to be 1 (see `printed_rows`).
+
+    Parameters
+    ----------
+    error, rows : give one of the two; the other is found.
+    failure : the probability with which the promise may fail.
+    epsilon, delta : the privacy of the rectangle; δ = 0 is allowed.
+    dimensions : the number of columns.
+    bits : the values of all columns are the integers of [0, 2^bits).
+    domain : in place of bits, floats or datetimes.
+    method : "sides" searches for each side of the rectangle; "partition" cuts every axis into cells and counts.
 
     >>> plan = rectangle(error=0.1, epsilon=1, delta=1e-6, dimensions=2, bits=16)
     >>> plan.rows, plan.paper_rows
@@ -62,6 +72,7 @@ def rectangle(
         failure=failure,
         guarantee=Guarantee(epsilon=float_above(exact_epsilon), delta=float_above(exact_delta)),
         why=_why(learner, columns, beta),
+        reach=lambda rows, _: check_memory(rows, columns),
         paper=paper if exact_delta else None,
     )
 

@@ -13,7 +13,7 @@ from reticent.learners.sanitized import SanitizedLearner
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
-from reticent.promises import check_share
+from reticent.promises import check_share, rows_needed
 from reticent.sanitizers.base import Sanitizer
 
 
@@ -33,7 +33,7 @@ def sanitized(
     The paper makes, from an (α, β, ε', m)-sanitizer, a learner with error 15α + 12β, failure 10β and privacy 6ε' from
     ⌈6/α²⌉·⌈(18/β)·ln(2/(αβ))·(1 + 1/(mε'))⌉·m rows, for α, ε' ≤ 1/8. Here β is the lesser of failure/10 and error/24,
     and m is what our sanitizer takes at ε' = ε/6. Its learner is for rows that some concept labels without error, so
-    there is a number only for `realizable=True`; `fit` with an error asks for the rows of `realizable=False`.
+    there is a number only for `realizable=True`.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Lemma 5.4 and Theorem 5.5.
@@ -53,7 +53,9 @@ def sanitized(
     >>> plan.rows < 20_000, plan.paper_rows > 10**12
     (True, True)
     """
-    learner = SanitizedLearner(sanitizer, concept_class, epsilon=epsilon, delta=delta, failure=failure)
+    learner = SanitizedLearner(
+        sanitizer, concept_class, epsilon=epsilon, delta=delta, failure=failure, realizable=realizable
+    )
     learner._check_parameters()
     exact, beta = check_epsilon(epsilon), check_share(failure, "failure")
 
@@ -65,18 +67,24 @@ def sanitized(
         share = {"epsilon": exact / 6, "delta": check_delta(delta) / 2}
         known = sanitizer.get_params(deep=False)
         single = clone(sanitizer).set_params(**{name: value for name, value in share.items() if name in known})
-        rows = int(single.n_required(alpha, own))
+        rows = rows_needed(single.n_required, alpha, own)
         blocks = math.ceil(18 / own * math.log(2 / (alpha * own)) * (1 + 6 / (rows * float(exact))))
         return math.ceil(6 / alpha**2) * blocks * rows
 
     return make_plan(
         "SanitizedLearner",
-        lambda goal: learner.n_required(goal, realizable=realizable),
+        learner.n_required,
         error=error,
         rows=rows,
         failure=failure,
         guarantee=Guarantee(epsilon=float_above(exact), delta=float_above(check_delta(delta))),
         why="A noisy count, and a private copy of the rows of either label; the concept with the fewest errors on the "
-        "copies is found at no further cost.",
+        "copies is found at no further cost. "
+        + (
+            "Some concept is taken to make no error: set realizable=True in the learner as well."
+            if realizable
+            else "The labels may be of any kind: the error is that above the best concept's."
+        ),
+        reach=lambda rows, _: learner.check_size(rows),
         paper=paper if realizable else None,
     )

@@ -75,6 +75,7 @@ def point_sanitizer(
         guarantee=guarantee,
         why="The rows do not depend on the number of values. A value with a share above the error must be published; "
         "the rest may stay unseen, and counts as 0. The errors of the values of a set add up.",
+        reach=lambda rows, _: sanitizer.check_size(rows),
         paper=paper,
     )
 
@@ -143,6 +144,7 @@ def net_sanitizer(
         guarantee=guarantee,
         why=f"There are {len(net.points):,} public points, which the class labels in {net.queries:,} ways; all of "
         "these are answered at once. The rows are taken to be among the points.",
+        reach=lambda rows, _: sanitizer.check_size(rows),
         paper=paper,
     )
 

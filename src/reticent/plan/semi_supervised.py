@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from reticent.concepts.interface import ConceptClass
@@ -55,5 +56,6 @@ def semi_supervised(
         ),
         why="The labels depend on the VC dimension, not on the number of values; the other rows are for the sanitizer. "
         "No row is used by both, so ε and δ are those of one, not their sum. Labels are taken to be a concept's.",
+        reach=lambda rows, goal: copy(learner).set_params(error=goal).check_size(rows),
         labels=learner.labels_required,
     )

@@ -65,6 +65,7 @@ def threshold_sanitizer(
         guarantee=guarantee,
         why="The error is that of the share of rows below any threshold, for all thresholds at once and any rows; "
         "intervals may be off by twice as much. In practice it is several times smaller than what is promised.",
+        reach=lambda rows, _: sanitizer.check_size(rows),
         paper=paper if guarantee.delta > 0 else None,
     )
 

@@ -7,9 +7,10 @@ from fractions import Fraction
 from typing import Literal
 
 from reticent.concepts.domains import Domain
+from reticent.concepts.interface import about
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.mechanisms.quasi_concave import SMALL, required_promise
-from reticent.plan.exponential import count, generic_rows
+from reticent.plan.exponential import generic_rows
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
@@ -81,6 +82,7 @@ def threshold(
         failure=failure,
         guarantee=guarantee,
         why=_why(size, used, agnostic=agnostic, epsilon=epsilon, delta=delta, failure=beta / 2),
+        reach=lambda rows, _: learner.check_size(rows),
         paper=paper,
     )
 
@@ -99,7 +101,7 @@ def iterated_logarithms(number: int) -> list[float]:
 
 def _why(size: int, depth: int, *, agnostic: bool, epsilon: object, delta: object, failure: Fraction) -> str:
     search = {1: "the exponential mechanism"}.get(depth, "RecConcave")
-    words = [f"Depth {depth}: {search}, over {count(size)} thresholds."]
+    words = [f"Depth {depth}: {search}, over {about(size)} thresholds."]
     if agnostic:
         words.append("The labels may be of any kind, and the error is that above the best threshold's.")
     else:

@@ -20,7 +20,8 @@ from reticent.noise import Noise
 from reticent.privacy import calibrate, fits, guarantee
 from reticent.privacy.events import ZCDP, Event
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_rows, check_share
+from reticent.promises import check_memory, check_rows, check_share, rows_needed
+from reticent.silence import silent
 
 Copy = tuple[Array, NDArray[np.float64]]  # points, and the share of rows that each stands for
 
@@ -81,15 +82,24 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
         shares = self.weights_ / self.weights_.sum()
         return np.asarray(self.points_[source.choice(len(shares), size=count, p=shares)])
 
+    def check_size(self, rows: int) -> None:
+        """Raise `OutOfReach` if `fit` cannot run on this many rows; by public numbers alone."""
+        check_memory(rows, self._queries().columns)
+
     def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
         """`fit` with any noise, such as that which an audit walks through."""
         self._check_parameters()
         rows = as_rows(X, self._queries().columns)
         if len(rows) == 0:
             raise ValueError("X must hold at least one row, got none")
+        self.check_size(len(rows))
         if self.error is not None:
-            check_rows(len(rows), required=self.n_required(self.error), error=self.error, failure=self.failure)
-        (points, weights), event = self._sanitize(rows, unsafe_noise)
+            required = rows_needed(self.n_required, self.error)
+            check_rows(
+                len(rows), required=required, error=self.error, failure=self.failure, otherwise=self._without_promise()
+            )
+        with silent():
+            (points, weights), event = self._sanitize(rows, unsafe_noise)
         pure = fits(event, epsilon=self.epsilon, delta=0)  # then no δ was used, whichever was allowed
         self.guarantee_ = guarantee(event, delta=0 if pure else self.delta)
         self.event_: Event = event
@@ -102,6 +112,10 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
     def n_required(self, error: object, failure: object = None) -> int:
         """How many rows make every frequency right up to `error`, but for a probability of failure."""
         raise NotImplementedError
+
+    def _without_promise(self) -> str:
+        """How to have a copy for which no error is promised."""
+        return "set error=None for a fit without a promise"
 
     def _check_parameters(self) -> None:
         """Refuse bad parameters before the data are touched."""

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from reticent.concepts.interface import ConceptClass, Dichotomies
 from reticent.concepts.order import Ordered
 from reticent.concepts.reading import Array, as_rows
+from reticent.errors import OutOfReach
 from reticent.exact import integer
 from reticent.mechanisms.counts import gaussian_count, laplace_count
 from reticent.mechanisms.exponential import exponential
@@ -23,7 +24,7 @@ from reticent.noise import Noise
 from reticent.privacy import calibrate
 from reticent.privacy.events import ZCDP, BoundedRange, Composed, DiscreteGaussian, Event, PureDP, Repeated
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_share, fewest_rows
+from reticent.promises import check_share, fewest_rows, in_reach
 from reticent.sanitizers.base import Copy, Sanitizer, usable_delta
 
 MOST_POINTS = 1 << 20  # candidate points
@@ -34,6 +35,7 @@ MOST_LABELS = 1 << 20  # labels of all points by all labellings, in the exact me
 ROUNDS = tuple(1 << step for step in range(18))  # numbers of rounds to choose from
 FEW_ROUNDS = 16  # up to here the noise is calibrated to the composed losses
 BLOCK = 1 << 12  # databases scored at a time
+_FEWER = "give fewer points"
 GRAIN = 2.0**48  # public weights are summed up as multiples of 1/GRAIN
 
 
@@ -146,7 +148,7 @@ class NetSanitizer(Sanitizer):
         alpha = float(check_share(error, "error"))
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
         ways = self._ways(self._net(), beta)
-        return fewest_rows(lambda rows: any(way.error(rows) <= alpha for way in ways))
+        return in_reach(fewest_rows(lambda rows: any(way.error(rows) <= alpha for way in ways)), self.check_size)
 
     # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -220,15 +222,20 @@ class NetSanitizer(Sanitizer):
         """The labellings of the candidate points."""
         try:
             points = self._domain() if self.points is None else as_rows(self.points, self.concept_class.columns)
-            if not 0 < len(points) <= MOST_POINTS:
+            if len(points) > MOST_POINTS:
+                raise OutOfReach(f"points must be at most {MOST_POINTS}, got {len(points)}: {_FEWER}")
+            if len(points) == 0:
                 raise ValueError(f"there must be between 1 and {MOST_POINTS} of them, got {len(points)}")
+            self.concept_class.check_public(points, remedy=_FEWER)
             found = self.concept_class.dichotomies(np.unique(points, axis=0) if points.ndim > 1 else np.unique(points))
+        except OutOfReach:
+            raise
         except (TypeError, ValueError) as error:
             raise ValueError(f"points must hold points that the concept class can label: {error}") from error
         if found.count > MOST_QUERIES:
-            raise ValueError(
+            raise OutOfReach(
                 f"the class labels the points in {found.count} ways, and at most {MOST_QUERIES} can be kept: "
-                "give fewer points"
+                f"{_FEWER}"
             )
         return found
 
@@ -237,9 +244,9 @@ class NetSanitizer(Sanitizer):
         concepts = self.concept_class
         size = concepts.values if isinstance(concepts, Ordered) else None
         if not isinstance(concepts, Ordered) or size is None or size**concepts.columns > MOST_POINTS:
-            raise ValueError(
-                f"they must be given, since the class has no declared domain of at most {MOST_POINTS} points: a grid, "
-                "a public sample, never the data"
+            raise OutOfReach(
+                f"points must be given, since the class has no declared domain of at most {MOST_POINTS} points: a "
+                "grid, a public sample, never the data"
             )
         domain, ranks = concepts.finite_domain()
         values: Array = domain.values(np.arange(ranks.start, ranks.stop))

@@ -26,7 +26,7 @@ from reticent.noise import Noise
 from reticent.privacy import calibrate
 from reticent.privacy.events import ApproximateDP, Composed, Event, PureDP, Repeated
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_share, fewest_rows
+from reticent.promises import check_share, fewest_rows, in_reach
 from reticent.sanitizers.base import Copy, Sanitizer, public_generator
 
 Fails = Callable[[int, float], float]  # rows, error → a bound on the probability of failure
@@ -163,7 +163,7 @@ class PointSanitizer(Sanitizer):
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
         alpha = float(share)
         fails = self._choosing_fails(share) if self.method == "choosing" else self._histogram_fails()
-        return fewest_rows(lambda rows: fails(rows, alpha) <= beta)
+        return in_reach(fewest_rows(lambda rows: fails(rows, alpha) <= beta), self.check_size)
 
     # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -244,6 +244,12 @@ class PointSanitizer(Sanitizer):
             integer(self.rounds, "rounds", least=1, most=1 << 20)
             if self.method == "histogram":
                 raise ValueError('rounds is for method="choosing": a histogram needs none')
+
+    def _without_promise(self) -> str:
+        """SanPoints has to know how many values it looks for."""
+        if self.method == "choosing" and self.rounds is None:
+            return "set rounds, and error=None for a fit without a promise"
+        return super()._without_promise()
 
     def _rounds(self) -> int:
         if self.rounds is not None:

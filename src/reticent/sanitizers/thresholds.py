@@ -19,7 +19,7 @@ from reticent.exact import rational
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_share, fewest_rows
+from reticent.promises import check_share, fewest_rows, in_reach
 from reticent.sanitizers.base import Copy, Sanitizer, usable_delta
 from reticent.sanitizers.cells import copy_of_cells
 from reticent.sanitizers.pivots import Pivots, best_pivots
@@ -148,7 +148,7 @@ class ThresholdSanitizer(Sanitizer):
         def reaches(rows: int) -> bool:
             return any(scheme.bound <= float(alpha) * rows for scheme in self._schemes(rows, alpha, beta))
 
-        return fewest_rows(reaches)
+        return in_reach(fewest_rows(reaches), self.check_size)
 
     # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -186,6 +186,12 @@ class ThresholdSanitizer(Sanitizer):
             schemes += best_pivots(size, rows, epsilon=epsilon, delta=delta, failure=failure)
         return schemes
 
+    def _without_promise(self) -> str:
+        """SanThresholds is made for an error, so that it has no fit without one."""
+        if self.method != "paper":
+            return super()._without_promise()
+        return 'take method="auto", which needs far fewer rows and can do without a promise'
+
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _check_parameters(self, *, fitting: bool = True) -> None:
@@ -198,7 +204,10 @@ class ThresholdSanitizer(Sanitizer):
             if check_delta(self.delta, positive=True) != usable_delta(self.epsilon, self.delta):
                 raise ValueError(f'delta={self.delta} is too small for method="paper" with epsilon={self.epsilon}')
             if self.error is None and fitting:
-                raise ValueError('method="paper" needs error: it looks for some 25/error intervals')
+                raise ValueError(
+                    'error must be given for method="paper", got None: SanThresholds looks for some 25/error '
+                    "intervals, and is always fitted with a promise"
+                )
         self._size()
 
     def _size(self) -> int:
