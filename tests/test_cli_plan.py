@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from inspect import signature
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import pytest
 
 import reticent.plan
 from reticent import cli
+from reticent.cli import _parameter_help
 from reticent.plan import Plan
 from reticent.plan.thresholds import threshold
 from reticent.privacy import Guarantee
+from reticent.service import commands
+
+NEED_OBJECTS = ["active", "label_boost", "sanitized"]  # which no text can say
 
 
 class Outcome(NamedTuple):
@@ -85,6 +90,56 @@ def test_the_help_of_a_plan_says_what_each_parameter_is(reticent_command: Retice
     assert "--agnostic" in words
     assert "--no-agnostic" not in words
     assert "thresholds:64" in reticent_command("plan exponential --help").out
+
+
+@pytest.mark.parametrize("name", sorted(name for name in reticent.plan.__all__ if name != "Plan"))
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_every_plan_has_help(reticent_command: Reticent, name: str, flag: str) -> None:
+    """As `reticent plan` announces, whether or not it can be made on the command line."""
+    assert name in reticent_command("plan").out
+    outcome = reticent_command(f"plan {name} {flag}")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert f"Usage: reticent plan {name}" in outcome.out
+    assert ("--epsilon" in outcome.out) == (name not in NEED_OBJECTS)
+    function = getattr(reticent.plan, name)
+    assert set(_parameter_help(function)) == set(signature(function).parameters), "each is described"
+
+
+@pytest.mark.parametrize("name", NEED_OBJECTS)
+def test_a_plan_that_needs_an_object_says_where_to_make_it(reticent_command: Reticent, name: str) -> None:
+    outcome = reticent_command(f"plan {name} --epsilon 1 --error 0.1")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"call reticent.plan.{name} in Python; `reticent plan {name} --help` says how" in outcome.err
+    words = " ".join(reticent_command(f"plan {name} --help").out.split())
+    assert f"In Python, call reticent.plan.{name}(" in words
+    assert "failure: the probability with which the promise may fail" in words
+    assert "--failure" not in words, "no option that does nothing"
+    assert "--json" not in words
+
+
+def test_drift_is_asked_for_in_the_words_of_fit(reticent_command: Reticent) -> None:
+    line = "plan advise 1000 5 --epsilon 1 --delta 1e-6"
+    outcome = reticent_command(f"{line} --drift none")
+    assert outcome.code == 0
+    assert outcome.out == reticent_command(line).out
+    assert get_args(get_type_hints(reticent.plan.advise)["drift"]) == get_args(get_type_hints(commands.fit)["drift"])
+
+
+def test_advice_on_the_command_line_names_its_options(reticent_command: Reticent) -> None:
+    out = reticent_command("plan advise 1000 5 --epsilon 1 --delta 1e-6").out
+    assert "ask again with --black-box." in out
+    assert "black_box=True" not in out
+
+
+def test_a_plan_that_cannot_be_run_says_so(reticent_command: Reticent) -> None:
+    line = "plan exponential rectangles:2:16 --epsilon 1 --error 0.1 --realizable"
+    outcome = reticent_command(line)
+    assert outcome.code == 0
+    assert "1,146 rows would promise" in outcome.out
+    assert "this cannot be run: net must be given" in outcome.out
+    found = json.loads(reticent_command(f"{line} --json").out)
+    assert (found["rows"], found["feasible"]) == (1146, False)
+    assert found["obstacle"].startswith("net must be given")
 
 
 @pytest.mark.parametrize(

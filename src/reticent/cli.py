@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 from cyclopts import App, CycloptsError, Parameter, Token
 
-from reticent.service import commands
+from reticent.service import commands, key_commands
 from reticent.service.commands import Flag, UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from reticent.audit.report import Row
     from reticent.plan import Plan
+    from reticent.plan.advise import Advice
 
 app = App(
     name="reticent",
@@ -40,6 +41,7 @@ app = App(
 audit = App(name="audit", help="Attack our own claims.")
 app.command(audit)
 commands.register(app)
+key_commands.register(app)
 
 @audit.command
 def mechanisms(
@@ -236,8 +238,23 @@ def plan(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True, show=Fa
     name, *options = arguments[0].replace("-", "_"), *arguments[1:]
     if name not in plans:
         raise UsageError(f"there is no plan {arguments[0]!r}; there are: {', '.join(plans)}")
+    objects = _objects(plans[name])
+    if objects and not {"--help", "-h"} & set(options):
+        raise UsageError(
+            f"plan {name} needs a {objects[0]}, which is no text: call reticent.plan.{name} in Python; "
+            f"`reticent plan {name} --help` says how"
+        )
     command, bound, *_ = _plan_app(name, plans[name]).parse_args(options, exit_on_error=False, print_error=False)
     return command(*bound.args, **bound.kwargs) or 0
+
+
+def _objects(function: Callable[..., Plan]) -> list[str]:
+    """The parameters that must be given and cannot be written as text."""
+    hints = get_type_hints(function)
+    return [
+        name for name, parameter in signature(function).parameters.items()
+        if parameter.default is parameter.empty and _from_text(hints[name], help=None) is None
+    ]  # fmt: skip
 
 
 def _plans() -> dict[str, Callable[..., Plan]]:
@@ -249,13 +266,11 @@ def _plan_app(name: str, function: Callable[..., Plan]) -> App:
     """A command with the parameters of a function that plans, for those that can be written as text."""
     hints = get_type_hints(function)
     described = _parameter_help(function)
-    parameters = []
-    for parameter in signature(function).parameters.values():
+    objects, parameters = _objects(function), []
+    for parameter in [] if objects else signature(function).parameters.values():
         kind = _from_text(hints[parameter.name], help=described.get(parameter.name))
         if kind is not None:
             parameters.append(parameter.replace(annotation=kind))
-        elif parameter.default is parameter.empty:
-            raise UsageError(f"plan {name} needs a {parameter.name}, which is no text: call reticent.plan.{name}")
     flag = Annotated[bool, Parameter(negative="", help="Print a JSON object instead of text.")]
     json = SignatureParameter("json", SignatureParameter.KEYWORD_ONLY, default=False, annotation=flag)
 
@@ -265,14 +280,26 @@ def _plan_app(name: str, function: Callable[..., Plan]) -> App:
             found = function(*args, **options)
         except (TypeError, ValueError) as error:
             raise UsageError(f"plan {name}: {error}") from error
-        print(found if as_text else json_format.dumps(asdict(found), indent=2, ensure_ascii=False))
+        print(_in_words(found) if as_text else json_format.dumps(asdict(found), indent=2, ensure_ascii=False))
         return 0
 
-    run.__signature__ = Signature([*parameters, json])  # type: ignore[attr-defined]
-    run.__doc__ = (function.__doc__ or "").partition("\n")[0]
+    run.__signature__ = Signature([] if objects else [*parameters, json])  # type: ignore[attr-defined]
+    summary = (function.__doc__ or "").partition("\n")[0]
+    if objects:
+        needed = "\n\n".join(f"{each}: {described.get(each, 'an object')}" for each in signature(function).parameters)
+        summary += (
+            f"\n\nThis plan cannot be made on the command line, since it needs objects of Python. In Python, call "
+            f"reticent.plan.{name}({', '.join(objects)}, …) with:\n\n{needed}"
+        )
+    run.__doc__ = summary
     command = App(name=f"reticent plan {name}", version_flags=[])
     command.default(run)
     return command
+
+
+def _in_words(found: Plan | Advice) -> str:
+    """A plan or advice as text, which names options in place of parameters."""
+    return found.text(black_box="--black-box") if hasattr(found, "text") else str(found)
 
 
 def _parameter_help(function: Callable[..., object]) -> dict[str, str]:
@@ -342,13 +369,13 @@ def demo(*, seconds: float | None = None, write: Path | None = None) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 1 for a failed audit, or 2 with one line on standard error."""
+    """Run one command; the exit code is 0, 1 for a failed audit, or that of a refusal, which is told in one line."""
     try:
         command, bound, *_ = app.parse_args(arguments, exit_on_error=False, print_error=False)
         return command(*bound.args, **bound.kwargs) or 0
     except (CycloptsError, UsageError) as error:
         print(f"reticent: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return error.code if isinstance(error, UsageError) else 2
     except KeyboardInterrupt:
         return 130
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import csv
 import os
 import shlex
-import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -25,6 +21,7 @@ from rich.console import Console
 
 from reticent import cli
 from reticent.service.client import Client, ServiceError
+from reticent.service.processes import Child, Folder, ending_in_good_order
 from reticent.service.schema import Column, Schema
 from reticent.service.server import HOST, PORT
 
@@ -113,10 +110,10 @@ def write_example(folder: Path) -> None:
 
 
 def main(seconds: float | None = None) -> int:
-    """Make the clinic, fit, serve, ask; until Ctrl-C, or for some seconds."""
+    """Make the clinic, fit, serve, ask; until Ctrl-C, or for some seconds. However it ends, nothing is left behind."""
     console = Console()
-    with tempfile.TemporaryDirectory(prefix="reticent-demo-") as place, _home(Path(place) / "home"):
-        folder = Path(place)
+    kept = Folder(prefix="reticent-demo-")
+    with ending_in_good_order(), kept as folder, _home(folder / "home"):
         with console.status("making up a clinic …"):
             write_csv(folder / "patients.csv", clinic(ROWS, seed=0), leave_out=("patient_id",))
             (folder / "schema.toml").write_text(SCHEMA.to_toml(), encoding="utf-8")
@@ -126,7 +123,7 @@ def main(seconds: float | None = None) -> int:
             return code
         console.print(f"\nThat took {time.perf_counter() - started:.1f} seconds.\n")
         port = _free_port()
-        with _Served(port) as server:
+        with _Served(port, kept) as server:
             console.print(f"\n[bold]The dashboard is at {server.url}/[/bold]\n")
             print(_invitation(server.url, seconds), flush=True)
             crowd = _Crowd(server.url)
@@ -183,37 +180,28 @@ def _free_port() -> int:
     raise SystemExit("no port is free")
 
 
-class _Served:
+class _Served(Child):
     """`reticent serve` in a process of its own, which ends with this block."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, folder: Folder) -> None:
         self.url = f"http://{HOST}:{port}"
-        command = [sys.executable, "-m", "reticent.cli", "serve", NAME, "--port", str(port)]
-        # Ctrl-C is for this process alone, which then lets the server answer what it has taken.
-        self.process = subprocess.Popen(command, start_new_session=True)
+        super().__init__("reticent.cli", "serve", NAME, "--port", str(port), folder=folder)
 
-    def __enter__(self) -> _Served:
+    def __enter__(self) -> Self:
         give_up = time.monotonic() + 60
-        while True:
-            if self.process.poll() is not None:
-                raise SystemExit("the server did not start")
-            try:
-                with urlopen(f"{self.url}/v2/health/ready", timeout=5):
-                    return self
-            except (URLError, OSError):
-                if time.monotonic() > give_up:
-                    self.__exit__()
-                    raise SystemExit("the server did not start within a minute") from None
-                time.sleep(0.05)
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(timeout=45)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        try:
+            while self.process.poll() is None:
+                try:
+                    with urlopen(f"{self.url}/v2/health/ready", timeout=5):
+                        return self
+                except (URLError, OSError):
+                    if time.monotonic() > give_up:
+                        raise SystemExit("the server did not start within a minute") from None
+                    time.sleep(0.05)
+            raise SystemExit("the server did not start")
+        except BaseException:
+            self.end()
+            raise
 
 
 class _Crowd:

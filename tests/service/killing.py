@@ -1,6 +1,9 @@
-"""Kills a desk under load, again and again, and looks at what is left: run by test_faults in a process of its own.
+"""Kills a desk at work, again and again, and looks at what is left: run by test_faults in a process of its own.
 
     python killing.py FOLDER MODE KILLS SEED
+
+A desk is killed when something has happened a certain number of times, never after some time: it is the same on every
+machine, however busy that is. What is counted is whatever reaches the disk, and each answer that is delivered.
 
 Python and its libraries are loaded once; every desk is a fork of this process. It asks in batches, each request under a
 key of its own, and writes each answer that it gets into a pipe. What the pipe holds was delivered. A key whose answer
@@ -13,12 +16,10 @@ import asyncio
 import json
 import os
 import random
-import select
 import shutil
 import signal
 import sqlite3
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,15 @@ from typing import Any
 import numpy as np
 from shop import new_home
 
-from reticent.service import desk as desks
 from reticent.service.batching import Batcher, Closing
 from reticent.service.desk import Answered, Desk, Request, digest
 from reticent.service.home import Home
+from reticent.service.requests import hidden
 from reticent.service.store import Store, Transaction, verify
 
-CLIENTS, REQUESTS = ("ann", "bob"), 6
+CLIENTS, REQUESTS = ("ann", "bob"), 6  # with 12 rows in all
+NEARLY = 780  # of the 800 answers of the first phase
+MOST_POINTS = 250  # what happens in a start and some batches
 CLASSES = ("no", "yes")
 
 Delivered = dict[str, str]  # key: codes
@@ -52,14 +55,15 @@ def told(answer: Answered) -> str:
 # ── what is killed ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def serve(folder: Path, first: int, tell: Callable[[str], None], mode: str) -> None:
-    """Answer as fast as can be, for ever."""
+def serve(folder: Path, first: int, tell: Callable[[str], None], mode: str, answers: int | None = None) -> None:
+    """Answer as fast as can be, for ever or until so many answers were given."""
     if mode == "hasty":  # tells before it has stored
         real = Store.write
 
         def early(self: Store, batch: Transaction) -> Any:
             for _, key, stored in batch.answers:
-                tell(f"{key} {stored.codes.hex()}")
+                if stored.rest is None:
+                    tell(f"{key} {stored.codes.hex()}")
             return real(self, batch)
 
         Store.write = early  # type: ignore[method-assign]
@@ -76,12 +80,15 @@ def serve(folder: Path, first: int, tell: Callable[[str], None], mode: str) -> N
                 tell(f"{key} {told(answer)}")
         desk.tidy()
         first += REQUESTS
-        if mode == "slow":
-            time.sleep(0.005)
+        if answers is not None and desk.status().answered >= answers:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
-def at_point(point: int) -> None:
-    """End this process, as `kill -9` would, at a certain one of all the places where something reaches the disk."""
+def at_point(point: int) -> Callable[..., None]:
+    """End this process, as `kill -9` would, at a certain one of all the places where something reaches the disk.
+
+    What is returned counts one more such place.
+    """
     left = [point]
 
     def count(*_: Any) -> None:
@@ -105,6 +112,7 @@ def at_point(point: int) -> None:
         return db
 
     sqlite3.connect = traced  # type: ignore[assignment]
+    return count
 
 
 # ── what is left ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -117,23 +125,26 @@ def faults(folder: Path, delivered: Delivered) -> list[str]:
     except ValueError as error:
         return [f"damaged: {error}"]
     db = sqlite3.connect(folder / "store.sqlite")
-    stored = {key: codes.hex() for key, codes in db.execute("SELECT key, codes FROM answers")}
+    stored = {key: codes.hex() for key, codes in db.execute("SELECT key, codes FROM answers WHERE rest IS NULL")}
+    cut_off = db.execute("SELECT length(codes) - length(rest) / 8 FROM answers WHERE rest IS NOT NULL").fetchall()
     spent, given = db.execute("SELECT SUM(cost), SUM(answers) FROM ledger").fetchone()
     db.close()
-    delivered = {desks._hidden(key): codes for key, codes in delivered.items()}
+    delivered = {hidden(key): codes for key, codes in delivered.items()}
     wrong = [f"delivered without a record: {key}" for key in delivered.keys() - stored.keys()]
     wrong += [
         f"on record is another answer: {key}" for key in delivered.keys() & stored if delivered[key] != stored[key]
     ]
     rows = sum(len(codes) // 2 for codes in stored.values())
-    # A request that was killed between two phases has spent what it was not given.
-    if not ((spent or 0) == sum(found.counted.values()) and (given or 0) == rows <= (spent or 0)):
-        wrong.append(f"spent {spent}, given {given}, stored {rows}, counted {sum(found.counted.values())}")
+    # A request that was cut off between two phases has spent what it was not given yet.
+    partly = sum(many for (many,) in cut_off)
+    if not ((spent or 0) == sum(found.counted.values()) == rows + partly and (given or 0) == rows):
+        counted = sum(found.counted.values())
+        wrong.append(f"spent {spent}, given {given}, stored {rows} and {partly} in part, counted {counted}")
     return wrong
 
 
-def forked(run: Callable[[Callable[[str], None]], None], end: Callable[[int, int], None]) -> list[str]:
-    """Run something in a fork, end it, and return the lines that it told."""
+def forked(run: Callable[[Callable[[str], None]], None]) -> list[str]:
+    """Run something in a fork until it ends, and return the lines that it told."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -144,7 +155,6 @@ def forked(run: Callable[[Callable[[str], None]], None], end: Callable[[int, int
             os.write(writer, f"error {type(error).__name__} {error}\n".encode())
         os._exit(0)
     os.close(writer)
-    end(pid, reader)
     with os.fdopen(reader, "rb") as pipe:
         lines = pipe.read().decode().split("\n")[:-1]  # what has no end of line was not delivered
     os.waitpid(pid, 0)
@@ -173,20 +183,23 @@ def unasked(delivered: Delivered) -> int:
 
 
 def killed(folder: Path, mode: str, kills: int, seed: int) -> dict[str, Any]:
-    """Kill so many times, at random; stops at the first fault."""
+    """Kill so many times, each after a random number of writes and answers; stops at the first fault."""
     rng = random.Random(seed)
     delivered: Delivered = {}
     phases, working = set(), 0
-
-    def end(pid: int, reader: int) -> None:
-        if rng.random() < 0.8:  # at work; the others as they start
-            select.select([reader], [], [], 20)
-        time.sleep(rng.uniform(0.0, 0.08))
-        os.kill(pid, signal.SIGKILL)
-
     for kill in range(1, kills + 1):
-        before, first = len(delivered), unasked(delivered)
-        lines = forked(lambda tell, first=first: serve(folder, first, tell, mode), end)  # type: ignore[misc]
+        before, first, point = len(delivered), unasked(delivered), rng.randint(1, MOST_POINTS)
+
+        def run(tell: Callable[[str], None], first: int = first, point: int = point) -> None:
+            count = at_point(point)
+
+            def tell_counted(line: str) -> None:
+                count()
+                tell(line)
+
+            serve(folder, first, tell_counted, mode)
+
+        lines = forked(run)
         if wrong := noted(lines, delivered) or faults(folder, delivered):
             return {"kills": kill, "faults": wrong[:3]}
         phases.add(sqlite3_value(folder, "SELECT phase FROM position"))
@@ -197,13 +210,8 @@ def killed(folder: Path, mode: str, kills: int, seed: int) -> dict[str, Any]:
 def killed_at_points(folder: Path, mode: str, points: int) -> dict[str, Any]:
     """Kill at each of the places, one after the other, where something reaches the disk around the end of a phase."""
     kept: Delivered = {}
-
-    def nearly(pid: int, _: int) -> None:
-        while sqlite3_value(folder, "SELECT counted FROM phases WHERE number = 1") < 785:
-            time.sleep(0.01)
-        os.kill(pid, signal.SIGKILL)
-
-    wrong = noted(forked(lambda tell: serve(folder, 0, tell, "slow"), nearly), kept)
+    wrong = noted(forked(lambda tell: serve(folder, 0, tell, mode, answers=NEARLY)), kept)
+    assert sqlite3_value(folder, "SELECT phase FROM position") == 1
     turned = 0
     for point in range(1, points + 1):
         copy, delivered = folder.with_name(f"{folder.name}-{point}"), dict(kept)
@@ -213,14 +221,10 @@ def killed_at_points(folder: Path, mode: str, points: int) -> dict[str, Any]:
             at_point(point)
             serve(copy, unasked(kept), tell, mode)
 
-        def soon(pid: int, reader: int) -> None:
-            select.select([reader], [], [], 20)
-            os.kill(pid, signal.SIGKILL)
-
-        wrong = wrong or noted(forked(run, lambda *_: None), delivered) or faults(copy, delivered)
+        wrong = wrong or noted(forked(run), delivered) or faults(copy, delivered)
         turned += sqlite3_value(copy, "SELECT phase FROM position") == 2
         rest = unasked(delivered)
-        again = forked(lambda tell, copy=copy, rest=rest: serve(copy, rest, tell, mode), soon)  # type: ignore[misc]
+        again = forked(lambda tell, copy=copy, rest=rest: serve(copy, rest, tell, mode, answers=1))  # type: ignore[misc]
         wrong = wrong or noted(again, delivered) or faults(copy, delivered)
         if wrong:
             return {"kills": point, "faults": wrong[:3]}
@@ -236,6 +240,37 @@ def sqlite3_value(folder: Path, query: str) -> Any:
     return value
 
 
+def killed_within(folder: Path) -> dict[str, Any]:
+    """Kill at each place where something reaches the disk in one request over three phases, and repeat it."""
+    faulty: list[str] = []
+    point = cut_off = 0
+    asked = Request("ann", np.random.default_rng(0).random((400, 1)), "1", digest(b"1"))
+
+    def run(tell: Callable[[str], None], copy: Path, point: int | None) -> None:
+        if point is not None:
+            at_point(point)
+        desk = Desk(Home(copy), elsewhere=False)
+        desk._predictor.background = False  # the same places each time
+        (answer,) = desk.answer([asked])
+        tell(f"error {answer}" if isinstance(answer, Exception) else f"1 {told(answer)}")
+
+    while not faulty:
+        point += 1
+        copy, delivered = folder.with_name(f"{folder.name}-{point}"), Delivered()
+        shutil.copytree(folder, copy)
+        lines = forked(lambda tell: run(tell, copy, point))  # noqa: B023
+        faulty = noted(lines, delivered) or faults(copy, delivered)
+        cut_off += sqlite3_value(copy, "SELECT COUNT(*) FROM answers WHERE rest IS NOT NULL")
+        again = forked(lambda tell: run(tell, copy, None))  # noqa: B023
+        faulty = faulty or noted(again, delivered) or faults(copy, delivered)
+        if sqlite3_value(copy, "SELECT SUM(cost) FROM ledger") != 400 or len(delivered) != 1:
+            faulty.append(f"spent {sqlite3_value(copy, 'SELECT SUM(cost) FROM ledger')}")
+        shutil.rmtree(copy)
+        if lines:  # it came to its end
+            break
+    return {"kills": point - 1, "faults": faulty[:3], "cut off": cut_off}
+
+
 # ── SIGTERM ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -243,6 +278,7 @@ def drained(folder: Path, mode: str) -> dict[str, Any]:
     """Send SIGTERM under load: what was taken is answered, and the process ends by itself."""
 
     async def clients(tell: Callable[[str], None]) -> None:
+        answers = 0
         desk = Desk(Home(folder), elsewhere=False)
         batcher = Batcher(desk, max_rows=8)
         stop = asyncio.Event()
@@ -257,6 +293,10 @@ def drained(folder: Path, mode: str) -> dict[str, Any]:
                 except Closing:
                     tell(f"refused {key}")
                     return
+                nonlocal answers
+                answers += 1
+                if answers == 500:
+                    os.kill(os.getpid(), signal.SIGTERM)
 
         running = [asyncio.create_task(client(one)) for one in range(32)]
         await stop.wait()
@@ -266,11 +306,7 @@ def drained(folder: Path, mode: str) -> dict[str, Any]:
         await asyncio.gather(*running)
         desk.close()
 
-    def end(pid: int, reader: int) -> None:
-        time.sleep(0.8)
-        os.kill(pid, signal.SIGTERM)
-
-    lines = [line.split(" ") for line in forked(lambda tell: asyncio.run(clients(tell)), end)]
+    lines = [line.split(" ") for line in forked(lambda tell: asyncio.run(clients(tell)))]
     taken = {key for what, key, *_ in lines if what == "taken"}
     answered = {key: codes[0] for what, key, *codes in lines if what == "answered"}
     refused = {key for what, key, *_ in lines if what == "refused"}
@@ -285,9 +321,11 @@ def drained(folder: Path, mode: str) -> dict[str, Any]:
 def main(folder: str, mode: str, kills: str = "0", seed: str = "0") -> None:
     """Print what was found, as JSON."""
     place = Path(folder)
-    new_home(place).close()
+    new_home(place, **({"rows": 60, "rows_per_teacher": 2} if mode == "long" else {})).close()
     if mode in ("drain", "abrupt"):
         result = drained(place, mode)
+    elif mode == "long":
+        result = killed_within(place)
     elif mode == "points":
         result = killed_at_points(place, "desk", int(kills))
     else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,24 @@ def new_desk(folder: Path, *, elsewhere: bool = False, **options: Any) -> Desk:
 
 def request(rows: int = 1, key: str | None = None, client: str = "ann", seed: int = 0, body: bytes = b"") -> Request:
     return Request(client, np.random.default_rng(seed).random((rows, 1)), key, digest(body))
+
+
+@contextmanager
+def started(then: Callable[[SpawnProcess], None] = lambda _: None) -> Iterator[list[SpawnProcess]]:
+    """The processes that were started meanwhile; something may be done to each before anyone else knows of it."""
+    found: list[SpawnProcess] = []
+    usual = SpawnProcess.start
+
+    def start(process: SpawnProcess) -> None:
+        usual(process)
+        then(process)
+        found.append(process)
+
+    SpawnProcess.start = start  # type: ignore[assignment, method-assign]
+    try:
+        yield found
+    finally:
+        SpawnProcess.start = usual  # type: ignore[method-assign]
 
 
 def labels(results: Sequence[Answered | Exception]) -> list[Any]:

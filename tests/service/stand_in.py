@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import numpy as np
+import uvicorn
 from numpy.typing import NDArray
+from uvicorn.server import ServerState
 
 from reticent import BudgetExhausted, Guarantee
+from reticent.service import server
 from reticent.service.app import Limits, Service, make_app
 from reticent.service.desk import Answered, KeyReused, NothingStored, Request, Status
 from reticent.service.keys import Keyring
 from reticent.service.server import Binding, Patience, listening, make_server
+from waiting import LIMIT, wait_until
 
 
 @dataclass(frozen=True)
@@ -147,17 +150,90 @@ def connect(service: Service) -> httpx.AsyncClient:
 @contextmanager
 def running(service: Service, binding: Binding | None = None, patience: Patience | None = None) -> Iterator[int]:
     """A real server in a thread; its port."""
-    server = make_server(service, binding or Binding(port=0), patience)
-    thread = threading.Thread(target=server.run, daemon=True)
+    made = make_server(service, binding or Binding(port=0), patience)
+    thread = threading.Thread(target=made.run, daemon=True)
     thread.start()
-    until = time.monotonic() + 30
-    while not server.started:
-        assert thread.is_alive()
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: made.started or not thread.is_alive())
+    assert thread.is_alive()
     try:
-        yield listening(server)[1]
+        yield listening(made)[1]
     finally:
-        server.should_exit = True
-        thread.join(30)
+        made.should_exit = True
+        thread.join(LIMIT)
         assert not thread.is_alive()
+
+
+class PutForward(asyncio.SelectorEventLoop):
+    """An event loop whose clock can be put forward: what it was told to do later is then due."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+T = TypeVar("T")
+
+
+def run_with_clock(work: Callable[[Callable[[float], None]], Awaitable[T]]) -> T:
+    """Run something that is given a way to let seconds pass, which takes no time."""
+    with asyncio.Runner(loop_factory=PutForward) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, PutForward)
+
+        def pass_(seconds: float) -> None:
+            loop.ahead += seconds
+
+        async def working() -> T:
+            return await work(pass_)
+
+        return runner.run(working())
+
+
+class Wire(asyncio.Transport):
+    """A connection in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent, self.closed, self.paused = b"", False, False
+
+    def write(self, data: Any) -> None:
+        self.sent += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+
+def opened(service: Service) -> tuple[server._Connection, Wire]:
+    """A connection as the server makes it, and the wire at its other end."""
+    patience = Patience()
+    config = uvicorn.Config(
+        make_app(service), lifespan="off", log_level="warning", timeout_keep_alive=patience.idle_seconds
+    )
+    config.load()
+    connection: Any = server._patient(patience, service)(config, ServerState(), {})
+    wire = Wire()
+    connection.connection_made(wire)
+    return connection, wire
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Let the event loop run until something holds."""
+    async with asyncio.timeout(LIMIT):
+        while not holds():
+            await asyncio.sleep(0)
+
+
+async def some_rounds() -> None:
+    """Let the event loop do what is due."""
+    for _ in range(10):
+        await asyncio.sleep(0)

@@ -9,15 +9,17 @@ import logging
 import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import numpy as np
+import patient
 import pytest
 from shop import new_home
 from stand_in import MIXED, Batcher, Column, Desk, Rules, connect, make_service, running
 
-from reticent.service import batching, desk
+from reticent.service import app, batching, desk
 from reticent.service.app import Service, _takes_gzip
 from reticent.service.batching import Closing, Overloaded
 from reticent.service.desk import Answered, Halted, Request
@@ -171,7 +173,7 @@ def test_nothing_sent_is_repeated() -> None:
     bodies: list[Any] = [
         {"inputs": [{"name": sentinel, "shape": [1, 3], "datatype": sentinel, "data": [sentinel]}]},
         {"inputs": [{"name": "rows", "shape": [sentinel], "datatype": "FP64", "data": []}]},
-        {"inputs": [{"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": [sentinel, 1]}]},
+        {"inputs": [{"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": [sentinel, 1, 2]}]},
         {sentinel: 1},
         {"inputs": sentinel, "id": sentinel},
         {"inputs": [], "outputs": [{"name": sentinel}]},
@@ -230,11 +232,33 @@ def test_no_answers_left() -> None:
     assert desk.spent == 0
 
 
-def test_halted_is_not_ready_but_alive() -> None:
+def test_halted_is_neither_ready_nor_alive() -> None:
     service = make_service(desk=Desk(halted="the disk is full"))
     is_problem(call("GET", "/v2/health/ready", service), 503, "halted")
     is_problem(call("GET", "/ping", make_service(desk=Desk(halted="x"))), 503, "halted")
-    assert call("GET", "/v2/health/live", make_service(desk=Desk(halted="x"))).status_code == 200
+    is_problem(call("GET", "/v2/health/live", make_service(desk=Desk(halted="x"))), 503, "halted")
+
+
+HOSTILE = [
+    "[::1].evil.com", "[::1]evil.com", "[::1]:80.evil.com", "[::1]:80@evil.com", "[::1", "::1]", "[::1]]", "[[::1]]",
+    "::1", "[::1%lo]", "[127.0.0.1]", "[localhost]", "localhost:80@evil.com", "localhost:evil.com",
+    "localhost:80.evil.com",
+    "localhost:80:evil.com", "localhost.evil.com", "localhost,evil.com", "localhost/evil.com", "localhost\\.evil.com",
+    "localhost#evil.com", "a@localhost", "127.0.0.1.evil.com", "127.0.0.1:80.evil.com", "127.0.0.1 evil.com", "127.1",
+    "0.0.0.0", "2130706433", "0x7f.1", "localhost:123456", "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", HOSTILE)
+def test_no_other_host_is_taken_for_this_machine(host: str) -> None:
+    service = make_service()
+    is_problem(call("POST", INFER, service, json=ONE, headers={"Host": host}), 403, "foreign-page")
+    assert service.desk.status().answered == 0
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.8.8.8:65535", "[::1]", "[::1]:8341"])
+def test_this_machine_may_be_named_so(host: str) -> None:
+    assert call("POST", INFER, json=ONE, headers={"Host": host}).status_code == 200
 
 
 @pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
@@ -251,7 +275,7 @@ def test_own_pages_can() -> None:
 
 def test_events_come_once_a_second_and_end_with_the_server() -> None:
     service = make_service()
-    with running(service) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+    with running(service) as port, patient.Client(base_url=f"http://127.0.0.1:{port}") as client:
         client.post(INFER, json=ONE)
         with client.stream("GET", "/events") as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")
@@ -291,9 +315,9 @@ def test_headers_that_must_come_once(name: str) -> None:
     headers = [(name, "1"), (name, "2")]
     is_problem(call("POST", INFER, json=ONE, headers=headers), 400, "malformed")
     with running(make_service()) as port:  # which has a way of its own for small requests
-        is_problem(httpx.post(f"http://127.0.0.1:{port}{INFER}", json=ONE, headers=headers), 400, "malformed")
+        is_problem(patient.post(f"http://127.0.0.1:{port}{INFER}", json=ONE, headers=headers), 400, "malformed")
         twice = [("X-Other", "1"), ("X-Other", "2")]
-        assert httpx.post(f"http://127.0.0.1:{port}{INFER}", json=ONE, headers=twice).status_code == 200
+        assert patient.post(f"http://127.0.0.1:{port}{INFER}", json=ONE, headers=twice).status_code == 200
 
 
 @pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "Via"])
@@ -345,11 +369,14 @@ def test_what_is_told_to_wait_is_told_how_long(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_others_cannot_tell_whether_a_repeat_had_the_same_body(quick: bool) -> None:
+def test_others_cannot_tell_whether_a_repeat_had_the_same_body(quick: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 1000.0, perf_counter=lambda: 1000.0)  # loads are of the last ten seconds
+    monkeypatch.setattr(app, "time", clock)
+
     def world(second: float) -> list[str]:
         service = make_service()
         bodies = [{"inputs": [{**ONE["inputs"][0], "data": [one, 1, 1, 1]}]} for one in (0.3, second)]
-        with running(service) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        with running(service) as port, patient.Client(base_url=f"http://127.0.0.1:{port}") as client:
             path = INFER if quick else INFER.replace("infer", "versions/1/infer")
             replies = [client.post(path, json=one, headers={"Idempotency-Key": "k"}) for one in bodies]
             assert replies[1].status_code == (200 if second == 0.3 else 422)

@@ -19,11 +19,13 @@ from stand_in import MIXED, Desk, Rules, make_service, running
 from reticent.service.app import Service
 from reticent.service.client import AsyncClient, Client, ServiceError
 from reticent.service.keys import Keyring, KeyTable, make_key
+from waiting import LIMIT, reserved_port
 
 Ask = Callable[..., Any]
 
 
 def asked(url: str, rows: Any, kind: str, **options: Any) -> Any:
+    options = {"timeout": LIMIT, "model": "clinic", **options}
     if kind == "sync":
         with Client(url, **options) as client:
             return client.ask(rows)
@@ -56,6 +58,23 @@ def test_rows_and_columns(kind: str) -> None:
     assert spent(service) == 8
 
 
+def test_columns_that_are_not_declared_are_ignored(kind: str) -> None:
+    born = np.array(["1970-01-01", "1980-01-01"], dtype="datetime64[D]")
+    columns = {"born": born, "name": ["a", None], "more": [[1], {}], "weight": [1, 2], "age": [0.9, 0.1]}
+    service = make_service()
+    with running(service) as port:
+        url = f"http://127.0.0.1:{port}"
+        assert asked(url, columns, kind).tolist() == [1, 0]
+        assert asked(url, pd.DataFrame(columns), kind).tolist() == [1, 0]
+        assert asked(url, pl.DataFrame({**columns, "more": [[1], [2]]}), kind).tolist() == [1, 0]
+        with pytest.raises(ServiceError, match=r"none named 'weight'; not sent, .*: 'weight' \(") as refused:
+            asked(url, {"age": columns["age"], "weight": born}, kind)
+        assert (refused.value.status, refused.value.kind) == (400, "wrong-tensors")
+        with pytest.raises(ServiceError, match="there is none named 'age' "):
+            asked(url, {"name": ["a"], "weight": [1]}, kind)
+    assert spent(service) == 6
+
+
 @pytest.mark.parametrize("classes", [("no", "yes"), (False, True), (0.5, 1.5), (-3, 4)])
 def test_labels_keep_their_type(kind: str, classes: tuple[Any, ...]) -> None:
     with running(make_service(Rules(MIXED.columns, classes))) as port:
@@ -72,7 +91,8 @@ def test_many_rows_are_many_requests(kind: str) -> None:
     assert len(service.desk.asked) == 3
 
 
-@pytest.mark.parametrize("rows", [[], [1, 2], np.zeros((0, 2)), {}, {"age": [1], "weight": [1, 2]}, {"age": [[1]]}])
+@pytest.mark.parametrize("rows", [[], [1, 2], np.zeros((0, 2)), {}, {"age": [1], "weight": [1, 2]}, {"age": [[1]]},
+                                  {"born": np.zeros(1, dtype="datetime64[D]")}])  # fmt: skip
 def test_bad_rows_are_refused_at_home(kind: str, rows: Any) -> None:
     with pytest.raises(ValueError, match="rows must"):
         asked("http://127.0.0.1:9", rows, kind, model="clinic")
@@ -90,16 +110,16 @@ def test_keys_status_and_guarantee(tmp_path: Path) -> None:
     table.add(key)
     with running(make_service(keyring=Keyring(table))) as port:
         url = f"http://127.0.0.1:{port}"
-        with Client(url, key=token) as client:
+        with Client(url, model="clinic", key=token, timeout=LIMIT) as client:
             assert client.status()["phase"] == 1
             assert client.guarantee()["epsilon"] == 1.0
             assert client.ask([[1, 2]]).tolist() == [1]
-        with Client(url) as client, pytest.raises(ServiceError) as refused:
+        with Client(url, model="clinic", timeout=LIMIT) as client, pytest.raises(ServiceError) as refused:
             client.status()
         assert refused.value.status == 401
 
         async def run() -> None:
-            async with AsyncClient(url, key=token) as client:
+            async with AsyncClient(f"{url}/v2/models/clinic/", key=token, timeout=LIMIT) as client:
                 assert (await client.status())["answered"] == 1
                 found = await asyncio.gather(*(client.ask([[one % 2, 0]]) for one in range(50)))
                 assert [one[0] for one in found] == [one % 2 for one in range(50)]
@@ -140,7 +160,7 @@ def losing(port: int, lost: int) -> Iterator[int]:
 
     threading.Thread(target=accept, daemon=True).start()
     try:
-        yield listener.getsockname()[1]
+        yield listener.getsockname()[1]  # steady: it listens there
     finally:
         listener.close()
 
@@ -173,8 +193,8 @@ def test_it_gives_up_in_the_end(kind: str) -> None:
     service = make_service()
     with running(service) as port, losing(port, 100) as wire, pytest.raises(ConnectionError):
         asked(f"http://127.0.0.1:{wire}", [[1, 2]], kind, retries=2)
-    with pytest.raises(ConnectionError):
-        asked("http://127.0.0.1:1", [[1, 2]], kind, retries=1)
+    with reserved_port() as port, pytest.raises(ConnectionError):  # where nobody listens
+        asked(f"http://127.0.0.1:{port}", [[1, 2]], kind, retries=1)
 
 
 def test_it_waits_as_long_as_it_is_told(kind: str, tmp_path: Path) -> None:
@@ -196,4 +216,45 @@ def test_what_waiting_cannot_help_is_told_at_once(kind: str) -> None:
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8341", "ftp://x", "http://"])
 def test_bad_addresses(url: str) -> None:
     with pytest.raises(ValueError, match="url"):
-        Client(url)
+        Client(url, model="clinic")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://127.0.0.1:9/v2/models/", "http://127.0.0.1:9/v2/models/a/b"])
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_client_must_name_its_model(kind: Any, url: str) -> None:
+    with pytest.raises(ValueError, match=r"model must be named.*model=\"clinic\""):
+        kind(url)
+    with pytest.raises(ValueError, match="model 'a' is not the one that the url names, 'b'"):
+        kind("http://127.0.0.1:9/v2/models/b", model="a")
+
+
+def test_another_model_is_refused(kind: str) -> None:
+    """Whoever listens there: nothing is answered, and nothing is told of another model."""
+    service = make_service()
+    with running(service) as port:
+        url = f"http://127.0.0.1:{port}"
+        for options in ({"url": url, "model": "klinik"}, {"url": f"{url}/v2/models/klinik", "model": None}):
+            with pytest.raises(ServiceError, match=f"{url} serves no model named 'klinik'") as refused:
+                asked(rows=[[1, 2]], kind=kind, **options)
+            assert (refused.value.status, refused.value.kind) == (404, "wrong-model")
+        with Client(url, model="klinik", timeout=LIMIT) as client:
+            for look in (client.status, client.guarantee):
+                with pytest.raises(ServiceError, match=f"{url} serves the model 'clinic', not 'klinik'"):
+                    look()
+            with pytest.raises(ServiceError, match="serves no model named 'klinik'"):
+                client.metadata()
+        assert asked(f"{url}/v2/models/clinic", [[1, 2]], kind, model=None).tolist() == [1]
+    assert spent(service) == 1
+
+
+def test_a_server_that_answers_for_another_model_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = make_service()
+    with running(service) as port:
+        monkeypatch.setattr(service, "name", "klinik")  # in its answers; its routes know it as clinic
+        with pytest.raises(ServiceError, match="serves the model 'klinik', not 'clinic'"):
+            asked(f"http://127.0.0.1:{port}", [[1, 2]], kind)
+
+
+def test_what_there_is_to_know_of_a_model() -> None:
+    with running(make_service()) as port, Client(f"http://127.0.0.1:{port}", model="clinic", timeout=LIMIT) as client:
+        assert client.metadata()["parameters"]["columns"] == ["age", "weight"]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
-import socket
-import subprocess
-import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from terminal import typed_in
 
 from reticent import cli, demo
+from reticent.service import client, protocol
+from reticent.service.schema import Schema
+from waiting import reserved_port
 
 
 def test_the_clinic_is_the_same_for_the_same_seed() -> None:
@@ -60,6 +63,16 @@ def test_it_fits_serves_asks_and_ends_by_itself(
     monkeypatch.setattr(demo, "ROWS", 20_000)
     monkeypatch.setattr(demo, "FIT", ["--epsilon", "8", "--delta", "1e-6", "--drift", "slow"])
     monkeypatch.delenv("RETICENT_HOME", raising=False)
+    # Its clock stands still until enough was answered, however long that takes.
+    now, told = [0.0], demo._Crowd.told
+
+    def told_and_timed(crowd: demo._Crowd) -> str:
+        now[0] = 3.0 if crowd.answered > 100 else 0.0
+        return told(crowd)
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=lambda: now[0], sleep=time.sleep)
+    monkeypatch.setattr(demo._Crowd, "told", told_and_timed)
+    monkeypatch.setattr(demo, "time", clock)
     assert cli.main(["demo", "--seconds", "3"]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"The dashboard is at http://127\.0\.0\.1:\d+/", shown)
@@ -86,30 +99,41 @@ def script() -> str:
     assert rest.count("reticent serve clinic\n") == 1
     typed = "".join(serve if one == "reticent serve clinic\n" else one for one in rest)
     # Another service may run on the usual port of this machine; nothing else is changed.
-    return typed.replace("127.0.0.1:8341", "127.0.0.1:$PORT").replace("Client()", 'Client("http://127.0.0.1:@PORT")')
+    return typed.replace("127.0.0.1:8341", "127.0.0.1:$PORT").replace("Client(", 'Client("http://127.0.0.1:@PORT", ')
 
 
 @pytest.mark.slow
 def test_the_guide_as_written(tmp_path: Path) -> None:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        port = str(trial.getsockname()[1])
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    typed = script().replace("@PORT", port)
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", typed],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": path, "PORT": port},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "1,000 answers in answers.csv" in done.stdout
-    assert '{"predictions":["yes"]}' in done.stdout
-    assert "['yes']" in done.stdout
-    assert "answered: 1,002 in all" in done.stdout
-    assert "are chained without a gap" in done.stdout
-    assert "100/s, 100 at once, 50,000 in all" in done.stdout
+    with reserved_port() as port:
+        check_guide(tmp_path, str(port))
+
+
+def check_guide(tmp_path: Path, port: str) -> None:
+    code, shown = typed_in(tmp_path, script().replace("@PORT", port), PORT=port)
+    assert code == 0, shown
+    assert "1,000 answers in answers.csv" in shown
+    assert '{"predictions":["yes"]}' in shown
+    assert "['yes']" in shown
+    assert "answered: 1,002 in all" in shown
+    assert "are chained without a gap" in shown
+    assert "100/s, 100 at once, 50,000 in all" in shown
     assert len((tmp_path / "answers.csv").read_text().splitlines()) == 1_001
+
+
+def test_the_examples_of_asking_fit_the_clinic_of_the_guide(monkeypatch: pytest.MonkeyPatch) -> None:
+    clinic = Schema.from_toml(GUIDE.read_text(encoding="utf-8").split("schema.toml <<'END'\n")[1].split("\nEND")[0])
+    page = (GUIDE.parents[1] / "service" / "http.md").read_text(encoding="utf-8")
+    asked = []
+
+    def ask(_: client.Client, rows: Any) -> None:
+        head, data = client._written(client._tensors(rows)[0])
+        asked.append(protocol.read(head + data, str(len(head)), clinic, 100).rows)
+
+    monkeypatch.setattr(client.Client, "ask", ask)
+    for public in ("status", "guarantee"):
+        monkeypatch.setattr(client.Client, public, lambda _: {})
+    exec(re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)[0], {})
+    (body,) = re.findall(r"^curl -d '(.*?)'", page, flags=re.MULTILINE | re.DOTALL)
+    asked.append(protocol.read(body.encode(), None, clinic, 100).rows)
+    assert [len(rows) for rows in asked] == [2, 1]
+    assert (asked[0][1] == asked[1][0]).all()  # the same patient

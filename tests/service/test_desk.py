@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
+import signal
 from collections.abc import Sequence
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from shop import MODEL, labels, new_desk, new_home, predictor, request
+from shop import MODEL, labels, new_desk, new_home, predictor, request, started
 
-from reticent.errors import BudgetExhausted
+from reticent.errors import BudgetExhausted, EndingWarning
 from reticent.learners import PrivateLogisticRegression
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.service import desk as desk_module
-from reticent.service import store
+from reticent.service import halting, store
 from reticent.service.desk import ANONYMOUS, Answered, Clock, Desk, Halted, KeyReused, Request, digest
+from reticent.service.halting import StillHalted
 from reticent.service.home import Home
 from reticent.service.store import Damaged, Entry, verify
+from waiting import wait_until
 
 
 def reopened(desk: Desk, **options: Any) -> Desk:
@@ -256,45 +258,39 @@ def test_rows_of_a_phase_that_is_over_leave_the_disk(tmp_path: Path) -> None:
 
 def test_a_phase_learns_in_another_process_while_answers_flow(tmp_path: Path) -> None:
     desk = new_desk(tmp_path / "clinic", rows=2000, elsewhere=True, held_back=0.4)
-    processes: set[int] = set()
-    stop = threading.Event()
-
-    def watch() -> None:
-        while not stop.wait(0.005):
-            if (process := desk._learner_process) is not None and process.pid is not None:
-                processes.add(process.pid)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    labels(desk.answer([request(desk.status().rows_wanted)]))
-    assert desk.status().learning
-    meanwhile = 0
-    while desk._predictor._coming is not None and not desk._predictor._coming.done() and meanwhile < 1500:
-        labels(desk.answer([request(1, seed=meanwhile)]))
-        meanwhile += 1
-        time.sleep(0.001)
-    stop.set()
-    watcher.join()
-    assert meanwhile > 20, "answers were given while the next phase learned"
-    assert processes
-    assert os.getpid() not in processes
-    labels(desk.answer([request(desk.status().answers_left_in_phase + 5)]))
+    with started(lambda process: os.kill(int(process.pid or 0), signal.SIGSTOP)) as processes:
+        labels(desk.answer([request(desk.status().rows_wanted)]))
+        assert desk.status().learning
+        (process,) = wait_until(lambda: processes)
+        for seed in range(100):  # it has not learned yet: it is held
+            labels(desk.answer([request(1, seed=seed)]))
+        assert process.is_alive()
+        assert process.pid != os.getpid()
+        os.kill(int(process.pid or 0), signal.SIGCONT)
+        labels(desk.answer([request(desk.status().answers_left_in_phase + 5)]))
     assert (desk.status().phase, desk.halted) == (2, None)
+    assert len(processes) == 1
     assert sum(desk.verify().counted.values()) == desk.status().answered
     assert list(desk.home.folder.glob("next-*")) == []
     desk.close()
 
 
-def test_a_learning_process_that_is_killed_is_started_once_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])  # a supervisor may signal all processes of a service
+def test_a_learning_process_that_is_killed_is_started_once_more(tmp_path: Path, how: signal.Signals) -> None:
     desk = new_desk(tmp_path / "clinic", elsewhere=True)
-    labels(desk.answer([request(desk.status().rows_wanted)]))
-    for _ in range(1000):
-        if (process := desk._learner_process) is not None and process.pid is not None:
-            process.kill()
-            break
-        time.sleep(0.01)
-    labels(desk.answer([request(desk.status().answers_left_in_phase)]))
-    desk.tidy()
+    killed: list[SpawnProcess] = []
+
+    def kill_the_first(process: SpawnProcess) -> None:
+        if not killed:
+            killed.append(process)
+            assert process.pid is not None
+            os.kill(process.pid, how)
+
+    with started(kill_the_first) as processes:
+        labels(desk.answer([request(desk.status().rows_wanted)]))
+        labels(desk.answer([request(desk.status().answers_left_in_phase)]))
+        desk.tidy()
+    assert [process.exitcode for process in processes] == [-how, 0]
     assert (desk.status().phase, desk.halted) == (2, None)
     desk.close()
 
@@ -368,7 +364,7 @@ def test_a_chain_of_private_models_can_be_served(tmp_path: Path) -> None:
 def test_why_a_desk_halted_names_no_place(tmp_path: Path) -> None:
     desk = new_desk(tmp_path / "clinic")
     desk._halt(OSError(28, "No space left on device", str(tmp_path / "secret")))
-    assert desk.status().halted == "nothing is answered until the service is started anew (No space left on device)"
+    assert desk.status().halted == "nothing is answered until the service is started again (No space left on device)"
     desk.close()
 
 
@@ -461,7 +457,8 @@ def close_early(desk: Desk) -> int:
 
 
 def two_coin(folder: Path) -> Desk:
-    return new_desk(folder, rows=3000, labeller="two-coin", epsilon=1, delta=1e-4, most_noise=50.0)
+    with pytest.warns(EndingWarning):
+        return new_desk(folder, rows=3000, labeller="two-coin", epsilon=1, delta=1e-4, most_noise=50.0)
 
 
 def test_a_phase_that_closed_is_closed_after_a_restart_though_the_next_could_not_begin(
@@ -495,7 +492,10 @@ def test_twin_that_turns_over_before_it_stores_draws_its_closing_again(
     """The negative control of the test above."""
 
     def answer(self: EverlastingPredictor, X: Any, clients: Any = None, *, one_phase: bool = False) -> Any:
-        return real(self, X, clients)  # goes on to the next phase by itself
+        given = real(self, X, clients)  # goes on to the next phase by itself
+        if isinstance(given.refused, OSError):  # and nothing of the call is stored where it cannot
+            raise given.refused
+        return given
 
     real = EverlastingPredictor.answer
     desk = two_coin(tmp_path / "clinic")
@@ -511,7 +511,7 @@ def test_twin_that_turns_over_before_it_stores_draws_its_closing_again(
 def test_a_request_may_go_on_through_several_phases_each_learned_from_the_one_before(tmp_path: Path) -> None:
     desk = new_desk(tmp_path / "clinic", elsewhere=True)
     given: list[tuple[int, str]] = []
-    real = desk._learn
+    real = desk._learning.learn
 
     def learn(phase: Any, rows: Any) -> Any:
         given.append((phase.number, desk.home.state.name))
@@ -561,9 +561,12 @@ def test_learning_that_fails_halts_and_is_not_taken_for_too_few_rows(tmp_path: P
         paths["learned"].write_bytes(b"x" * 1000)
         return True
 
-    desk._learned = learned  # type: ignore[method-assign]
+    desk._learning.run = learned  # type: ignore[method-assign]
     labels(desk.answer([request(desk.status().answers_left_in_phase)]))
     assert isinstance(desk.answer([request(1)])[0], Halted)
+    with pytest.raises(StillHalted):
+        reopened(desk)
+    (desk.home.folder / halting.FILE).unlink()
     again = reopened(desk)
     labels(again.answer([request(1)]))
     assert again.status().phase == 2
@@ -572,7 +575,7 @@ def test_learning_that_fails_halts_and_is_not_taken_for_too_few_rows(tmp_path: P
 
 def test_a_disk_that_fails_once_while_a_phase_learns_does_not_end_it(tmp_path: Path) -> None:
     desk = new_desk(tmp_path / "clinic", elsewhere=True)
-    real, tries = desk._learn, []
+    real, tries = desk._learning.learn, []
 
     def learn(phase: Any, rows: Any) -> Any:
         tries.append(phase.number)

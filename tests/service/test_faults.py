@@ -7,7 +7,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from reticent.service import desk as desks
 from reticent.service.desk import Answered, Clock, Desk, Halted, Request
 from reticent.service.home import Home
 from reticent.service.store import NotStored, Transaction
+from waiting import wait_until
 
 KILLS = 220
 
@@ -43,7 +43,7 @@ def run(folder: Path, *arguments: object) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_killed_at_random_nothing_was_delivered_that_is_not_on_record(tmp_path: Path) -> None:
+def test_killed_anywhere_nothing_was_delivered_that_is_not_on_record(tmp_path: Path) -> None:
     found = run(tmp_path, "desk", KILLS, 1)
     assert (found["kills"], found["faults"]) == (KILLS, [])
     assert found["working"] > KILLS / 2, "most were killed at work"
@@ -67,17 +67,15 @@ def test_a_desk_that_tells_too_early_or_forgets_repeats_is_caught(tmp_path: Path
 
 
 LEARNING = """
-import sys, time
+import signal, sys
 from pathlib import Path
-from shop import labels, new_desk, request
+from shop import labels, new_desk, request, started
 
 if __name__ == "__main__":
     desk = new_desk(Path(sys.argv[1]), elsewhere=True)
-    labels(desk.answer([request(desk.status().rows_wanted)]))
-    while desk._learner_process is None or desk._learner_process.pid is None:
-        time.sleep(0.01)
-    print(desk._learner_process.pid, flush=True)
-    time.sleep(600)
+    with started(lambda process: print(process.pid, flush=True)):
+        labels(desk.answer([request(desk.status().rows_wanted)]))
+        signal.pause()
 """
 
 
@@ -86,17 +84,14 @@ def test_killed_while_another_process_learns_both_are_gone_and_the_next_one_lear
     script = tmp_path / "learning.py"
     script.write_text(LEARNING)
     folder = tmp_path / "clinic"
-    paths = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    here = str(Path(__file__).parent)
+    paths = os.environ | {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
     server = subprocess.Popen([sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, env=paths)
     assert server.stdout is not None
     with server, server.stdout:
         learner = int(server.stdout.readline())
         server.kill()
-    for _ in range(600):
-        if not alive(learner):
-            break
-        time.sleep(0.1)
-    assert not alive(learner)
+    wait_until(lambda: not alive(learner))
     again = Desk(Home(folder), elsewhere=False)
     assert list(folder.glob("next-*")) == []
     assert (again.status().phase, again.status().answered) == (1, 720)

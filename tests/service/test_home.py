@@ -113,6 +113,10 @@ def changed_model(folder: Path) -> None:
     (folder / "model.toml").write_text(MODEL + "more = 1\n")
 
 
+def missing_model(folder: Path) -> None:
+    (folder / "model.toml").unlink()
+
+
 def missing_state(folder: Path) -> None:
     (folder / "phase-1.state").unlink()
 
@@ -136,7 +140,9 @@ def old_store(folder: Path) -> None:
     shutil.copy(folder.parent / "old.sqlite", folder / "store.sqlite")
 
 
-@pytest.mark.parametrize("damage", [changed_model, missing_state, torn_state, edited_state, other_state, old_store])
+@pytest.mark.parametrize(
+    "damage", [changed_model, missing_model, missing_state, torn_state, edited_state, other_state, old_store]
+)
 def test_damage_is_refused(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     folder = tmp_path / "clinic"
     desk = new_desk(folder)

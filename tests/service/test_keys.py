@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sqlite3
-import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
+import patient
 import pytest
 from stand_in import connect, make_service, running
 
 from reticent.service.keys import ANONYMOUS, Keyring, KeyTable, make_key
 from reticent.service.problems import Problem
 
+NAMELESS = [
+    " ", ".", "..", "-", "--rate", "_", "@", " a", "a ", "\t", "a\nb", "a\n", "a\x00", "a\x1b[2J", "\u200b", "a\u202eb",
+    "x" * 65,
+]  # fmt: skip
 INFER = "/v2/models/clinic/infer"
 
 
@@ -54,7 +60,7 @@ def test_only_the_hash_is_kept(tmp_path: Path) -> None:
     ("arguments", "word"),
     [
         ({"name": ""}, "name"),
-        ({"name": "a\nb"}, "name"),
+        *(({"name": name}, "name must be .* start with a letter or digit") for name in NAMELESS),
         ({"name": "a", "scopes": []}, "scopes"),
         ({"name": "a", "scopes": ["root"]}, "scopes"),
         ({"name": "a", "rate": 0}, "rate"),
@@ -136,6 +142,86 @@ def test_keys_made_and_revoked_elsewhere_are_seen(tmp_path: Path) -> None:
     with pytest.raises(Problem):
         ring.authenticate(f"Bearer {token}")
     assert not ring.still(key)
+
+
+@pytest.mark.parametrize("name", ["ward 3", "a", "3", "Dr. Ö. Ähre", "ann@example.org", "x" * 64, "東京", "a-b_c."])
+def test_names_of_people_and_places_are_taken(name: str) -> None:
+    assert make_key(name)[1].name == name
+
+
+@pytest.mark.parametrize("name", [" ", ".", "-", "--rate"])
+def test_a_name_that_an_older_version_took_can_still_be_used_and_revoked(table: KeyTable, name: str) -> None:
+    token, key = make_key("new")
+    table.add(replace(key, name=name))
+    ring = Keyring(table)
+    assert ring.authenticate(f"Bearer {token}").name == name
+    assert table.change(name, quota=5).quota == 5
+    assert table.rotate(name)[1].id == key.id
+    assert table.revoke(name).id == key.id
+    assert table.all()[0].revoked is not None
+
+
+def test_changed_limits_are_kept_and_hold_on_a_server_that_runs(tmp_path: Path) -> None:
+    clock = Clock()
+    table, elsewhere = KeyTable(tmp_path / "keys"), KeyTable(tmp_path / "keys")
+    _, key = make_key("a", rate=1, burst=2, quota=2)
+    table.add(key)
+    ring = Keyring(table, clock=clock)
+    allowance = ring.allowance(key)
+    allowance.take(2)
+    with pytest.raises(Problem, match="quota"):
+        allowance.take(1)
+    changed = elsewhere.change("a", rate=10, quota=20)
+    assert (changed.rate, changed.burst, changed.quota) == (10, 10, 20)
+    with pytest.raises(Problem, match="quota"):
+        allowance.take(1)
+    clock.now += 2
+    assert ring.clients()[0]["quota"] == 20
+    allowance.take(2)  # what came in at the old rate; what was taken stays taken
+    with pytest.raises(Problem, match="rate"):
+        allowance.take(1)
+    clock.now += 1
+    allowance.take(10)
+    assert allowance.used == 14
+    elsewhere.change("a", quota=14)
+    clock.now += 2
+    assert not ring.open
+    with pytest.raises(Problem, match="quota"):
+        allowance.take(1)
+    elsewhere.change("a", rate=None, quota=None)
+    clock.now += 2
+    assert not ring.open
+    allowance.take(1_000_000)
+    table.close()
+    again = KeyTable(tmp_path / "keys")
+    (kept,) = again.all()
+    assert kept == replace(key, rate=None, burst=None, quota=None)
+    elsewhere.change("a", rate=5)  # where there was none, all may come at once first
+    clock.now += 2
+    assert Keyring(again, clock=clock).allowance(kept).headers()["RateLimit-Remaining"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("limits", "word"),
+    [
+        ({"rate": 0}, "rate must be"), ({"rate": float("inf")}, "rate must be"), ({"burst": 3}, "burst needs a rate"),
+        ({"rate": 1, "burst": 0}, "burst must be"), ({"quota": -1}, "quota must be"),
+        ({"quota": 2**63}, "quota must be"), ({"quota": 1.5}, "quota must be"),
+    ],
+)  # fmt: skip
+def test_bad_changes_change_nothing(table: KeyTable, limits: dict[str, Any], word: str) -> None:
+    _, key = make_key("a", quota=3)
+    table.add(key)
+    with pytest.raises((ValueError, TypeError), match=word):
+        table.change("a", **limits)
+    assert table.all() == [key]
+
+
+def test_a_revoked_key_is_not_changed(table: KeyTable) -> None:
+    table.add(make_key("a")[1])
+    table.revoke("a")
+    with pytest.raises(ValueError, match="this key is revoked"):
+        table.change("a", quota=3)
 
 
 def test_the_bucket_fills_by_the_monotonic_clock(table: KeyTable) -> None:
@@ -242,18 +328,24 @@ def test_more_than_a_burst_is_refused_for_good_not_for_now(tmp_path: Path) -> No
     table = KeyTable(tmp_path / "keys")
     token, key = make_key("a", rate=1000, burst=5)
     table.add(key)
-    service = make_service(keyring=Keyring(table))
+    clock = Clock()
+    service = make_service(keyring=Keyring(table, clock=clock))
 
     def post(client: httpx.Client, rows: int) -> httpx.Response:
         return client.post(INFER, json=body(rows), headers=bearer(token))
 
-    with running(service) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+    with running(service) as port, patient.Client(base_url=f"http://127.0.0.1:{port}") as client:
         assert post(client, 5).status_code == 200
         for rows in (6, 7, 50):
-            time.sleep(0.02)  # the bucket is full again
+            clock.now += 1  # the bucket is full again
             found = post(client, rows)
             assert found.status_code == 413
             assert "5 answers at once" in found.json()["detail"]
-        time.sleep(0.02)
+        clock.now += 1
         assert post(client, 5).status_code == 200
     table.close()
+
+
+def test_only_their_owner_may_read_them(tmp_path: Path) -> None:
+    KeyTable(tmp_path / "keys.sqlite").close()
+    assert (tmp_path / "keys.sqlite").stat().st_mode & 0o777 == 0o600

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import patient
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
@@ -104,10 +105,10 @@ def test_the_stream_of_events() -> None:
             lines = stream.iter_lines()
             for told in read_events(lines, 2):
                 assert (told["model"], told["phase"], told["drift"]) == ("clinic", 1, "not tested")
-            check_refused(httpx.get(url), 503)  # there may be one at a time
+            check_refused(patient.get(url), 503)  # there may be one at a time
             read_events(lines, 1)
-        check_refused(httpx.get(url, headers={"Host": "elsewhere.example"}), 403)
-        check_refused(httpx.post(url), 405)
+        check_refused(patient.get(url, headers={"Host": "elsewhere.example"}), 403)
+        check_refused(patient.post(url), 405)
     assert set(described) == {"200", "401", "403", "503"}
 
 
@@ -118,7 +119,7 @@ def test_the_stream_of_events_needs_a_key(tmp_path: Path) -> None:
     with running(make_service(MIXED, keyring=Keyring(table))) as port:
         url = f"http://127.0.0.1:{port}/events"
         for sent in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": token}):
-            check_refused(httpx.get(url, headers=sent), 401)
+            check_refused(patient.get(url, headers=sent), 401)
         with httpx.stream("GET", url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as stream:
             (told,) = read_events(stream.iter_lines(), 1)
         assert "clients" not in told  # for administrators

@@ -7,18 +7,19 @@ import os
 import re
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from shop import MODEL, labels, new_desk, request
+from terminal import typed_in
 from test_commands import served
 
 from reticent import cli
@@ -28,6 +29,7 @@ from reticent.service.home import Home
 from reticent.service.keys import Keyring, KeyTable, make_key
 from reticent.service.problems import Problem
 from reticent.service.store import INCOMPLETE, RESTORED, RETIRED, Damaged, Retired
+from waiting import reserved_port
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -301,10 +303,12 @@ def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest
     with sqlite3.connect(folder / home.STORE) as db:
         db.execute("ALTER TABLE clients RENAME TO askers")
         db.execute("ALTER TABLE phases DROP COLUMN event")
+        db.executescript("DROP INDEX answers_by_expiry; ALTER TABLE answers DROP COLUMN rest;"
+                         "CREATE INDEX answers_by_expiry ON answers (expires)")  # fmt: skip
         db.execute("PRAGMA user_version = -1")
     db.close()
     older = (folder / home.STORE).read_bytes()
-    with pytest.raises(Damaged, match="version -1, which this reticent cannot bring up to 1"):
+    with pytest.raises(Damaged, match=f"version -1, which this reticent cannot bring up to {store.VERSION}"):
         go_on(folder)
     monkeypatch.setitem(store.UPGRADES, -1, lambda db: db.execute("ALTER TABLE askers RENAME TO clients"))
     monkeypatch.setitem(store.UPGRADES, 0, lambda db: db.execute("SELECT nothing"))
@@ -351,6 +355,8 @@ def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest
 
 def test_a_rotated_key_is_the_same_client(tmp_path: Path) -> None:
     table = KeyTable(tmp_path / "keys.sqlite")
+    with pytest.raises(ValueError, match="no key of that name or id; there are none yet"):
+        table.rotate("ward 3")
     old, key = make_key("ward 3", ["ask"], quota=10)
     table.add(key)
     now = [0.0]
@@ -363,7 +369,7 @@ def test_a_rotated_key_is_the_same_client(tmp_path: Path) -> None:
     same = ring.authenticate(f"Bearer {new}")
     assert (same.id, same.quota, ring.allowance(same).used) == (key.id, 10, 7)
     table.revoke("ward 3")
-    for who, why in (("ward 3", "revoked"), ("ward 4", "no key of that name")):
+    for who, why in (("ward 3", "revoked"), ("ward 4", "no key of that name or id; there are: 'ward 3'")):
         with pytest.raises(ValueError, match=why):
             table.rotate(who)
     table.close()
@@ -509,25 +515,23 @@ def typed(page: Path) -> str:
 
 @pytest.mark.slow
 def test_the_procedures_as_written(clinic: Path) -> None:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        port = trial.getsockname()[1]
+    with reserved_port() as port:
+        check_procedures(clinic, port)
+
+
+def check_procedures(clinic: Path, port: int) -> None:
     ready = f"until curl -sf http://127.0.0.1:{port}/v2/health/ready >ready; do kill -0 $server; sleep 0.1; done"
     serve = f"reticent serve clinic --port {port} &\nserver=$!\ntrap 'kill $server' EXIT\n{ready}\n"
     asked = "reticent ask clinic --table new.csv --out answers.csv\n"
     text = typed(DOCS / "service" / "operations.md").replace("127.0.0.1:8341", f"127.0.0.1:{port}")
     text = text.replace("systemctl --user stop reticent@clinic", "kill $server; wait $server; trap - EXIT")
     text = text.replace("systemctl --user start reticent@clinic\n", serve)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", f"reticent keys add clinic 'ward 3' >key\n{serve}"
-         f"export RETICENT_KEY=$(cat key)\n{asked}{text}"],
-        cwd=clinic, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "It holds records only" in done.stdout
-    assert "It goes on from there" in done.stdout
-    assert "RECORDS ONLY" in done.stdout
+    before = f"reticent keys add clinic 'ward 3' >key\n{serve}export RETICENT_KEY=$(cat key)\n{asked}"
+    code, shown = typed_in(clinic, before + text)
+    assert code == 0, shown
+    assert "It holds records only" in shown
+    assert "It goes on from there" in shown
+    assert "RECORDS ONLY" in shown
     assert home.names() == ["clinic", "clinic-moved", "clinic-records"]
     assert words(home.folder_of("clinic-moved")) == [RETIRED, RESTORED]
 
@@ -538,3 +542,111 @@ def test_marks_are_in_no_way_of_the_model(tmp_path: Path) -> None:
     backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
     backup.restore(tmp_path / "a.backup", tmp_path / "new")
     assert home.read_model(tmp_path / "new") == MODEL
+
+
+def test_one_of_a_newer_version_in_the_same_place_may_answer_too(tmp_path: Path) -> None:
+    new_desk(tmp_path / "clinic").close()
+    shutil.copytree(tmp_path / "clinic", tmp_path / "copy")
+    backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
+    with sqlite3.connect(tmp_path / "copy" / home.STORE) as db:
+        db.execute(f"PRAGMA user_version = {store.VERSION + 1}")
+    db.close()
+    with pytest.raises(Retired, match="copy is of the same origin and may still answer"):
+        backup.restore(tmp_path / "a.backup", tmp_path / "moved")
+
+
+def test_what_a_killed_fit_or_backup_leaves_is_removed_by_the_next(tmp_path: Path) -> None:
+    new_desk(tmp_path / "clinic").close()
+    for name in (".other.abc", ".a.backup.copies"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".other.abc" / home.UNFINISHED).touch()  # its lock is gone with its process
+    (tmp_path / ".a.backup.unfinished").write_bytes(b"half")
+    backup.write(tmp_path / "clinic", tmp_path / "a.backup")
+    with home.unfinished(tmp_path / "next") as first:  # this one lives
+        with home.unfinished(tmp_path / "other") as second:
+            assert first.is_dir()
+        shutil.rmtree(second)
+        assert sorted(one.name for one in tmp_path.iterdir()) == sorted([first.name, "a.backup", "clinic"])
+
+
+# ── a folder that can only be read ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def read_only() -> Iterator[Callable[[Path], Any]]:
+    """Lets a folder be read, and no more: as on a file system that is mounted so. Root loses its rights meanwhile."""
+    root, changed = os.geteuid() == 0, []
+
+    def lock(folder: Path) -> None:
+        for one in (folder, *folder.iterdir()):
+            if root:
+                os.chown(one, 65534, 65534)
+            one.chmod(0o500 if one.is_dir() else 0o400)
+        changed.append(folder)
+        if root:
+            os.seteuid(65534)
+
+    try:
+        yield lock
+    finally:
+        if root:
+            os.seteuid(0)
+        for folder in changed:
+            folder.chmod(0o700)
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that another user may enter, with a folder of temporary files."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        os.mkdir(f"{folder}/tmp")
+        os.chmod(f"{folder}/tmp", 0o777)
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_copy_that_can_only_be_read_is_verified_and_left_as_it_is(
+    shared: Path, read_only: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    desk = new_desk(shared / "clinic")
+    labels(desk.answer([request(3)]))
+    copy = shared / "copy"
+    if killed:  # the last answers are in the log
+        shutil.copytree(desk.home.folder, copy, ignore=shutil.ignore_patterns("*-shm"))
+        desk.close()
+        assert (copy / f"{home.STORE}-wal").stat().st_size
+    else:
+        desk.close()
+        shutil.copytree(desk.home.folder, copy)
+    before = {one.name: one.read_bytes() for one in copy.iterdir()}
+    monkeypatch.setattr(tempfile, "tempdir", str(shared / "tmp"))
+    read_only(copy)
+    with pytest.raises(PermissionError):
+        (copy / "new").touch()
+    assert store.verify(copy / home.STORE).counted == {1: 3}
+    assert {one.name: one.read_bytes() for one in copy.iterdir()} == before
+    assert list((shared / "tmp").iterdir()) == []
+
+
+def test_status_of_a_copy_that_can_only_be_read(
+    shared: Path,
+    read_only: Callable[[Path], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    desk = new_desk(shared / "clinic")
+    labels(desk.answer([request(3)]))
+    desk.close()
+    monkeypatch.setenv("RETICENT_HOME", str(shared))
+    monkeypatch.setattr(tempfile, "tempdir", str(shared / "tmp"))
+    assert cli.main(["status", "clinic", "--verify", "--json"]) == 0
+    writable = json.loads(capsys.readouterr().out)
+    before = {one.name: one.read_bytes() for one in (shared / "clinic").iterdir()}
+    read_only(shared / "clinic")
+    assert cli.main(["status", "clinic", "--verify", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == writable
+    assert "can only be read: it is copied to" in printed.err
+    assert {one.name: one.read_bytes() for one in (shared / "clinic").iterdir()} == before
+    assert list((shared / "tmp").iterdir()) == []

@@ -77,7 +77,7 @@ def test_no_number_is_refused_as_json_either(number: str, value: float, form: st
 
 @pytest.mark.parametrize(
     "data",
-    ['[NaN, "secret"]', '[[NaN], [1, "secret"]]', "[NaN]", "NaN", "[1e309, [1]]", '[{"secret": NaN}, 1]', "[NaN, 1"],
+    ['[NaN, "secret", 1]', '[[NaN, 1, "secret"]]', "[NaN]", "NaN", "[1e309, [1], 2]", '{"secret": [NaN]}', "[NaN, 1"],
 )
 def test_beside_such_numbers_forms_are_refused_as_ever(data: str) -> None:
     body = '{"inputs": [{"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": ' + data + "}]}"
@@ -95,17 +95,29 @@ def test_beside_such_numbers_an_id_is_text_as_ever(id: str) -> None:
     assert refused.value.status == 400
 
 
-def test_more_values_than_the_shape_says_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_all(tensor: protocol.Tensor) -> Any:
-        raise AssertionError
+@pytest.mark.parametrize("count", [10, 50_000])
+def test_a_list_in_one_column_is_a_cell_however_many_there_are(count: int) -> None:
+    rules = Rules((Column("x"),))
+    data = [[0.25]] * (count - 1) + [[0.5, 0.6]]
+    asked = read(tensor([count, 1], data, name="x"), rules=rules, most=count)
+    assert asked.rows.shape == (count, 1)
+    assert (asked.rows[:-1] == 0.25).all()
+    assert np.isnan(asked.rows[-1, 0])
 
-    monkeypatch.setattr(protocol, "_from_json", read_all)
+
+def test_more_values_than_the_shape_says_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reading:
+        def decode(self, raw: Any) -> Any:
+            raise AssertionError
+
+    monkeypatch.setattr(protocol, "_flat", Reading())
     with pytest.raises(Problem, match="do not fit"):
         read(tensor([1, 2], [0] * protocol.LONG))
     with pytest.raises(AssertionError):  # those that it says are
         read(tensor([50_000, 2], [0] * 100_000), most=50_000)
     monkeypatch.undo()
-    for data in ([0] * 100_000, [[0, 0]] * 50_000):
+    odd: list[Any] = ["a,b", [1, 2], {"a": [1, 2]}, None]
+    for data in ([0] * 100_000, [[0, 0]] * 50_000, odd + [0] * 99_996, [odd[:2], odd[2:]] + [[0, 0]] * 49_998):
         assert read(tensor([50_000, 2], data), most=50_000).rows.shape == (50_000, 2)
 
 
@@ -140,12 +152,10 @@ BAD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("too few values", (tensor([2, 2], [1, 2, 3]),), {}),
     ("ragged", (tensor([2, 2], [[1, 2, 3], [4]]),), {}),
     ("too many values", (tensor([1, 2], [1, 2, 3]),), {}),
-    ("strings", (tensor([1, 2], ["1", "2"]),), {}),
     ("an object", (tensor([1, 2], {"a": 1}),), {}),
     ("a number", (tensor([1, 2], 3),), {}),
     ("deep", (tensor([1, 2], [[[1, 2]]]),), {}),
     ("an unknown datatype", (tensor([1, 2], [1, 2], "FP128"),), {}),
-    ("bytes for numbers", (tensor([1, 2], ["a", "b"], "BYTES"),), {}),
     ("neither data nor size", (tensor([1, 2]),), {}),
     ("both", (tensor([1, 2], [1, 2], parameters={"binary_data_size": 16}),), {"tail": bytes(16)}),
     ("a size too small", (tensor([1, 2], parameters={"binary_data_size": 8}),), {"tail": bytes(8)}),
@@ -156,7 +166,9 @@ BAD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("a size that is no integer", (tensor([1, 2], parameters={"binary_data_size": 16.0}),), {"tail": bytes(16)}),
     ("a column missing", (tensor([1], [1], name="age"),), {}),
     ("a column twice", (tensor([1], [1], name="age"), tensor([1], [1], name="age")), {}),
-    ("a column too many", tuple(tensor([1], [1], name=one) for one in ("age", "weight", "more")), {}),
+    ("another column twice", tuple(tensor([1], [1], name=one) for one in ("age", "weight", "more", "more")), {}),
+    ("another column alone", (tensor([2], [1, 2], name="more"),), {"rules": Rules((Column("age"),))}),
+    ("rows beside another column", (tensor([1, 2], [1, 2]), tensor([1], [1], name="more")), {}),
     ("columns of two lengths", (tensor([1], [1], name="age"), tensor([2], [1, 2], name="weight")), {}),
     ("a column of two dimensions", (tensor([1, 2], [1, 2], name="age"), tensor([1], [1], name="weight")), {}),
     ("another output", (tensor([1, 2], [1, 2]),), {"outputs": [{"name": "votes"}]}),
@@ -166,12 +178,10 @@ BAD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("strings cut short", (tensor([1], [1], name="age"),
      tensor([1], datatype="BYTES", name="sex", parameters={"binary_data_size": 5})),
      {"tail": struct.pack("<I", 9) + b"m", "rules": MIXED}),
-    ("no UTF-8", (tensor([1], [1], name="age"),
-     tensor([1], datatype="BYTES", name="sex", parameters={"binary_data_size": 5})),
-     {"tail": struct.pack("<I", 1) + b"\xff", "rules": MIXED}),
     ("a matrix for mixed columns", (tensor([1, 2], [1, 2]),), {"rules": MIXED}),
-    ("bytes in a column of numbers", (tensor([1], ["x"], "BYTES", "age"), tensor([1], ["f"], "BYTES", "sex")),
-     {"rules": MIXED}),
+    ("too few strings", (tensor([1, 2], datatype="BYTES", parameters={"binary_data_size": 5}),),
+     {"tail": struct.pack("<I", 1) + b"m"}),
+    ("rows of another length", (tensor([2, 2], [[1, 2, 3, 4]]),), {}),
 ]  # fmt: skip
 
 
@@ -180,6 +190,44 @@ def test_refused_by_form(inputs: tuple[Any, ...], more: dict[str, Any]) -> None:
     with pytest.raises(Problem) as refused:
         read(*inputs, **more)
     assert refused.value.status in (400, 413)
+
+
+UNDECLARED: list[dict[str, Any]] = [
+    {"data": ["secret", None]}, {"data": [[1, {"secret": [2]}], "\ud800"]}, {"data": "secret"}, {"data": None},
+    {"data": [1] * 1000}, {"data": [float("nan")]}, {"shape": [101]}, {"shape": [-1, 3, 2]}, {"shape": []},
+    {"datatype": "FP128"}, {"name": "rows"}, {"name": "secret\n"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("more", UNDECLARED)
+def test_a_column_that_is_not_declared_is_not_looked_at(more: dict[str, Any]) -> None:
+    columns = tensor([2], [1.5, 3], name="age"), tensor([2], [2, -4], name="weight")
+    extra = {"name": "more", "shape": [2], "datatype": "BYTES", "data": ["x", "y"], **more}
+    for inputs in ((*columns, extra), (extra, *columns)):
+        assert (read(*inputs).rows == ROWS).all()
+    with pytest.raises(Problem) as refused:
+        read(columns[0], extra)
+    assert refused.value.detail.endswith("there is none named 'weight'")
+    assert "secret" not in refused.value.detail
+
+
+def test_binary_data_of_a_column_that_is_not_declared_are_passed_over() -> None:
+    age, weight = (ROWS[:, place].tobytes() for place in (0, 1))
+    size = {"binary_data_size": 16}
+    for junk in (b"", b"\xff" * 5, struct.pack("<I", 2**32 - 1)):
+        found = read(
+            tensor([2], name="age", parameters=size),
+            tensor([2], datatype="BYTES", name="more", parameters={"binary_data_size": len(junk)}),
+            tensor([2], name="weight", parameters=size),
+            tail=age + junk + weight,
+        )
+        assert (found.rows == ROWS).all()
+
+
+def test_a_missing_column_is_named() -> None:
+    with pytest.raises(Problem) as refused:
+        read(tensor([1], [1], name="age"))
+    assert refused.value.detail.endswith("named 'age', 'weight'; there is none named 'weight'")
 
 
 def test_more_rows_than_allowed() -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import time
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import numpy as np
+import patient
 import pytest
-from stand_in import Column, Desk, Rules, connect, make_service, running
+from stand_in import Column, Desk, Rules, connect, make_service, opened, run_with_clock, running, some_rounds, until
 
+from reticent.service import server
 from reticent.service.app import Service
-from reticent.service.server import GRACE
+from waiting import LIMIT
 
 INFER = "/v2/models/clinic/infer"
 
@@ -65,6 +67,7 @@ def counted(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 @pytest.mark.parametrize("classes", [(0, 1), ("no", 'y"es'), (False, True), (0.5, 1.5)])
 def test_both_ways_say_the_same(classes: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "GRACE", LIMIT)  # a client sends the body after the headers, and may be held up
     rules = Rules((Column("age"), Column("weight")), classes)
     usual, quick = (make_service(rules, Desk(classes, left=100)) for _ in range(2))
     bodies = counted(quick, monkeypatch)
@@ -74,7 +77,7 @@ def test_both_ways_say_the_same(classes: tuple[Any, ...], monkeypatch: pytest.Mo
             return [await client.post(INFER, **request) for request in REQUESTS]
 
     slow = asyncio.run(run())
-    with running(quick) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+    with running(quick) as port, patient.Client(base_url=f"http://127.0.0.1:{port}") as client:
         fast = [client.post(INFER, **request) for request in REQUESTS]
         assert len(bodies) == len(REQUESTS)
         for one, other in zip(slow, fast, strict=True):
@@ -91,10 +94,11 @@ def test_both_ways_say_the_same(classes: tuple[Any, ...], monkeypatch: pytest.Mo
 
 
 def test_what_is_not_quick_goes_the_usual_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "GRACE", LIMIT)
     service = make_service()
     bodies = counted(service, monkeypatch)
     body = json.dumps(tensor([0.9, 1])).encode()
-    with running(service) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+    with running(service) as port, patient.Client(base_url=f"http://127.0.0.1:{port}") as client:
         replies = [
             client.post(INFER, content=iter([body[:9], body[9:]])),
             client.post(INFER, content=body, headers={"Expect": "100-continue"}),
@@ -117,7 +121,7 @@ def test_in_pieces_and_one_after_the_other(cut: int) -> None:
     head = f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     wire = f"{head}\r\n".encode() + body
     last = f"{head}Connection: close\r\n\r\n".encode() + body
-    with running(make_service()) as port, socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+    with running(make_service()) as port, socket.create_connection(("127.0.0.1", port), timeout=LIMIT) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line.sendall(wire[:cut])
         line.sendall(wire[cut:] + wire + last[:cut])
@@ -134,11 +138,17 @@ def test_a_body_that_comes_late_is_still_answered(monkeypatch: pytest.MonkeyPatc
     bodies = counted(service, monkeypatch)
     body = json.dumps(tensor([0.9, 1])).encode()
     head = f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    with running(service) as port, socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+
+    async def run(pass_: Callable[[float], None]) -> None:
+        connection, wire = opened(service)
         for part in (head, body[:9], body[9:]):
-            line.sendall(part)
-            time.sleep(2 * GRACE)
-        assert line.recv(1 << 16).startswith(b"HTTP/1.1 200 OK")
-        line.sendall(head + body)
-        assert line.recv(1 << 16).startswith(b"HTTP/1.1 200 OK")
+            connection.data_received(part)
+            pass_(2 * server.GRACE)
+            await some_rounds()
+        await until(lambda: wire.sent.count(b"HTTP/1.1 200 OK") == 1)
+        assert bodies == []
+        connection.data_received(head + body)
+        await until(lambda: wire.sent.count(b"HTTP/1.1 200 OK") == 2)
+
+    run_with_clock(run)
     assert bodies == [body]

@@ -17,6 +17,7 @@ from stand_in import MIXED, Desk, make_service, running
 from tritonclient.utils import InferenceServerException
 
 from reticent.service.keys import Keyring, KeyTable, make_key
+from waiting import LIMIT
 
 with warnings.catch_warnings():  # importing it warns of itself
     warnings.simplefilter("ignore")
@@ -39,6 +40,10 @@ def mixed() -> Iterator[int]:
         yield found
 
 
+def triton_client(port: int) -> Any:
+    return triton.InferenceServerClient(f"127.0.0.1:{port}", connection_timeout=LIMIT, network_timeout=LIMIT)
+
+
 def tensor(values: Any, datatype: str, name: str, *, binary: bool) -> triton.InferInput:
     made = triton.InferInput(name, list(values.shape), datatype)
     made.set_data_from_numpy(values, binary_data=binary)
@@ -49,7 +54,7 @@ def tensor(values: Any, datatype: str, name: str, *, binary: bool) -> triton.Inf
 @pytest.mark.parametrize("wanted", [True, False, None])
 @pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
 def test_triton(port: int, binary: bool, wanted: bool | None, compression: str | None) -> None:
-    with triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
+    with triton_client(port) as client:
         outputs = None if wanted is None else [triton.InferRequestedOutput("labels", binary_data=wanted)]
         for datatype, dtype in (("FP64", np.float64), ("FP32", np.float32)):
             rows = tensor(ROWS.astype(dtype), datatype, "rows", binary=binary)
@@ -62,7 +67,7 @@ def test_triton(port: int, binary: bool, wanted: bool | None, compression: str |
 
 
 def test_triton_metadata_and_health(port: int) -> None:
-    with triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
+    with triton_client(port) as client:
         assert client.is_server_live()
         assert client.is_server_ready()
         assert client.is_model_ready("clinic")
@@ -74,7 +79,7 @@ def test_triton_metadata_and_health(port: int) -> None:
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_triton_with_categories(mixed: int, binary: bool) -> None:
-    with triton.InferenceServerClient(f"127.0.0.1:{mixed}") as client:
+    with triton_client(mixed) as client:
         sexes = np.array(["f", "m", "?"], dtype=np.object_)
         inputs = [tensor(ROWS[:, 0].copy(), "FP64", "age", binary=binary), tensor(sexes, "BYTES", "sex", binary=binary)]
         found = client.infer("clinic", inputs)
@@ -82,7 +87,7 @@ def test_triton_with_categories(mixed: int, binary: bool) -> None:
 
 
 def test_triton_is_told_what_was_wrong(port: int) -> None:
-    with triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
+    with triton_client(port) as client:
         with pytest.raises(InferenceServerException, match="shape of the input must be"):
             client.infer("clinic", [tensor(np.zeros((1, 3)), "FP64", "rows", binary=True)])
         with pytest.raises(InferenceServerException, match="no model") as refused:
@@ -94,7 +99,7 @@ def test_triton_is_told_what_was_wrong(port: int) -> None:
 
 def test_mlflow(port: int, mixed: int) -> None:
     client = ScoringServerClient("127.0.0.1", port)
-    client.wait_server_ready(timeout=10)
+    client.wait_server_ready(timeout=int(LIMIT))
     assert client.get_version()
     # It cannot write down a mapping of columns (it takes the names apart); that form is replayed in test_app.
     for data in (ROWS, pd.DataFrame(ROWS, columns=["age", "weight"])):
@@ -107,7 +112,7 @@ def test_mlflow(port: int, mixed: int) -> None:
 
 def curl(*arguments: str) -> str:
     return subprocess.run(
-        ["curl", "-sS", "--max-time", "10", *arguments], check=True, capture_output=True, text=True
+        ["curl", "-sS", "--max-time", f"{LIMIT:.0f}", *arguments], check=True, capture_output=True, text=True
     ).stdout
 
 

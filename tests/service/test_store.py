@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -155,9 +157,10 @@ def test_many_small_parts_of_the_journal_become_few(
     clients: list[str] = []
     rows = codes = b""
     asked = 0
+    content = random.Random(0)
     for number, size in enumerate(sizes):
         name = "ann" if number % 5 else "bob"
-        part = Part(None if nobody else [(name, size)], os.urandom(8 * size), os.urandom(size))
+        part = Part(None if nobody else [(name, size)], content.randbytes(8 * size), content.randbytes(size))
         asked += size
         one.write(batch(asked, Entry(name, size, 1, size), journal=part))
         clients, rows, codes = clients + [name] * size, rows + part.rows, codes + part.codes
@@ -190,7 +193,7 @@ def test_parts_of_nobody_and_of_somebody_stay_apart(tmp_path: Path, monkeypatch:
 
 def test_at_a_new_phase_the_old_rows_leave_the_disk(tmp_path: Path) -> None:
     one = new(tmp_path)
-    secret = os.urandom(64)
+    secret = random.Random(0).randbytes(64)
     one.write(batch(1, Entry("ann", 1, 1, 1), journal=Part(None, secret * 1000, b"\0")))
     there = [file.name for file in tmp_path.iterdir() if secret in file.read_bytes()]
     assert there, "the rows are on the disk while they are needed"
@@ -209,7 +212,7 @@ def test_at_a_new_phase_the_old_rows_leave_the_disk(tmp_path: Path) -> None:
 
 def test_without_tidying_they_would_not(tmp_path: Path) -> None:
     one = new(tmp_path)
-    secret = os.urandom(64)
+    secret = random.Random(0).randbytes(64)
     one.write(batch(1, Entry("ann", 1, 1, 1), journal=Part(None, secret * 1000, b"\0")))
     opened = Opened(2, 180, 360, "{}", "seal-2")
     one.write(Transaction(time=3000, clock=clock(0, 1), entries=[], passed=[opened]))
@@ -322,6 +325,93 @@ def test_a_log_that_was_lost_is_noticed_by_the_witness(tmp_path: Path, damage: C
         Store(again / "store.sqlite")
 
 
+def after_a_kill(folder: Path, answers: int = 29) -> tuple[bytes, bytes]:
+    """The file and the log of a store whose process was killed before anything of the log was in the file."""
+    one = new(folder)
+    for asked in range(1, answers + 1):
+        one.write(batch(asked, Entry("ann", 1, 1, 1), journal=Part(None, bytes(3000), b"\0")))
+    file, log = one.path.read_bytes(), one.path.with_name("store.sqlite-wal").read_bytes()
+    one.close()
+    return file, log
+
+
+def test_a_kill_after_any_page_of_a_checkpoint_loses_nothing(tmp_path: Path) -> None:
+    """SQLite writes the pages of the log into the file one by one; page 1, which tells how many there are, comes first.
+
+    The log has all of them until the last one is on the disk.
+    """
+    file, log = after_a_kill(tmp_path)
+    whole = (tmp_path / "store.sqlite").read_bytes()
+    assert len(whole) > len(file)
+    folder = tmp_path / "again"
+    for pages in range(len(whole) // 4096 + 1):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "store.sqlite").write_bytes(whole[: 4096 * pages] + file[4096 * pages :])
+        (folder / "store.sqlite-wal").write_bytes(log)
+        (folder / "witness").write_bytes((tmp_path / "witness").read_bytes())
+        assert verify(folder / "store.sqlite").length == 29
+        again = Store(folder / "store.sqlite")
+        assert again.position.length == len(list(again.journal())) == 29
+        again.write(batch(30, Entry("ann", 1, 1, 1)))
+        again.close()
+        assert verify(folder / "store.sqlite").length == 30
+
+
+def test_what_was_recovered_is_on_the_disk_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may die after it wrote to the log and before it forced it; then the next one does, whoever reads."""
+    file, log = after_a_kill(tmp_path)
+    (tmp_path / "store.sqlite").write_bytes(file)
+    (tmp_path / "store.sqlite-wal").write_bytes(log)
+    reader = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT COUNT(*) FROM ledger").fetchone()
+    Store(tmp_path / "store.sqlite").close()
+    reader.close()
+    Store(tmp_path / "store.sqlite").close()
+    assert not (tmp_path / "store.sqlite-wal").exists()
+
+    (tmp_path / "store.sqlite").write_bytes(file)
+    (tmp_path / "store.sqlite-wal").write_bytes(log)
+    one = Store(tmp_path / "store.sqlite")
+    assert len(one.path.read_bytes()) > len(file)  # by a checkpoint, which forces both
+    one.close()
+
+
+@pytest.mark.parametrize("record", [0, 1])
+def test_a_record_of_the_witness_that_is_torn_leaves_the_other(tmp_path: Path, record: int) -> None:
+    path = filled(tmp_path)
+    witness = bytearray((tmp_path / "witness").read_bytes())
+    witness[store.APART * record + 20] ^= 1
+    (tmp_path / "witness").write_bytes(witness)
+    one = Store(path)
+    one.write(batch(6, Entry("ann", 1, 1, 1)))
+    assert store.Witness.read(path) == (6, one.position.head)
+    one.close()
+    assert verify(path).length == 6
+
+
+def test_a_witness_of_an_older_version_has_one_record(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    (tmp_path / "witness").write_bytes(store._testimony(5, bytes.fromhex(verify(path).head)))
+    one = Store(path)
+    one.write(batch(6, Entry("ann", 1, 1, 1)))
+    one.close()
+    assert verify(path).length == 6
+    Store(path).close()
+
+
+def test_verify_asks_the_witness_too(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    before = path.read_bytes()
+    one = Store(path)
+    one.write(batch(6, Entry("ann", 1, 1, 1)))
+    one.close()
+    path.write_bytes(before)
+    with pytest.raises(Damaged, match="5 rows of the ledger, while the witness saw 6"):
+        verify(path)
+
+
 @pytest.mark.parametrize("damage", [cut, emptied, Path.unlink])
 def test_a_damaged_witness_is_refused(tmp_path: Path, damage: Callable[[Path], Any]) -> None:
     path = filled(tmp_path)
@@ -353,13 +443,15 @@ def test_an_older_version_is_upgraded_all_at_once(tmp_path: Path, monkeypatch: p
     def works(db: sqlite3.Connection) -> None:
         db.execute("ALTER TABLE phases ADD COLUMN note TEXT")
 
-    monkeypatch.setattr(store, "VERSION", 2)
-    monkeypatch.setitem(store.UPGRADES, 1, fails)
-    with pytest.raises(Damaged, match="start the server once"):
-        verify(path)
+    now = store.VERSION
+    monkeypatch.setattr(store, "VERSION", now + 1)
+    monkeypatch.setitem(store.UPGRADES, now, fails)
     with pytest.raises(sqlite3.OperationalError, match="full"):
         Store(path)
-    monkeypatch.setitem(store.UPGRADES, 1, works)
+    monkeypatch.setitem(store.UPGRADES, now, works)
+    before = path.read_bytes()
+    assert verify(path).head == head  # in a copy that is upgraded
+    assert path.read_bytes() == before
     Store(path).close()
     assert verify(path).head == head
     Store(path).close()

@@ -31,7 +31,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from reticent.errors import BudgetExhausted
-from reticent.service import invocations, openapi, protocol
+from reticent.service import invocations, openapi, protocol, traces
 from reticent.service.batching import Closing, Overloaded
 from reticent.service.desk import Answered, Halted, KeyReused, NothingStored, Request, Status
 from reticent.service.keys import Allowance, Key, Keyring
@@ -46,6 +46,7 @@ SMALL = 1 << 10  # bytes: below, compression is not worth it
 AT_ONCE = 2  # large bodies that are unpacked and read at a time: one may take twenty times its length
 MEMBERS = 1 << 10  # parts of a body that are compressed one by one
 PIECE = 1 << 16  # bytes that are unpacked at a time
+HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\]|(?P<name>[A-Za-z0-9.-]+))(?::[0-9]{0,5})?")
 ONCE = (b"host", b"authorization", b"idempotency-key", b"content-type", b"inference-header-content-length")  # headers
 REPLAYED = "Idempotent-Replayed"
 SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -346,7 +347,9 @@ class Service:
         return _json(protocol.server_metadata(self.version))
 
     async def live(self, call: Call) -> Response:
-        """Tell that the server is alive."""
+        """Tell that the server is alive: not after it has halted, since only another start helps."""
+        if self.desk.status().halted:
+            raise Problem("halted")
         return _json({"live": True})
 
     async def ready(self, call: Call) -> Response:
@@ -626,11 +629,7 @@ def _as_problem(error: Exception, name: str) -> Problem:
     """What is told of an error, and of one that nobody thought of only that there was one."""
     if isinstance(error, Problem):
         return error
-    # The message of an error may hold data: only its type and place are written down.
-    trace, place = error.__traceback__, "?"
-    while trace is not None:
-        place, trace = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next
-    log.error("%s at %s, in %s", type(error).__name__, place, name)
+    log.error("in %s: %s", name, traces.rendered(error))
     return Problem("internal")
 
 
@@ -646,7 +645,7 @@ def _told(error: Exception) -> Problem | None:
     if isinstance(error, Closing):
         return Problem("closing", "", {"Retry-After": "5"})
     if isinstance(error, Halted):
-        return Problem("halted")
+        return Problem("halted", "", {"Retry-After": "5"} if error.soon else {})
     return None
 
 
@@ -754,7 +753,9 @@ def _from_here(host: bytes, origin: bytes | None) -> bool:
 
 
 def _hostname(host: str) -> str:
-    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    """The name or address in a Host header; empty if it is not one, with or without a port, and nothing else."""
+    found = HOST.fullmatch(host)
+    return "" if found is None else found["address"] or found["name"]
 
 
 async def _nothing() -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -46,33 +47,73 @@ def write(folder: Path, file: Path, *, final: bool = False) -> Backup:
 
     A `final` backup retires the predictor first, for good, so it must not be served: then the backup knows of every
     answer that was ever given, and may go on in its place.
+
+    A process that is killed leaves no file of that name. Called once more, this makes it again; or, if nothing was
+    left to do but to give it its name, does that: two files that both go on cannot come to be.
     """
     if file.exists():
         raise FileExistsError(f"{file} exists: name another file")
-    with open(file, "xb", opener=_private) as target:  # before anything is retired: it may not be possible
+    unfinished, scratch = file.with_name(f".{file.name}.unfinished"), file.with_name(f".{file.name}.copies")
+    with open(unfinished, "a+b", opener=_private) as target:  # before anything is retired: it may not be possible
+        _hold(target, unfinished, file)
+        handed_over = False
         try:
-            if final:
-                _retire(folder)
-            with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as scratch:  # mode 0700
-                made = _gathered(folder, Path(scratch))
-                _pack(target, made, Path(scratch))
-            os.fsync(target.fileno())
+            handed_over = final and _retire(folder)
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir(mode=0o700)
+            if handed_over:
+                made = _unnamed(folder, unfinished, scratch)
+            else:
+                target.truncate(0)
+                target.seek(0)
+                made = _gathered(folder, scratch)
+                _pack(target, made, scratch)
+                target.flush()
+                os.fsync(target.fileno())
+                home.synced(file.parent)
         except BaseException:
-            file.unlink(missing_ok=True)
+            if not handed_over or os.fstat(target.fileno()).st_size == 0:
+                unfinished.unlink(missing_ok=True)
             raise
-    home.synced(file.parent)
-    if made.retired == RETIRED:  # no other backup of it may go on
-        with Home(folder, records=True) as old:
-            old.store.mark(HANDED_OVER, time=_now())
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        if made.retired == RETIRED and not handed_over:  # no other backup of it may go on
+            with Home(folder, records=True) as old:
+                old.store.mark(HANDED_OVER, time=_now())
+        os.rename(unfinished, file)
+        home.synced(file.parent)
     return made
 
 
-def _retire(folder: Path) -> None:
+def _hold(target: IO[bytes], unfinished: Path, file: Path) -> None:
+    """One process at a time writes this file."""
+    try:
+        fcntl.flock(target.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FileExistsError(f"{file} is being written by another process") from None
+    if file.exists() or not unfinished.exists() or not os.path.samestat(os.fstat(target.fileno()), os.stat(unfinished)):
+        raise FileExistsError(f"{file} exists: name another file")
+
+
+def _retire(folder: Path) -> bool:
+    """Let a predictor answer no more; whether a final backup of it was made before."""
     with Home(folder, records=True) as old:
-        if old.store.retired in (HANDED_OVER, INCOMPLETE):
-            raise Retired(f"{old.name} cannot have a final backup: {home.RETIREMENT[old.store.retired]}")
+        if old.store.retired == INCOMPLETE:
+            raise Retired(f"{old.name} cannot have a final backup: {home.RETIREMENT[INCOMPLETE]}")
         if old.store.retired is None:
             old.store.mark(RETIRED, time=_now())
+        return old.store.retired == HANDED_OVER
+
+
+def _unnamed(folder: Path, unfinished: Path, scratch: Path) -> Backup:
+    """The final backup of a predictor, if it is this file, which was not yet given its name."""
+    with Home(folder, records=True) as old:
+        (last,) = old.store.tail(1)
+    with suppress(Damaged):
+        made = _unpacked(unfinished, scratch)
+        if (made.retired, made.head) == (RETIRED, last.previous.hex()):
+            return made
+    raise Retired(f"{folder.name} cannot have a final backup: {home.RETIREMENT[HANDED_OVER]}")
 
 
 def _gathered(folder: Path, scratch: Path) -> Backup:
@@ -90,7 +131,8 @@ def _gathered(folder: Path, scratch: Path) -> Backup:
         raise Damaged(f"{home.state_path(folder, position.phase)} is not the one that the store belongs to")
     (scratch / MODEL).write_text(home.read_model(folder), encoding="utf-8")
     if (folder / KEYS).is_file():
-        with closing(sqlite3.connect(f"{(folder / KEYS).resolve().as_uri()}?mode=ro", uri=True)) as db:
+        # It is opened for writing, as a change that was cut off may have to be undone.
+        with closing(sqlite3.connect(f"{(folder / KEYS).resolve().as_uri()}?mode=rw", uri=True)) as db:
             db.isolation_level = None
             store.vacuumed(db, scratch / KEYS)
     return Backup(
@@ -102,6 +144,13 @@ def _gathered(folder: Path, scratch: Path) -> Backup:
         retired=store.origin(scratch / STORE)[1],
         files={one.name: _digest(one) for one in sorted(scratch.iterdir())},
     )
+
+
+def copy(folder: Path, target: Path) -> None:
+    """Copy a predictor to a new folder, to look at it: the copy must not answer. Its store is not checked."""
+    target.mkdir(mode=0o700)
+    _gathered(folder, target)
+    store.witnessed(target / STORE)
 
 
 def _pack(target: IO[bytes], made: Backup, scratch: Path) -> None:
@@ -138,10 +187,9 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
 
     if folder.exists():
         raise FileExistsError(f"{folder} exists: choose another name, or delete what is there")
-    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    unfinished = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))  # mode 0700
-    try:
-        made = _unpacked(file, unfinished)
+    _take_back(file)
+    with home.unfinished(folder) as new:
+        made = _unpacked(file, new)
         goes_on = made.retired == RETIRED or (made.retired is None and head is not None)
         if head is not None and head.strip().lower() != made.head:
             raise ValueError(
@@ -149,26 +197,22 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
                 "up has answered since. Without head, records can be restored"
             )
         if goes_on:
-            _check_alone(unfinished, folder.parent)
-        store.witnessed(unfinished / STORE)
-        with Home(unfinished, records=True) as new:
-            if (new.store.position.head.hex(), new.store.retired) != (made.head, made.retired):
+            _check_alone(new, folder.parent)
+        store.witnessed(new / STORE)
+        with Home(new, records=True) as restored:
+            if (restored.store.position.head.hex(), restored.store.retired) != (made.head, made.retired):
                 raise Damaged(f"{file} is damaged: its store is not the one that it tells of")
-            saving.read(new.state)
-            store.verify(new.store.path)
+            saving.read(restored.state)
+            store.verify(restored.store.path)
             if goes_on:
-                new.store.mark(RESTORED, time=_now())
-            elif new.store.retired is None:
-                new.store.mark(INCOMPLETE, time=_now())
-        for one in unfinished.iterdir():
-            home.synced(one)
-        home.synced(unfinished)
-        with _claimed(file) if goes_on else nullcontext():
-            os.rename(unfinished, folder)
-        home.synced(folder.parent)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+                restored.store.mark(RESTORED, time=_now())
+            elif restored.store.retired is None:
+                restored.store.mark(INCOMPLETE, time=_now())
+        if goes_on:
+            home.claim(new, _mark(file))
+        home.settle(new)  # before the mark that names it
+        with _claimed(file, new) if goes_on else nullcontext():
+            home.put_in_place(new, folder)
     return made, goes_on
 
 
@@ -184,23 +228,53 @@ def _check_alone(new: Path, root: Path) -> None:
                 )
 
 
+def _mark(file: Path) -> Path:
+    return file.with_name(f"{file.name}.restored")
+
+
 @contextmanager
-def _claimed(file: Path) -> Iterator[None]:
-    """Mark a backup as restored, which can be done once."""
-    mark = file.with_name(f"{file.name}.restored")
+def _claimed(file: Path, new: Path) -> Iterator[None]:
+    """Mark a backup as restored, which can be done once. The mark names the folder that has no name of its own yet.
+
+    As long as that folder is there, the one that is restored is not: see `_take_back`.
+    """
+    mark = _mark(file)
+    descriptor, part = tempfile.mkstemp(dir=file.parent, prefix=f".{mark.name}.")  # mode 0600
     try:
-        os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with os.fdopen(descriptor, "w", encoding="utf-8") as target:
+            target.write(os.path.relpath(new.resolve(), file.parent.resolve()))
+            target.flush()
+            os.fsync(target.fileno())
+        try:
+            os.link(part, mark)  # unlike a rename, it overwrites nothing
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            os.replace(part, mark)
     except FileExistsError:
         raise Retired(
             f"{file} was restored before ({mark.name} says so): two that go on from it would spend its answers twice. "
             f"If that one never came to be, delete {mark.name}"
         ) from None
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(part)
     home.synced(file.parent)
     try:
         yield
     except BaseException:
         mark.unlink(missing_ok=True)
         raise
+
+
+def _take_back(file: Path) -> None:
+    """Remove the mark of a restore that was killed before its folder got its name."""
+    with suppress(FileNotFoundError):
+        named = _mark(file).read_text(encoding="utf-8")
+        if named and home.is_abandoned(file.parent.resolve() / named):
+            _mark(file).unlink()  # now the folder is removed by the next that is made
+            home.synced(file.parent)
 
 
 def _unpacked(file: Path, folder: Path) -> Backup:

@@ -11,14 +11,17 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import h11
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from reticent.data.cells import as_matrix, as_numbers, as_text
 
 Array = NDArray[Any]
 
@@ -35,6 +38,10 @@ class ServiceError(RuntimeError):
         self.status, self.kind = status, kind
 
 
+class UntrustedCertificate(ConnectionError):
+    """The certificate of the service is not one that this machine trusts: nothing was sent."""
+
+
 class _Reply(NamedTuple):
     status: int
     headers: Mapping[str, str]
@@ -46,6 +53,7 @@ class _Question(NamedTuple):
     path: str
     headers: dict[str, str]
     body: bytes
+    left_out: tuple[str, ...] = ()  # columns that hold neither numbers, text nor truths
 
 
 class _Base:
@@ -66,10 +74,20 @@ class _Base:
             raise ValueError("url must be http://host:port or https://host:port")
         if retries < 0:
             raise ValueError(f"retries must be at least 0, got {retries}")
-        self._host, self._prefix = parts.hostname, parts.path.rstrip("/")
+        before, found, named = parts.path.rstrip("/").rpartition("/v2/models/")
+        if model is None and not (found and named and "/" not in named):
+            raise ValueError(
+                'model must be named, since any service may listen at the url: Client(url, model="clinic"), or a url '
+                "that ends in /v2/models/clinic"
+            )
+        if found and model not in (None, unquote(named)):
+            raise ValueError(f"model {model!r} is not the one that the url names, {unquote(named)!r}")
+        self._host, self._prefix = parts.hostname, before if found else parts.path.rstrip("/")
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._context = (context or ssl.create_default_context()) if parts.scheme == "https" else None
-        self._model, self._key, self._timeout, self._retries = model, key, timeout, retries
+        self._model = unquote(named) if model is None else model
+        self._key, self._timeout, self._retries = key, timeout, retries
+        self._where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
     def _get(self, path: str) -> _Question:
         return _Question("GET", self._prefix + path, self._headers({"Accept": "application/json"}), b"")
@@ -77,14 +95,14 @@ class _Base:
     def _headers(self, headers: dict[str, str]) -> dict[str, str]:
         return headers if self._key is None else {**headers, "Authorization": f"Bearer {self._key}"}
 
-    def _questions(self, rows: Any, model: str, repeat: str | None) -> Iterator[_Question]:
+    def _questions(self, rows: Any, repeat: str | None) -> Iterator[_Question]:
         """One question for every so many rows, each with a key of its own, so that it may be repeated."""
         repeat = uuid.uuid4().hex if repeat is None else repeat
-        tensors = _tensors(rows)
+        tensors, left_out = _tensors(rows)
         count = len(next(iter(tensors.values()))) if tensors else 0
         if count == 0:
             raise ValueError("rows must have at least one row")
-        path = f"{self._prefix}/v2/models/{quote(model, safe='')}/infer"
+        path = f"{self._prefix}{self._path}/infer"
         for start in range(0, count, AT_ONCE):
             head, data = _written({name: values[start : start + AT_ONCE] for name, values in tensors.items()})
             headers = {
@@ -92,7 +110,43 @@ class _Base:
                 "Inference-Header-Content-Length": str(len(head)),
                 "Idempotency-Key": repeat if start == 0 else f"{repeat}-{start}",
             }
-            yield _Question("POST", path, self._headers(headers), head + data)
+            yield _Question("POST", path, self._headers(headers), head + data, left_out)
+
+    @property
+    def _path(self) -> str:
+        return f"/v2/models/{quote(self._model, safe='')}"
+
+    def _labels(self, reply: _Reply) -> Array:
+        head, data = _split(reply)
+        self._check_model(head.get("model_name"))
+        return _labels(head, data)
+
+    def _public(self, reply: _Reply, name: str = "model") -> dict[str, Any]:
+        """Public numbers; of another model they are refused."""
+        found = _object(reply)
+        self._check_model(found.get(name))
+        return found
+
+    def _check_model(self, served: object) -> None:
+        if served != self._model:
+            raise ServiceError(404, "wrong-model", f"{self._where} serves the model {served!r}, not {self._model!r}")
+
+    def _failed(self, question: _Question, reply: _Reply | None, lost: Exception | None) -> Exception:
+        """What is told when trying again does not help."""
+        if reply is None:
+            error = ConnectionError(f"the service at {self._where} does not answer")
+            error.__cause__ = lost
+            return error
+        if reply.status == 404:
+            return ServiceError(404, "wrong-model", f"{self._where} serves no model named {self._model!r}")
+        return _error(reply, question.left_out)
+
+    def _untrusted(self, error: ssl.SSLCertVerificationError) -> UntrustedCertificate:
+        return UntrustedCertificate(
+            f"the certificate of {self._where} is not trusted: {error.verify_message}. To trust it, name a file with "
+            "the certificate, or with that of its issuer, in $SSL_CERT_FILE, or by "
+            "context=ssl.create_default_context(cafile=…)"
+        )
 
     def _wait(self, attempt: int, reply: _Reply | None) -> float | None:
         """How long to wait before trying again; None if that would not help."""
@@ -112,7 +166,9 @@ class Client(_Base):
     A question that was lost on the way, or came too early, is repeated under the same idempotency key: it is answered
     and paid for once.
 
-    >>> client = Client("http://127.0.0.1:8341", key="…")
+    The model is named, by `model` or by a url that ends in its path. A service of another model is refused.
+
+    >>> client = Client("http://127.0.0.1:8341", model="clinic", key="…")
     >>> client.ask([[54.0, 81.5]])  # doctest: +SKIP
     array([1])
     """
@@ -127,18 +183,20 @@ class Client(_Base):
         The same rows under the same `idempotency_key`, which must not be made from the rows, are the same question,
         also if another process asks: it gets the same labels, and they are paid for once. None makes a new one.
         """
-        if self._model is None:
-            self._model = str(self.guarantee()["model"])
-        questions = self._questions(rows, self._model, idempotency_key)
-        return np.concatenate([_labels(self._told(one)) for one in questions])
+        questions = self._questions(rows, idempotency_key)
+        return np.concatenate([self._labels(self._told(one)) for one in questions])
 
     def status(self) -> dict[str, Any]:
         """All public numbers: phase, answers left, length and head of the ledger."""
-        return _object(self._told(self._get("/status")))
+        return self._public(self._told(self._get("/status")))
 
     def guarantee(self) -> dict[str, Any]:
         """What is promised, with `words`."""
-        return _object(self._told(self._get("/guarantee")))
+        return self._public(self._told(self._get("/guarantee")))
+
+    def metadata(self) -> dict[str, Any]:
+        """Inputs, outputs, columns and classes of the model."""
+        return self._public(self._told(self._get(self._path)), "name")
 
     def close(self) -> None:
         """Close the connection of this thread."""
@@ -158,6 +216,9 @@ class Client(_Base):
         while True:
             try:
                 reply, lost = self._send(question), None
+            except ssl.SSLCertVerificationError as error:
+                self.close()
+                raise self._untrusted(error) from None
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 reply, lost = None, error
@@ -165,7 +226,7 @@ class Client(_Base):
                 return reply
             wait = self._wait(attempt, reply)
             if wait is None:
-                raise _error(reply) if reply is not None else ConnectionError("the service does not answer") from lost
+                raise self._failed(question, reply, lost)
             time.sleep(wait)
             attempt += 1
 
@@ -193,18 +254,20 @@ class AsyncClient(_Base):
 
     async def ask(self, rows: Any, *, idempotency_key: str | None = None) -> Array:
         """A label for every row of an array, of a data frame, or of a mapping of columns; see `Client.ask`."""
-        if self._model is None:
-            self._model = str((await self.guarantee())["model"])
-        questions = self._questions(rows, self._model, idempotency_key)
-        return np.concatenate([_labels(await self._told(one)) for one in questions])
+        questions = self._questions(rows, idempotency_key)
+        return np.concatenate([self._labels(await self._told(one)) for one in questions])
 
     async def status(self) -> dict[str, Any]:
         """All public numbers: phase, answers left, length and head of the ledger."""
-        return _object(await self._told(self._get("/status")))
+        return self._public(await self._told(self._get("/status")))
 
     async def guarantee(self) -> dict[str, Any]:
         """What is promised, with `words`."""
-        return _object(await self._told(self._get("/guarantee")))
+        return self._public(await self._told(self._get("/guarantee")))
+
+    async def metadata(self) -> dict[str, Any]:
+        """Inputs, outputs, columns and classes of the model."""
+        return self._public(await self._told(self._get(self._path)), "name")
 
     async def close(self) -> None:
         """Close all connections that are idle."""
@@ -225,13 +288,15 @@ class AsyncClient(_Base):
             try:
                 async with asyncio.timeout(self._timeout):
                     reply, lost = await self._send(question), None
+            except ssl.SSLCertVerificationError as error:
+                raise self._untrusted(error) from None
             except (OSError, h11.ProtocolError) as error:
                 reply, lost = None, error
             if reply is not None and reply.status == 200:
                 return reply
             wait = self._wait(attempt, reply)
             if wait is None:
-                raise _error(reply) if reply is not None else ConnectionError("the service does not answer") from lost
+                raise self._failed(question, reply, lost)
             await asyncio.sleep(wait)
             attempt += 1
 
@@ -298,30 +363,65 @@ class _Wire:
 # ── what is sent and what comes back ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _tensors(rows: Any) -> dict[str, Array]:
-    """Columns by name, or all in one array."""
+def _tensors(rows: Any) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """Columns by name, or all in one array; and the columns that cannot be sent, such as dates.
+
+    Only the service knows which columns are declared. It ignores those that are not, and names those that are missing.
+    """
     if hasattr(rows, "columns") and hasattr(rows, "to_numpy"):  # a data frame, of pandas or polars
         rows = {str(name): rows[name].to_numpy() for name in rows.columns}
     if not isinstance(rows, Mapping):
-        table = np.asarray(rows, dtype=np.float64)
-        if table.ndim != 2:
-            raise ValueError(f"rows must have two dimensions, got {table.ndim}")
-        return {"rows": table}
-    tensors = {str(name): np.asarray(values) for name, values in rows.items()}
+        return {"rows": _matrix(rows)}, ()
+    tensors = {str(name): _column(values) for name, values in rows.items()}
     if len({values.shape for values in tensors.values()}) > 1 or any(one.ndim != 1 for one in tensors.values()):
         raise ValueError("rows must be columns of one length")
-    return tensors
+    left_out = tuple(name for name, values in tensors.items() if values.dtype.kind in "cmMV")
+    if tensors and len(left_out) == len(tensors):
+        raise ValueError(f"rows must have a column of numbers, text or truths, got {', '.join(map(repr, left_out))}")
+    return {name: values for name, values in tensors.items() if name not in left_out}, left_out
+
+
+def _matrix(rows: Any) -> Array:
+    """Rows of numbers. A cell that is none is a missing one for the service; only the shape is refused."""
+    table: Array | None = None
+    with suppress(Exception):  # a cell may be a list, or an object that raises what it likes
+        table = np.asarray(rows)
+    if (table is None or table.dtype.kind not in "biuf") and not isinstance(rows, np.ndarray):
+        table = as_matrix(rows)
+    if table is None:
+        raise ValueError("rows must be rows of cells, all of one length")
+    if table.ndim != 2:
+        raise ValueError(f"rows must have two dimensions, got {table.ndim}")
+    return as_numbers(table.ravel()).reshape(table.shape)
+
+
+def _column(values: Any) -> Array:
+    """A column of numbers, or of cells."""
+    if isinstance(values, np.ndarray):
+        return values
+    column: Array | None = None
+    with suppress(Exception):
+        column = np.asarray(values)
+    kind = "" if column is None else column.dtype.kind
+    # An array of strings would cut NULs off, and one of numbers would make 1 of a truth among them.
+    if column is None or kind not in "biuf" or (kind != "b" and bool in set(map(type, values))):
+        some = list(values)
+        column = np.empty(len(some), dtype=object)
+        column[:] = some
+    return column
 
 
 def _written(tensors: Mapping[str, Array]) -> tuple[bytes, bytes]:
     """The JSON of a question, and its binary data."""
     inputs, data = [], []
     for name, values in tensors.items():
-        if values.dtype.kind in "biuf":
+        if values.dtype.kind == "b":
+            datatype, packed = "BOOL", values.tobytes()
+        elif values.dtype.kind in "iuf":
             datatype, packed = "FP64", np.ascontiguousarray(values, dtype="<f8").tobytes()
         else:
-            words = ["" if one is None else str(one) for one in values]
-            datatype, packed = "BYTES", b"".join(_with_length(word.encode()) for word in words)
+            words = [as_text(one).encode("utf-8", "surrogatepass") for one in values.tolist()]
+            datatype, packed = "BYTES", b"".join(map(_with_length, words))
         shape, size = list(values.shape), {"binary_data_size": len(packed)}
         inputs.append({"name": name, "shape": shape, "datatype": datatype, "parameters": size})
         data.append(packed)
@@ -333,10 +433,14 @@ def _with_length(word: bytes) -> bytes:
     return struct.pack("<I", len(word)) + word
 
 
-def _labels(reply: _Reply) -> Array:
+def _split(reply: _Reply) -> tuple[dict[str, Any], memoryview]:
+    """The JSON of an answer, and its binary data."""
     length = int(reply.headers["inference-header-content-length"])
-    (output,) = msgspec.json.decode(reply.body[:length])["outputs"]
-    data = memoryview(reply.body)[length:]
+    return msgspec.json.decode(reply.body[:length], type=dict[str, Any]), memoryview(reply.body)[length:]
+
+
+def _labels(head: Mapping[str, Any], data: memoryview) -> Array:
+    (output,) = head["outputs"]
     if output["datatype"] in NUMBERS:
         return np.frombuffer(data, dtype=NUMBERS[output["datatype"]]).copy()
     words, at = [], 0
@@ -351,10 +455,13 @@ def _object(reply: _Reply) -> dict[str, Any]:
     return msgspec.json.decode(reply.body, type=dict[str, Any])
 
 
-def _error(reply: _Reply) -> ServiceError:
+def _error(reply: _Reply, left_out: tuple[str, ...]) -> ServiceError:
     try:
         found = _object(reply)
     except msgspec.DecodeError:
         return ServiceError(reply.status, "unknown", "the service refused")
     kind = str(found.get("type", "")).rpartition("#")[2]
-    return ServiceError(reply.status, kind, str(found.get("error", "the service refused")))
+    detail = str(found.get("error", "the service refused"))
+    if kind == "wrong-tensors" and left_out:
+        detail += f"; not sent, as they hold neither numbers, text nor truths: {', '.join(map(repr, left_out))}"
+    return ServiceError(reply.status, kind, detail)

@@ -1,4 +1,4 @@
-"""The commands that make a service and run it: schema, fit, serve, ask, status, backup, restore and keys.
+"""The commands that make a service and run it: schema, fit, serve, ask, status, backup and restore.
 
 Everything slow is imported inside the command that needs it.
 """
@@ -10,6 +10,7 @@ import math
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter, Token
+
+from reticent.errors import OneAnswerWarning
 
 if TYPE_CHECKING:
     from reticent.plan.advise import Advice, Option
@@ -35,14 +38,32 @@ if TYPE_CHECKING:
 Learner = Literal["auto", "linear", "trees", "thresholds", "private"]
 Flag = Parameter(negative="")
 
+OPTIONS = {
+    "host": "--host", "port": "--port", "certificate": "--tls-cert", "private_key": "--tls-key",
+    "password": "$RETICENT_TLS_PASSWORD", "behind_proxy": "--behind-proxy",
+}  # fmt: skip  # of `serve`, by the fields of a Binding
 ADDRESS = "address"  # beside the store, in the folder of a predictor: where it is served
 BETTER = 0.01  # of all answers: what another way must gain before `fit` asks whether it is meant
 PLANNED = {"linear": "linear", "trees": "other", "thresholds": "thresholds", "private": "private"}
+FOURIER = (
+    "One-shot and chain are here private models on random Fourier features, which follow a smooth boundary; only "
+    "Python makes them: PrivateLogisticRegression(fourier_features=…). --learner private is linear. Compare such a "
+    "model with trees, both without privacy, on public rows before you spend anything."
+)
+SHRINKS = (
+    "PHASES SHRINK: this one learned from fewer rows than the one before. If it goes on, answers will end: see "
+    "`reticent plan everlasting`, and --client-share"
+)
+FEW = 20  # classes that the plan names
 TREE_ROWS = 100  # a teacher that is a tree needs so many
 
 
 class UsageError(Exception):
-    """A request that cannot be met as it was put; the message says what would do."""
+    """A request that cannot be met as it was put; the message says what would do, `code` is that of the exit."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def number(_: object, tokens: Sequence[Token]) -> Fraction | int:
@@ -89,7 +110,7 @@ def schema(table: Path, *, target: str | None = None, group: str | None = None, 
     from reticent.service import tables
     from reticent.service.schema import draft
 
-    with _refusing():
+    with refusing():
         found = tables.open_table(table)
         text = draft(found.names, found.types, target=target, group=group)
     if out is None:
@@ -148,8 +169,8 @@ def fit(
     schema
         The public description of the columns; `reticent schema` drafts one.
     learner
-        What answers: teachers that vote (linear, trees, thresholds), or private, a private model a phase. auto takes
-        what advice expects to lose least.
+        What answers: teachers that vote (linear, trees, thresholds), or private, a private linear model a phase. auto
+        takes, of linear and private, what advice expects to lose least to a linear model that is not private.
     answers
         How many queries will be answered, or endless.
     drift
@@ -168,7 +189,7 @@ def fit(
     """
     from reticent.service import home, tables
 
-    with _refusing():
+    with refusing():
         folder = home.folder_of(name)
         if folder.exists():
             raise UsageError(f"there is a predictor {name!r} already; choose another --name, or delete {folder}")
@@ -189,12 +210,23 @@ def fit(
             rules, choice, epsilon=epsilon, delta=delta, client_share=client_share, client_phases=client_phases
         )
         learned_from = _read(found, rules, rows, quiet)
-        with _bar("learning", None, quiet):
+        with _bar("learning", None, quiet), warnings.catch_warnings():
+            warnings.simplefilter("ignore", OneAnswerWarning)  # told below
             predictor.fit(learned_from.X, _labels(rules)[learned_from.codes], groups=learned_from.groups)
         with _bar("writing it down", None, quiet):
             home.Home.create(folder, predictor, _model(rules, choice, rows, epsilon, delta)).close()
     print(f"\n{predictor.guarantee_.explain()}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
+    if predictor.one_answer_ is not None:
+        print(_of_no_use(predictor.one_answer_))
     return 0
+
+
+def _of_no_use(one: object) -> str:
+    """That the released model gives one answer to everybody: a function of that model, and of nothing else."""
+    return (
+        f"ONE ANSWER: the model of this phase gives {one!r} to everybody, so it is of no use. More rows, a larger "
+        "epsilon or narrower ranges may help"
+    )
 
 
 def _check_writable(root: Path) -> None:
@@ -247,6 +279,13 @@ class _Choice:
         self.learner, self.answers, self.phases, self.plan, self.advice = learner, answers, phases, plan, advice
 
     @property
+    def against(self) -> str:
+        """The model that losses are against, in words."""
+        from reticent.plan.advise import REFERENCES
+
+        return "trees, without privacy" if self.learner == "trees" else REFERENCES[self.advice.reference]
+
+    @property
     def way(self) -> str:
         """What advice calls it."""
         if self.learner == "private":
@@ -269,16 +308,24 @@ class _Choice:
         best, mine = self.advice.best, self.option(self.way)
         if not mine.possible or mine.loss - best.loss < BETTER:
             return None
-        served = {"one-shot": "private", "chain": "private"}.get(best.way)
-        how = f" (--learner {served})" if served and served != self.learner else f": {best.estimator}"
+        # --learner private is linear: it is what advice means by a private model only if a linear model suits the data.
+        served = self.advice.reference == "linear" and best.way in ("one-shot", "chain") and self.learner != "private"
+        how = " (--learner private)" if served else f", from Python: {best.estimator}"
         return (
-            f"{best.way} is expected to lose {best.loss:.1%} of all answers to a model that is not private, and "
-            f"{self.way} {mine.loss:.1%}. Better take {best.way}{how}"
+            f"{best.way} is expected to lose {best.loss:.1%} of all answers to {self.against}, and {self.way} "
+            f"{mine.loss:.1%}. Better take {best.way}{how}"
         )
 
 
 def _choose(
-    rules: Schema, rows: int, learner: str, *, epsilon: Any, delta: Any, answers: int | str, drift: str
+    rules: Schema,
+    rows: int,
+    learner: str,
+    *,
+    epsilon: Any,
+    delta: Any,
+    answers: int | str,
+    drift: Literal["none", "slow", "fast"],
 ) -> _Choice:
     """By public numbers alone."""
     from reticent.plan.advise import DRIFT_GROWTH, advise
@@ -290,7 +337,7 @@ def _choose(
     advice = advise(
         rows,
         rules.width,
-        drift=False if drift == "none" else drift,  # type: ignore[arg-type]
+        drift=drift,
         black_box=learner == "trees",
         concept="thresholds" if learner == "thresholds" else None,
         **common,
@@ -317,20 +364,33 @@ def _choose(
 
 def _told(choice: _Choice, rules: Schema, table: Path, teaching: list[str]) -> str:
     """The plan and the advice, as text."""
+    from reticent.plan.advise import CHECK
+
     of = f"{len(rules.columns)} columns ({rules.width} numbers a row)"
     lines = [
         f"The plan, from the header of {table.name}, the schema and the number of rows; no row was read yet.",
-        f"{of}, {len(rules.classes)} classes" + ("" if rules.group is None else f", grouped by {rules.group!r}"),
+        of + ("" if rules.group is None else f", grouped by {rules.group!r}"),
+        f"{len(rules.classes)} classes: {_few(rules.classes)}; any other label counts as {rules.classes[0]!r}",
         "",
         str(choice.plan),
         *teaching,
         "",
-        "What each way is expected to lose, of all answers, to a model that is not private:",
+        f"What each way is expected to lose, of all answers, to {choice.against}:",
     ]
     for one in choice.advice.options:
         mark = "→" if one.way == choice.way else " "
         lines.append(f"{mark} {one.way:14} {f'{one.loss:.1%}' if one.possible else 'cannot be done: ' + one.why}")
+    if choice.advice.reference == "linear":
+        lines.append(CHECK.format(how="--learner trees"))
+    elif choice.learner == "trees":
+        lines.append(FOURIER)
     return "\n".join(lines)
+
+
+def _few(values: Sequence[Any]) -> str:
+    """Public values in a line; the first ones, where there are many."""
+    said = [repr(one) for one in values]
+    return ", ".join(said if len(said) <= FEW else [*said[:FEW], "…"])
 
 
 def _who_teaches(choice: _Choice, rules: Schema, share: Any, phases: int) -> list[str]:
@@ -365,9 +425,15 @@ def _what_would_do(choice: _Choice) -> str:
         ways.append(f"--epsilon {plan.epsilon_required:.3g}")
     if plan.finite:
         ways.append(f"--answers {plan.finite}")
-    if choice.learner != "private":
+    if choice.learner in ("linear", "thresholds"):
         ways.append("--learner private")
-    return f"{plan.rows:,} rows are too few for this; what would do: {', or '.join(ways)}"
+    found = f"{plan.rows:,} rows are too few for this; what would do: {', or '.join(ways)}"
+    if choice.learner == "trees":
+        return (
+            f"{found}. A private model needs far fewer rows, but --learner private is linear: it helps only if a "
+            "linear model is nearly as good as trees on your data"
+        )
+    return found
 
 
 def _confirm(better: str, yes: bool) -> None:
@@ -394,7 +460,7 @@ def _predictor(
     elif choice.learner == "thresholds":
         from reticent.concepts import Thresholds
 
-        learner = Thresholds()
+        learner = Thresholds(both_orientations=True)  # which class lies below is not for the order of classes to say
     elif choice.learner == "private":
         from reticent.learners.logistic import PrivateLogisticRegression
 
@@ -421,8 +487,8 @@ def _read(table: Table, rules: Schema, rows: int, quiet: bool) -> Rows:
     """All rows of the table as numbers; in a file without a name, where they would take too much memory."""
     import numpy as np
 
+    from reticent.data.cells import as_text
     from reticent.predictors.rows import RowStore
-    from reticent.teachers.dealing import is_missing
 
     store = RowStore(rows, rules.width, dtype=np.float64, classes=len(rules.classes), memory_limit=1 << 30)
     numbers: dict[str, int] = {}  # of groups, by their text: as much a group in a CSV file as elsewhere
@@ -435,9 +501,12 @@ def _read(table: Table, rules: Schema, rows: int, quiet: bool) -> Rows:
                 raise UsageError(f"{table.path} has changed while it was read")
             store.append(encoded, rules.codes(chunk[rules.target]))
             if groups is not None and rules.group is not None:
-                names = ["" if is_missing(one) else str(one).strip() for one in chunk[rules.group]]
+                names = [as_text(one) for one in chunk[rules.group]]
                 if "" in names:  # whose row it is cannot be told, so nobody who might be meant would be protected
-                    raise UsageError(f"{table.path}: the column {rules.group!r} must name the group of every row")
+                    raise UsageError(
+                        f"{table.path}: the column {rules.group!r} must name the group of every row; row "
+                        f"{start + names.index('') + 1:,} names none"
+                    )
                 groups[start : start + len(names)] = [numbers.setdefault(one, len(numbers)) for one in names]
     if len(store) < rows:
         raise UsageError(f"{table.path} has changed while it was read")
@@ -472,9 +541,11 @@ def serve(
     tls_key: Path | None = None,
     behind_proxy: Annotated[bool, Flag] = False,
 ) -> int:
-    """Answer queries over HTTP, until Ctrl-C or SIGTERM; the dashboard is at /.
+    """Answer queries over HTTP, until Ctrl-C, SIGTERM or the end of the terminal; the dashboard is at /.
 
-    Either way what was taken is answered first. The exit code is 0 after SIGTERM, as supervisors expect.
+    Either way what was taken is answered first. The exit code is 0 after SIGTERM, as supervisors expect. If nothing can
+    be answered any more, it is 75 where another start may help, 65 where the store is damaged, and 70 after an error in
+    the program.
 
     Parameters
     ----------
@@ -491,12 +562,14 @@ def serve(
     behind_proxy
         A proxy in front takes care of TLS.
     """
+    from reticent.service import traces
     from reticent.service.app import Service
     from reticent.service.batching import WAITING_NUMBERS, WAITING_ROWS, Batcher
+    from reticent.service.processes import ending_in_good_order
     from reticent.service.server import Binding, serve
 
-    with _refusing(), _ending_well(), ExitStack() as cleanup:
-        folder = _folder(name)
+    with traces.by_place(), refusing(serving=True), ending_in_good_order(code=0), ExitStack() as cleanup:
+        folder = existing_folder(name)
         desk = _desk(name)
         until_served = cleanup.enter_context(ExitStack())
         until_served.callback(desk.close)
@@ -509,7 +582,7 @@ def serve(
             password=None if tls_key is None else os.environ.get("RETICENT_TLS_PASSWORD"),
             behind_proxy=behind_proxy,
         )
-        binding.check(ring)
+        binding.check(ring, OPTIONS)
         _check_free(host, port)
         batcher = Batcher(desk, waiting_rows=max(1, min(WAITING_ROWS, WAITING_NUMBERS // desk.columns)))
         service = Service(name, _schema(desk.home), desk, batcher, keyring=ring)
@@ -519,48 +592,44 @@ def serve(
         print(f"{name}: {binding.address} (dashboard; /docs says how to ask). Ctrl-C ends it.", flush=True)
         until_served.pop_all()  # from here on the service closes the desk, when all is answered
         serve(service, binding)
-    return 0
-
-
-@contextmanager
-def _ending_well() -> Iterator[None]:
-    """Let SIGTERM end the command as one that is done, with all that is to be cleaned up."""
-    import signal
-    import threading
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    if desk.halt is None:
+        return 0
+    print(f"reticent: {name} has stopped answering: {desk.halt.words(folder)}", file=sys.stderr)
+    return desk.halt.code
 
 
 def _check_free(host: str, port: int) -> None:
-    """Refuse a port that someone listens at, before a server says so in other words."""
+    """Refuse an address that is not this machine's, or a port in use, before a server says so in other words."""
+    import errno
     import socket
 
-    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):  # the second for a name that no DNS can hold
+        raise UsageError(f"--host must be a name or an address of this machine, got {host!r}") from None
+    for family, kind, protocol, _, address in found:
         with socket.socket(family, kind, protocol) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 trial.bind(address)
             except OSError as error:
+                option = "--host" if error.errno == errno.EADDRNOTAVAIL else "--port"
                 why = f"cannot listen at {host}, port {port}: {error.strerror}"
-                raise UsageError(f"{why}; choose another --port") from None
+                raise UsageError(f"{why}; choose another {option}") from None
 
 
 def _desk(name: str, *, records: bool = False) -> Desk:
+    from reticent.service import halting
     from reticent.service.desk import Desk
     from reticent.service.home import Home
     from reticent.service.store import VERSION, kept_path
 
-    folder = _folder(name)
+    folder = existing_folder(name)
     with _bar("opening", None, False):
         home = Home(folder, records=records)
         desk = Desk(home)
+    if not records:
+        halting.clear(folder)
     if (before := home.store.upgraded) is not None:
         print(
             f"reticent: the store was upgraded from version {before} to {VERSION}; as it was, it is kept in "
@@ -571,16 +640,25 @@ def _desk(name: str, *, records: bool = False) -> Desk:
 
 
 def _schema(home: Home) -> Schema:
-    from reticent.service.schema import Schema
+    return _schema_of(home.folder, home.model)
 
-    return Schema.from_toml(home.model)
+
+def _schema_of(folder: Path, text: str) -> Schema:
+    """The schema in the model.toml of a predictor; what is wrong with it is said with its place."""
+    from reticent.service.home import MODEL
+    from reticent.service.schema import Schema, SchemaError
+
+    try:
+        return Schema.from_toml(text)
+    except SchemaError as error:
+        raise SchemaError(f"{folder / MODEL}: {error}") from None
 
 
 def _keyring(folder: Path, desk: Desk) -> Any:
     from reticent.service.home import KEYS
     from reticent.service.keys import Keyring, KeyTable
 
-    return Keyring(KeyTable(folder / KEYS), used=desk.clients())
+    return Keyring(KeyTable(folder / KEYS), used=desk.charged())
 
 
 # ── ask ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -622,7 +700,7 @@ def ask(
     from reticent.service import tables
     from reticent.service.answer_file import AnswerFile, check_out
 
-    with _refusing(), ExitStack() as cleanup:
+    with refusing(), ExitStack() as cleanup:
         found = tables.open_table(table)
         check_out(out, resume)
         asking = cleanup.enter_context(_asking(name, url, _key(key_file)))
@@ -698,7 +776,7 @@ def _asking(name: str, url: str | None, key: str | None) -> Iterator[_Asking]:
     from reticent.service.client import Client
 
     with Client(url, model=name, key=key) as client:
-        kinds, target = _kinds(name, url, key)
+        kinds, target = _kinds(name, client)
         who = "nobody" if key is None else key.partition(".")[0]  # the id of the key, which is no secret
         yield _Asking(kinds, target, who, lambda chunk, key: _there(client, _typed(chunk, kinds), key))
 
@@ -710,7 +788,7 @@ def _there(client: Client, columns: dict[str, Any], key: str) -> list[Any]:
 
 def _typed(chunk: dict[str, Any], kinds: dict[str, str]) -> dict[str, Any]:
     """Columns as they are sent: a CSV file has text where the service wants numbers."""
-    from reticent.service.schema import as_numbers, as_text
+    from reticent.data.cells import as_numbers, as_text
 
     return {
         name: as_numbers(chunk[name]) if kind == "number" else [as_text(one) for one in chunk[name]]
@@ -734,25 +812,21 @@ def _address(name: str) -> str:
     from reticent.service.server import HOST, PORT
 
     with suppress(OSError):
-        return (_folder(name) / ADDRESS).read_text(encoding="utf-8").strip()
+        return (existing_folder(name) / ADDRESS).read_text(encoding="utf-8").strip()
     return f"http://{HOST}:{PORT}"
 
 
-def _kinds(name: str, url: str, key: str | None) -> tuple[dict[str, str], str]:
+def _kinds(name: str, client: Client) -> tuple[dict[str, str], str]:
     """The columns and the target: from the predictor's folder if it is on this machine, else as the server tells."""
-    from urllib.request import Request, urlopen
-
     from reticent.service import home
-    from reticent.service.schema import Schema
 
     folder = home.folder_of(name)
     if (folder / home.MODEL).is_file():
-        rules = Schema.from_toml(home.read_model(folder))
+        rules = _schema_of(folder, home.read_model(folder))
         return {one.name: one.kind for one in rules.columns}, rules.target
-    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    with urlopen(Request(f"{url.rstrip('/')}/v2/models/{name}", headers=headers), timeout=30) as reply:
-        inputs = json_format.load(reply)["inputs"]
-    return {one["name"]: "category" if one["datatype"] == "BYTES" else "number" for one in inputs}, "answer"
+    found = client.metadata()
+    text = {one["name"] for one in found["inputs"] if one["datatype"] == "BYTES"}
+    return {one: "category" if one in text else "number" for one in found["parameters"]["columns"]}, "answer"
 
 
 def _key(path: Path | None) -> str | None:
@@ -792,8 +866,8 @@ def status(
     if name is None:
         print("\n".join(home.names()) or "there are no predictors yet: make one by reticent fit")
         return 0
-    with _refusing():
-        folder = _folder(name)
+    with refusing():
+        folder = existing_folder(name)
         found = _status(name, _key(key_file))
         if verify:
             with _bar("checking the ledger", None, json):
@@ -809,18 +883,44 @@ def status(
 def _status(name: str, key: str | None) -> dict[str, Any]:
     from reticent.service.client import Client
     from reticent.service.home import AlreadyServed
+    from reticent.service.store import can_be_written
 
+    if not can_be_written(folder := existing_folder(name)):
+        return _status_of_copy(name, folder)
     try:
         desk = _desk(name, records=True)
     except AlreadyServed:
         url = _address(name)
         with Client(url, model=name, key=key) as client:
             return {**client.status(), "words": client.guarantee()["words"], "served": url, "retired": None}
+    return _closed_status(name, folder, desk)
+
+
+def _closed_status(name: str, folder: Path, desk: Desk) -> dict[str, Any]:
+    from reticent.service import halting
+
     try:
-        now, retired = desk.status(), desk.home.store.retired
-        return {"model": name, **asdict(now), "words": now.guarantee.explain(), "served": None, "retired": retired}
+        now, retired, halt = desk.status(), desk.home.store.retired, halting.last(folder)
+        found = {"model": name, **asdict(now), "words": now.guarantee.explain(), "served": None, "retired": retired}
+        if halt is not None:
+            found |= {"halted": halt.words(folder), "halt": asdict(halt)}
+        return found
     finally:
         desk.close()
+
+
+def _status_of_copy(name: str, folder: Path) -> dict[str, Any]:
+    """Where a predictor stands whose folder can only be read: it is opened in a copy, which is removed."""
+    from tempfile import TemporaryDirectory
+
+    from reticent.service import backup
+    from reticent.service.desk import Desk
+    from reticent.service.home import Home
+
+    with TemporaryDirectory() as scratch:  # mode 0700
+        print(f"reticent: {folder} can only be read: it is copied to {scratch}, which is then removed", file=sys.stderr)
+        backup.copy(folder, Path(scratch) / name)
+        return _closed_status(name, folder, Desk(Home(Path(scratch) / name, records=True)))
 
 
 def _in_words(name: str, found: dict[str, Any]) -> str:
@@ -839,8 +939,17 @@ def _in_words(name: str, found: dict[str, Any]) -> str:
         f"drift before this phase: {found['drift']}",
         f"ledger: {found['ledger_length']:,} rows, head {found['ledger_head']}",
     ]
+    if past := found.get("past"):
+        given = ", ".join(f"{one['answers']:,} in phase {one['number']} (from {one['rows']:,} rows)" for one in past)
+        lines.insert(6, f"answers of the phases before: {given}")
+        if left is None and found["teachers"] and found["rows"] < past[-1]["rows"]:
+            lines.append(SHRINKS)
+    if found.get("one_answer") is not None:
+        lines.append(_of_no_use(found["one_answer"]))
     if halted:
         lines.append(f"HALTED: {halted}")
+    if "halt" in found:
+        lines += [f"  {line}" for line in found["halt"]["trace"].splitlines()]
     if found["retired"]:
         from reticent.service.home import RETIREMENT
 
@@ -874,8 +983,8 @@ def backup(name: str, file: Path, *, final: Annotated[bool, Flag] = False, quiet
     """
     from reticent.service import backup
 
-    with _refusing():
-        folder = _folder(name)
+    with refusing():
+        folder = existing_folder(name)
         if not file.parent.is_dir():
             raise UsageError(f"there is no folder {file.parent}")
         with _bar("copying", None, quiet):
@@ -908,7 +1017,7 @@ def restore(file: Path, *, name: str, head: str | None = None, quiet: Annotated[
     """
     from reticent.service import backup, home
 
-    with _refusing():
+    with refusing():
         folder = home.folder_of(name)
         if not file.is_file():
             raise UsageError(f"there is no file {file}")
@@ -928,130 +1037,11 @@ def restore(file: Path, *, name: str, head: str | None = None, quiet: Annotated[
     return 0
 
 
-# ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def add_key(
-    name: str,
-    who: str,
-    *,
-    scope: Annotated[list[Literal["ask", "observe", "admin"]] | None, Parameter(negative="")] = None,
-    rate: float | None = None,
-    burst: int | None = None,
-    quota: int | None = None,
-) -> int:
-    """Make a key, and print it: only now, as only its hash is kept.
-
-    Parameters
-    ----------
-    name
-        The predictor.
-    who
-        Whom the key is for; a name that no other key has.
-    scope
-        What it may do: ask (the default), observe, admin. May be given several times.
-    rate
-        Answers a second.
-    burst
-        Answers at once; by default as many as in a second.
-    quota
-        Answers in all.
-    """
-    from reticent.service.keys import make_key
-
-    with _refusing(), _keys(name) as table:
-        token, key = make_key(who, scope or ["ask"], rate=rate, burst=burst, quota=quota)
-        table.add(key)
-    print(token)
-    print(f"A key for {who}, to {' and '.join(key.scopes)}. It is not kept: write it down now.", file=sys.stderr)
-    return 0
-
-
-def list_keys(name: str, *, json: Annotated[bool, Flag] = False) -> int:
-    """List the keys.
-
-    Parameters
-    ----------
-    name
-        The predictor.
-    json
-        Print a JSON object instead of text.
-    """
-    with _refusing(), _keys(name) as table:
-        found = [
-            {
-                "id": key.id,
-                "name": key.name,
-                "scopes": list(key.scopes),
-                "rate": key.rate,
-                "burst": key.burst,
-                "quota": key.quota,
-                "revoked": key.revoked is not None,
-            }
-            for key in table.all()
-        ]
-    if json:
-        print(json_format.dumps(found, indent=2, ensure_ascii=False))
-        return 0
-    if not found:
-        print(f"there are no keys: without any, whoever is on this machine may ask; reticent keys add {name} WHO")
-    for one in found:
-        limits = [f"{one['rate']:g}/s, {one['burst']} at once"] if one["rate"] else []
-        limits += [f"{one['quota']:,} in all"] if one["quota"] is not None else []
-        state = "revoked" if one["revoked"] else ", ".join(limits) or "no limits"
-        print(f"{one['id']}  {one['name']:20}  {'+'.join(one['scopes']):18}  {state}")
-    return 0
-
-
-def revoke_key(name: str, who: str) -> int:
-    """Let a key open nothing any more, also on a server that runs; what it was answered stays counted.
-
-    Parameters
-    ----------
-    name
-        The predictor.
-    who
-        The name or id of the key.
-    """
-    with _refusing(), _keys(name) as table:
-        key = table.revoke(who)
-    print(f"the key of {key.name} ({key.id}) is revoked")
-    return 0
-
-
-def rotate_key(name: str, who: str) -> int:
-    """Give a client a new key, and print it; the old one opens nothing any more. The client stays the same.
-
-    Parameters
-    ----------
-    name
-        The predictor.
-    who
-        The name or id of the key.
-    """
-    with _refusing(), _keys(name) as table:
-        token, key = table.rotate(who)
-    print(token)
-    print(f"A new key for {key.name}; the old one is void. It is not kept: write it down now.", file=sys.stderr)
-    return 0
-
-
-@contextmanager
-def _keys(name: str) -> Iterator[Any]:
-    from reticent.service.home import KEYS
-    from reticent.service.keys import KeyTable
-
-    table = KeyTable(_folder(name) / KEYS)
-    try:
-        yield table
-    finally:
-        table.close()
-
-
 # ── for all of them ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _folder(name: str) -> Path:
+def existing_folder(name: str) -> Path:
+    """The folder of a predictor, which must exist."""
     from reticent.service import home
 
     folder = home.folder_of(name)
@@ -1063,21 +1053,32 @@ def _folder(name: str) -> Path:
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
-    """What the parts refuse, as one line; none of them repeats a value of a table."""
+def refusing(*, serving: bool = False) -> Iterator[None]:
+    """What the parts refuse, as one line; none of them repeats a value of a table. What nobody expected, by its place.
+
+    For one that is `serving` the exit code tells a supervisor whether another start may help.
+    """
     import sqlite3
 
     from reticent.errors import BudgetExhausted, InsufficientData
+    from reticent.service import halting, traces
 
     refusals = (ValueError, TypeError, BudgetExhausted, InsufficientData, OSError, RuntimeError, sqlite3.Error)
     try:
         yield
     except refusals as error:
-        raise UsageError(_said(error)) from error
+        raise UsageError(_said(error), halting.code_of_refusal(error) if serving else 2) from error
+    except UsageError:
+        raise
+    except Exception as error:
+        where = traces.rendered(error)
+        raise UsageError(f"an error that was not expected: {where}", halting.CODES["program"]) from None
 
 
 def _said(error: Exception) -> str:
     import sqlite3
+
+    from reticent.service import traces
 
     if getattr(error, "kind", None) in ("no-key", "not-allowed"):  # of a ServiceError
         return "the server wants a key that allows this: give one by $RETICENT_KEY or --key-file"
@@ -1090,7 +1091,7 @@ def _said(error: Exception) -> str:
         return f"the store or the keys cannot be used: {error}"
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    return str(error)
+    return traces.said(error)
 
 
 @contextmanager
@@ -1107,9 +1108,3 @@ def register(app: App) -> None:
     """Add the commands of the service to a command line."""
     for command in (schema, fit, serve, ask, status, backup, restore):
         app.command(command)
-    keys = App(name="keys", help="Who may ask, observe or administer a service.")
-    keys.command(add_key, name="add")
-    keys.command(list_keys, name="list")
-    keys.command(rotate_key, name="rotate")
-    keys.command(revoke_key, name="revoke")
-    app.command(keys)

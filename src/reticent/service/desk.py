@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import multiprocessing
-import os
-import secrets
-import signal
-import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import accumulate
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reticent.errors import BudgetExhausted
-from reticent.predictors import saving
 from reticent.predictors.chain import FOLLOW, ChainEngine
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.predictors.phases import Phase
-from reticent.predictors.rows import Rows
 from reticent.privacy.guarantee import Guarantee
-from reticent.service import store
+from reticent.privacy.guard import Guard, Guarded
+from reticent.service import halting, store, traces
+from reticent.service.halting import Halt
 from reticent.service.home import Home, save_phase
-from reticent.service.store import Entry, LedgerRow, Part, Stored, Transaction
+from reticent.service.learning import Learning
+from reticent.service.requests import (
+    Answered,
+    Asked,
+    Batch,
+    Finished,
+    KeyReused,
+    NothingStored,
+    Request,
+    digest,
+    hidden,
+    mixed,
+    spread,
+)
+from reticent.service.store import LedgerRow, Part, Transaction
+
+__all__ = [
+    "ANONYMOUS",
+    "Answered",
+    "Clock",
+    "Desk",
+    "Halted",
+    "KeyReused",
+    "NothingStored",
+    "Request",
+    "Status",
+    "digest",
+]
 
 Array = NDArray[Any]
 
@@ -41,54 +57,37 @@ log = logging.getLogger("reticent.service")
 ANONYMOUS = "anonymous"  # the client of whoever asks without a key
 DAY = 24 * 3600
 SHOWN = 100  # rows of the ledger that are kept at hand
-FILES = ("X", "codes", "groups")  # of rows
-TRIES = 2  # at learning, if the process that learns is killed
+PHASES = 20  # that are over, and shown
 PATIENCE = 5.0  # seconds, before what could not be wiped from the disk is wiped again
 
 
-class KeyReused(ValueError):
-    """An idempotency key came with another body than the first time: to be told to its owner only."""
-
-
-class NothingStored(LookupError):
-    """No answer is stored for a request that may have nothing else."""
-
-
 class Halted(RuntimeError):
-    """Nothing is answered until the service is started anew, as an answer could not be stored."""
+    """Nothing is answered until the service is started again; `soon` if a supervisor can be expected to do that."""
 
-
-@dataclass(frozen=True)
-class Request:
-    """What one request asks, already parsed and encoded by public rules.
-
-    With `only_stored` it gets an answer that is stored, and nothing that would cost something.
-    """
-
-    client: str
-    rows: NDArray[np.float64]
-    idempotency_key: str | None
-    digest: bytes
-    only_stored: bool = False
-
-
-@dataclass(frozen=True)
-class Answered:
-    """The labels for the rows of a request, the phase that gave the first of them, and whether it is a repeat."""
-
-    labels: list[Any]
-    phase: int
-    replayed: bool
+    def __init__(self, message: str = "", *, soon: bool = False) -> None:
+        super().__init__(message)
+        self.soon = soon
 
 
 Drift = Literal["not tested", "none found", "found"]
 
 
 @dataclass(frozen=True)
+class Past:
+    """A phase that is over: how many rows it learned from, and how many answers it gave."""
+
+    number: int
+    rows: int
+    answers: int
+
+
+@dataclass(frozen=True)
 class Status:
     """Public numbers only: functions of who asked when and how often, never of a row, a vote or a label.
 
-    `drift` alone is computed from questions: by a private test, which the guarantee counts.
+    `drift` is computed from questions, by a private test, and `one_answer` from the model of a chain. Both tests and
+    models are released, and the guarantee counts them. When a phase closes depends on votes for the labeller "two-coin"
+    alone; that is blurred, and counted too. So `past` may be shown.
     """
 
     guarantee: Guarantee
@@ -108,6 +107,8 @@ class Status:
     ledger_head: str
     last_time: float | None  # of the last row of the ledger, in seconds since 1970
     halted: str | None
+    past: tuple[Past, ...] = ()  # the last phases before this one
+    one_answer: Any = None  # the class that the model of a chain gives to everybody, if there is one
 
 
 class Clock:
@@ -121,7 +122,7 @@ class Clock:
         return int(1000 * (self._start + self._steady() - self._began))
 
 
-class Desk:
+class Desk(Guarded):
     """Owns the predictor and the store: what was answered is what was counted is what is on the disk.
 
     Guarantee. That of the predictor, for all that leaves the desk, whenever and however often its process is killed.
@@ -147,9 +148,16 @@ class Desk:
 
     *After a failure the desk is halted*, for good: the predictor in memory has counted what the store has not. It does
     not try again, since a disk that has once refused to write may later say that it has written what it has lost.
+    `halt` says why. After an error in the program the next start is refused as well, until an operator allows it: if
+    that error depends on a row or a query, each start would tell of it once more, and nothing counts that.
 
     *Repeats* are free: a key belongs to a client and says nothing of what was asked; the answer that was stored
     together with its cost is given again, no row is appended, nothing is drawn. Keys expire by a public `Clock`.
+
+    *A query is asked once.* Where a phase ends in the middle of a request with a key, the transaction that counts the
+    first part also keeps its answers and the rows that are left. If the process dies, the next one answers these rows
+    before anything else, without being asked. So each row of the request is answered once, counted once and learned
+    from by one phase, whether or not somebody repeats it. A repeat gets all answers.
 
     Parameters
     ----------
@@ -161,6 +169,8 @@ class Desk:
     clock : the public clock, in milliseconds.
     """
 
+    _instead = "Open the folder in the process that answers, after it was closed here"
+
     def __init__(
         self,
         home: Home,
@@ -171,30 +181,35 @@ class Desk:
         elsewhere: bool = True,
         clock: Callable[[], int] | None = None,
     ) -> None:
+        self._guard = Guard(type(self))
         self.home, self._store = home, home.store
-        self._learner, self._trust_models, self._expiry = learner, trust_models, int(1000 * expiry)
+        self._expiry = int(1000 * expiry)
         self._clock = clock or Clock()
-        self._learner_process: SpawnProcess | None = None
-        self._closed = threading.Event()
-        self._learns = threading.Lock()
+        self._learning = Learning(home, learner=learner, trust_models=trust_models)
         self._wipe_after = 0.0  # by a clock that nobody sets
         self._last_phase = False  # whether there is none after this one
-        self.halted: str | None = None
+        self.halt: Halt | None = None
+        self.halted: str | None = None  # what everyone is told of it
+        self._past: tuple[Past, ...] = ()
+        self._one_answer: Any = None
+        self._begun = 0  # the phase that the last two are of
         path = home.state
         try:
             self._predictor = EverlastingPredictor.load(path, learner=learner, again=True, trust_models=trust_models)
             self._check_predictor()
             self._predictor.background = True
             if elsewhere:
-                self._predictor.learn_elsewhere(self._learn)
+                self._predictor.learn_elsewhere(self._learning.learn)
             self._width = np.min_scalar_type(len(self._predictor.classes_) - 1)
             self._predictor.replay((self._part(one) for one in self._store.journal()), self._store.position.clock)
+            self._unfinished = {(client, key): kept for client, key, kept in self._store.unfinished()}
+            self._cut_off()
         except store.Damaged:
             self.close()
             raise
         except (ValueError, KeyError) as error:
             self.close()
-            raise store.Damaged(f"the service cannot go on from {path} and the store: {error}") from error
+            raise store.Damaged(f"the service cannot go on from {path} and the store: {traces.said(error)}") from error
         except BaseException:
             self.close()
             raise
@@ -232,77 +247,95 @@ class Desk:
 
         A request whose rows are more than the last phase has left is refused, and the rows that were answered count.
         """
+        self._guard.check()  # first: a forked process must not so much as halt, which would close the store
         if self.halted is not None:
-            return [Halted(self.halted) for _ in requests]
+            return [self._refusal() for _ in requests]
         now = self._clock()
-        results: list[Any] = [None] * len(requests)
+        results: list[Any] = [None] * len(requests)  # what each gets, or its place in the line and whether it repeats
+        line: list[Asked] = []
+        outcomes: list[Answered | Exception] = []
         try:
-            if fresh := self._sorted_out(requests, results, now):
-                self._answer([requests[one] for one in fresh], fresh, results, now)
+            line = self._cut_off()
+            self._sorted_out(requests, results, line, now)
+            if line:
+                self._answer(line, outcomes, now)
         except Exception as error:
             self._halt(error)
-        for place, request in enumerate(requests):
-            first = results[place]
-            if first is None:  # what was stored before it failed is given out
-                results[place] = Halted(str(self.halted))
-            elif isinstance(first, int):  # the same key, earlier in this batch
-                results[place] = _repeated(results[first], request, requests[first])
-        return results
+        return [self._got(*pair, line, outcomes) for pair in zip(requests, results, strict=True)]
 
-    def _sorted_out(self, requests: Sequence[Request], results: list[Any], now: int) -> list[int]:
-        """Fill in what can be said without a draw; the places of the requests that need one."""
-        fresh: list[int] = []
-        seen: dict[tuple[str, str], int] = {}
+    def _cut_off(self) -> list[Asked]:
+        """Requests that a kill or a halt cut off at the end of a phase. They go before all others, asked for or not.
+
+        So the counts, which all may see, do not tell whether somebody has repeated one, or with which body.
+        """
+        if self._last_phase:
+            return []
+        return [Asked.unfinished(*name, kept, self.columns, self._width) for name, kept in self._unfinished.items()]
+
+    def _sorted_out(self, requests: Sequence[Request], results: list[Any], line: list[Asked], now: int) -> None:
+        """Fill in what can be said without a draw; the other requests go to the end of the line."""
+        places = {(one.client, one.kept[0]): place for place, one in enumerate(line) if one.kept is not None}
         left, columns = self._left(), self.columns
+        if left is not None:
+            left -= sum(len(one.rows) for one in line)
         for place, request in enumerate(requests):
             rows, key = request.rows, request.idempotency_key
+            name = None if key is None else (request.client, hidden(key))
             if not (isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.ndim == 2):
                 results[place] = ValueError("rows must be an array of float64 with two dimensions")
             elif rows.shape[1] != columns or len(rows) == 0:
                 results[place] = ValueError(f"rows must be at least one, each of {columns} numbers")
-            elif key is not None and (request.client, key) in seen:
-                results[place] = seen[request.client, key]
-            elif key is not None and (found := self._store.stored(request.client, _hidden(key), now)) is not None:
-                results[place] = self._again(found, key, request)
+            elif name in places:
+                results[place] = places[name], True
+            elif name is not None and (found := self._store.stored(*name, now)) is not None:
+                stored = Answered(self._labels(np.frombuffer(found.codes, self._width)), found.phase, replayed=True)
+                results[place] = _repeated(request, found.digest, stored)
             elif request.only_stored:
                 results[place] = NothingStored("no answer is stored for this request")
             elif left is not None and len(rows) > left:
                 results[place] = BudgetExhausted(f"{len(rows)} queries were asked and {left} answers are left")
             else:
                 left = None if left is None else left - len(rows)
-                fresh.append(place)
-                if key is not None:
-                    seen[request.client, key] = place
-        return fresh
+                results[place] = len(line), False
+                kept = None
+                if name is not None and key is not None:
+                    places[name], kept = len(line), (name[1], mixed(key, request.digest))
+                line.append(Asked(request.client, rows, kept))
 
-    def _again(self, found: Stored, key: str, request: Request) -> Answered | KeyReused:
-        if found.digest != _mixed(key, request.digest):
-            return KeyReused("this idempotency key was used before, with another body")
-        return Answered(self._labels(np.frombuffer(found.codes, self._width)), found.phase, replayed=True)
+    def _got(
+        self, request: Request, result: Any, line: list[Asked], outcomes: list[Answered | Exception]
+    ) -> Answered | Exception:
+        """What a request gets in the end."""
+        if isinstance(result, Answered | Exception):
+            return result
+        place, repeats = result or (len(line), False)
+        if place >= len(outcomes):  # what was stored before it failed is given out
+            return self._refusal()
+        outcome, kept = outcomes[place], line[place].kept
+        if not repeats or kept is None or not isinstance(outcome, Answered):
+            return outcome  # one that was not answered is refused alike, whatever its body is
+        return _repeated(request, kept[1], replace(outcome, replayed=True))
 
-    def _answer(self, requests: list[Request], places: list[int], results: list[Any], now: int) -> None:
-        """Draw, count and store, phase by phase; only then fill in the results."""
-        batch = _Batch(requests, self._named(requests), self._width)
+    def _answer(self, line: list[Asked], outcomes: list[Answered | Exception], now: int) -> None:
+        """Draw, count and store, phase by phase; only then append the outcomes."""
+        batch = Batch(line, self._named(line), self._width)
         while not batch.done:
             if self._predictor.answers_left_in_phase_ == 0:
                 try:
                     self._turn_over(now)
                 except BudgetExhausted as error:
-                    for place in places[batch.finished :]:
-                        results[place] = BudgetExhausted(str(error))
+                    self._last_phase = True
+                    outcomes += [BudgetExhausted(str(error)) for _ in line[batch.finished :]]
                     return
-            first = batch.finished
-            found = self._answer_in_phase(batch, now)
-            for place, one in zip(places[first : batch.finished], found, strict=True):
-                results[place] = one
+            outcomes += self._answer_in_phase(batch, now)
 
-    def _answer_in_phase(self, batch: _Batch, now: int) -> list[Answered]:
+    def _answer_in_phase(self, batch: Batch, now: int) -> list[Answered]:
         """What the present phase has for a batch, durable: the answers to the requests that this one finishes."""
         phase, asked = self._predictor.phase, self._predictor.clock()["asked"]
         given = self._predictor.answer(*batch.left(), one_phase=True)
-        some = batch.take(given.codes, self._labels(given.codes), phase.number)
+        some = batch.take(given.codes)
         learned_from = slice(some.start, some.start + min(max(0, phase.window - asked), len(given.codes)))
-        entries, found, kept = batch.finish(some)
+        entries, finished, kept = batch.finish(some, phase.number)
         self._write(
             Transaction(
                 time=now,
@@ -313,6 +346,19 @@ class Desk:
                 journal=batch.part(learned_from),
             )
         )
+        for client, key, stored in kept:
+            if stored.rest is not None:
+                self._unfinished[client, key] = stored
+            elif self._unfinished:
+                self._unfinished.pop((client, key), None)
+        return self._answered(finished)
+
+    def _answered(self, finished: list[Finished]) -> list[Answered]:
+        labels = self._labels(np.concatenate([np.empty(0, self._width), *(one.codes for one in finished)]))
+        found, place = [], 0
+        for codes, phase in finished:
+            found.append(Answered(labels[place : place + len(codes)], phase, replayed=False))
+            place += len(codes)
         return found
 
     def _turn_over(self, now: int) -> None:
@@ -333,7 +379,7 @@ class Desk:
             self._clients[row.client] = self._clients.get(row.client, 0) + row.answers
         self._status = self._look()
 
-    def _named(self, requests: list[Request]) -> list[tuple[str, int]] | None:
+    def _named(self, requests: Sequence[Asked]) -> list[tuple[str, int]] | None:
         """Who asks, in runs. Without a key it is nobody: each such query is its own, unless clients are protected."""
         grouped = self._predictor.guarantee_.unit == "group"
         if not grouped and all(one.client == ANONYMOUS for one in requests):
@@ -359,62 +405,18 @@ class Desk:
     def _part(self, part: Part) -> tuple[Array, Array, Array | None]:
         rows = np.frombuffer(part.rows, dtype=np.float64).reshape(-1, self.columns)
         codes = np.frombuffer(part.codes, dtype=self._width)
-        return rows, codes, None if part.clients is None else _spread(part.clients)
+        return rows, codes, None if part.clients is None else spread(part.clients)
+
+    def _refusal(self) -> Halted:
+        return Halted(str(self.halted), soon=self.halt is not None and self.halt.kind in ("system", "stop"))
 
     def _halt(self, error: Exception) -> None:
-        # Everybody with a key sees this: what the system calls the error, never its message, which may name a place.
-        why = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-        self.halted = f"nothing is answered until the service is started anew ({why})"
+        self.halt = Halt.of(error)
+        halting.record(self.home.folder, self.halt)  # before anyone can see that it failed
+        self.halted = self.halt.public
         self._status = Status(**{**self._status.__dict__, "halted": self.halted})
         self._store.close()
-        log.error("%s", self.halted, exc_info=error)
-
-    # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _learn(self, phase: Phase, rows: Rows) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What the next phase learns, in another process; rows go there by files, and so does what it has learned."""
-        token = secrets.token_hex(4)
-        paths = {one: self.home.next_rows(phase.number, f"{token}.{one}") for one in (*FILES, "learned")}
-        with self._learns:
-            try:
-                for name in FILES:
-                    if (array := getattr(rows, name)) is not None:
-                        with open(paths[name], "wb", opener=_private) as file:
-                            np.save(file, array, allow_pickle=False)
-                for _ in range(TRIES):
-                    if self._learned(phase, paths):
-                        learned = saving.read(paths["learned"])
-                        return learned.header, learned.arrays
-                raise ChildProcessError("the process in which the next phase learns was killed, and once more")
-            finally:
-                for path in paths.values():
-                    with suppress(OSError):
-                        path.unlink()
-
-    def _learned(self, phase: Phase, paths: dict[str, Path]) -> bool:
-        """Whether the other process came to its end; what it could not do is raised here."""
-        if self._closed.is_set():
-            raise ChildProcessError("the service stops")
-        spawn = multiprocessing.get_context("spawn")
-        ours, theirs = spawn.Pipe(duplex=False)
-        options = {"learner": self._learner, "trust_models": self._trust_models}
-        process = spawn.Process(target=_learn, args=(theirs, self.home.state, phase, paths, options), daemon=True)
-        with ours:
-            process.start()
-            theirs.close()
-            self._learner_process = process
-            if self._closed.is_set():
-                process.terminate()
-            try:
-                error = ours.recv()
-            except EOFError:
-                return False
-            finally:
-                process.join()
-                self._learner_process = None
-        if error is not None:
-            raise error
-        return True
+        log.error("%s\n%s", self.halted, self.halt.trace)
 
     # ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -425,6 +427,13 @@ class Desk:
     def clients(self) -> dict[str, int]:
         """How many answers each client has had; may be called from any thread."""
         return self._clients.copy()
+
+    def charged(self) -> dict[str, int]:
+        """As `clients`, with the answers to requests that were cut off: for quotas, before the first batch."""
+        found = Counter(self._clients)
+        for one in self._cut_off():
+            found[one.client] += len(one)
+        return dict(found)
 
     def added(self, client: str) -> tuple[int, int] | None:
         """How many rows of the next phase are a client's, and how many may be; None where clients have no cap.
@@ -460,6 +469,7 @@ class Desk:
 
         If the disk cannot delete now, as when someone reads the store, it is tried again some seconds later.
         """
+        self._guard.check()
         if not self.untidy:
             return
         try:
@@ -481,15 +491,14 @@ class Desk:
 
     def interrupt(self) -> None:
         """Wait no longer for what is being learned: it is learned again at the next start. From any thread."""
-        self._closed.set()
-        if (process := self._learner_process) is not None:
-            process.terminate()
+        if not self._guard.elsewhere:  # what is being learned belongs to the process that opened the desk
+            self._learning.interrupt()
 
     def close(self) -> None:
         """Let go of the store and the folder. What is being learned is learned again at the next start."""
-        self.interrupt()
-        with self._learns:  # its files are gone
-            self.home.close()
+        if not self._guard.elsewhere:
+            self._learning.close()
+        self.home.close()
 
     def _check_predictor(self) -> None:
         if self._predictor._reader.dtype != np.float64:
@@ -500,6 +509,7 @@ class Desk:
     def _look(self) -> Status:
         predictor, position = self._predictor, self._store.position
         phase = predictor.phase
+        self._look_back(phase.number)
         return Status(
             guarantee=predictor.guarantee_,
             phase=phase.number,
@@ -518,66 +528,16 @@ class Desk:
             ledger_head=position.head.hex(),
             last_time=position.time / 1000 if position.length else None,
             halted=self.halted,
+            past=self._past,
+            one_answer=self._one_answer,
         )
 
-
-class _Batch:
-    """Requests that are answered together: their rows in a line, and how far along it answers have come."""
-
-    def __init__(self, requests: list[Request], named: list[tuple[str, int]] | None, width: Any) -> None:
-        self.requests, self.named = requests, named
-        self.rows = requests[0].rows if len(requests) == 1 else np.concatenate([one.rows for one in requests])
-        self.who = None if named is None else _spread(named)
-        self.ends = list(accumulate(len(one.rows) for one in requests))
-        self.codes = np.empty(len(self.rows), dtype=width)
-        self.phases = np.empty(len(self.rows), dtype=np.int64)
-        self.labels: list[Any] = []
-        self.finished = 0  # requests
-
-    @property
-    def done(self) -> bool:
-        return len(self.labels) == len(self.rows)
-
-    def left(self) -> tuple[Array, Array | None]:
-        """The rows that have no answer yet, and who asks."""
-        place = len(self.labels)
-        return self.rows[place:], None if self.who is None else self.who[place:]
-
-    def take(self, codes: Array, labels: list[Any], phase: int) -> slice:
-        """Answers of a phase to the next rows; which rows these are."""
-        some = slice(len(self.labels), len(self.labels) + len(labels))
-        self.codes[some], self.phases[some] = codes, phase
-        self.labels += labels
-        return some
-
-    def finish(self, some: slice) -> tuple[list[Entry], list[Answered], list[tuple[str, str, Stored]]]:
-        """What these rows cost by client, the answers to requests that they finish, and what is kept of those."""
-        entries: dict[str, Entry] = {}
-        found: list[Answered] = []
-        kept: list[tuple[str, str, Stored]] = []
-        for request, end in zip(self.requests[self.finished :], self.ends[self.finished :], strict=True):
-            begin, whole = end - len(request.rows), end <= some.stop
-            if (cost := min(end, some.stop) - max(begin, some.start)) <= 0:
-                break
-            before = entries.get(request.client) or Entry(request.client, 0, int(self.phases[some.start]), 0)
-            # Answers are told with the last of them: of a request that goes on in the next phase there may be none.
-            answers = before.answers + (len(request.rows) if whole else 0)
-            entries[request.client] = before._replace(answers=answers, cost=before.cost + cost)
-            if not whole:
-                break
-            self.finished += 1
-            found.append(Answered(self.labels[begin:end], int(self.phases[begin]), replayed=False))
-            if (key := request.idempotency_key) is not None:
-                mine = Stored(_mixed(key, request.digest), self.codes[begin:end].tobytes(), found[-1].phase)
-                kept.append((request.client, _hidden(key), mine))
-        return list(entries.values()), found, kept
-
-    def part(self, some: slice) -> Part | None:
-        """These rows and their answers, for the journal."""
-        if some.stop == some.start:
-            return None
-        runs = None if self.named is None else _some(self.named, some.start, some.stop)
-        return Part(runs, self.rows[some].tobytes(), self.codes[some].tobytes())
+    def _look_back(self, phase: int) -> None:
+        """See which phases are over, and what the model is like: once a phase, as neither changes in it."""
+        if phase != self._begun:
+            self._past = tuple(Past(*one) for one in self._store.phases(PHASES + 1) if one[0] < phase)
+            self._one_answer = self._predictor.one_answer_
+            self._begun = phase
 
 
 def _drift(predictor: EverlastingPredictor) -> Drift:
@@ -593,66 +553,8 @@ def _drift(predictor: EverlastingPredictor) -> Drift:
     return "none found" if phase.rows >= engine.recipe.fewest else "not tested"
 
 
-def digest(body: bytes) -> bytes:
-    """The digest of a body, for `Request`."""
-    return hashlib.sha256(body).digest()
-
-
-def _repeated(first: Any, request: Request, original: Request) -> Answered | Exception:
-    if request.digest != original.digest:
+def _repeated(request: Request, digest: bytes, first: Answered) -> Answered | KeyReused:
+    """What a repeat gets: the answer that the first one got, if its body is the same."""
+    if mixed(str(request.idempotency_key), request.digest) != digest:
         return KeyReused("this idempotency key was used before, with another body")
-    return Answered(first.labels, first.phase, replayed=True) if isinstance(first, Answered) else first
-
-
-def _hidden(key: str) -> str:
-    """An idempotency key as it is kept."""
-    return hashlib.sha256(b"key" + key.encode()).hexdigest()
-
-
-def _mixed(key: str, digest: bytes) -> bytes:
-    """The digest of a body as it is kept: without the key, which is not, nobody can try out bodies against it."""
-    return hashlib.sha256(b"body" + key.encode() + digest).digest()
-
-
-def _spread(runs: list[tuple[str, int]]) -> Array:
-    return np.repeat(np.array([client for client, _ in runs]), [count for _, count in runs])
-
-
-def _some(runs: list[tuple[str, int]], first: int, last: int) -> list[tuple[str, int]]:
-    """The runs of some rows."""
-    found, place = [], 0
-    for client, count in runs:
-        if (mine := min(place + count, last) - max(place, first)) > 0:
-            found.append((client, mine))
-        place += count
-    return found
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _learn(results: Connection, state: Path, phase: Phase, paths: dict[str, Path], options: dict[str, Any]) -> None:
-    """What runs in the other process: it reads the state and the rows, learns, and writes what it has learned."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is ended by the server, not by the keyboard
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        X, codes, groups = (
-            np.load(paths[name], mmap_mode="r", allow_pickle=False) if paths[name].exists() else None for name in FILES
-        )
-        header, arrays = EverlastingPredictor.learned(
-            state, phase, Rows(np.asarray(X), np.asarray(codes), groups), **options
-        )
-        saving.write(paths["learned"], header, arrays)
-    except Exception as error:
-        results.send(error)
-    else:
-        results.send(None)
-
-
-def _end_with_parent() -> None:
-    """Not to go on learning, or to leave a file behind, for a server that was killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+    return first

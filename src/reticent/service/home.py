@@ -10,10 +10,14 @@ import re
 import shutil
 import tempfile
 import time
-from contextlib import suppress
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from reticent.privacy.guard import Guard, Guarded
+from reticent.service import halting
 from reticent.service.store import HANDED_OVER, INCOMPLETE, RETIRED, Damaged, Opened, Retired, Store, kept_path
 
 if TYPE_CHECKING:  # it takes long to import, and a list of names does not need it
@@ -21,6 +25,7 @@ if TYPE_CHECKING:  # it takes long to import, and a list of names does not need 
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MODEL, STORE, KEYS, LOCK = "model.toml", "store.sqlite", "keys.sqlite", "lock"
+UNFINISHED = "unfinished"  # a file that is held by who fills a folder, as the lock is by who serves it
 RETIREMENT = {
     RETIRED: "it was retired for a final backup, which was not finished: make it again",
     HANDED_OVER: "it was retired by a final backup, which goes on in its place",
@@ -55,13 +60,24 @@ def names() -> list[str]:
 
 def read_model(folder: str | os.PathLike[str]) -> str:
     """The text of model.toml, also while a server runs."""
+    path = Path(folder) / MODEL
     try:
-        return (Path(folder) / MODEL).read_text(encoding="utf-8")
+        raw = path.read_bytes()
     except FileNotFoundError:
+        if (path.parent / STORE).exists():
+            raise Damaged(
+                f"{path} is missing, although there is a store beside it: restore it from a backup. Do not fit again: "
+                "that would spend epsilon and delta again"
+            ) from None
         raise FileNotFoundError(f"there is no predictor in {folder}: make one by `reticent fit`") from None
+    try:
+        return raw.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise Damaged(f"{path} is damaged: line {line} is not UTF-8; put it back as it was") from None
 
 
-class Home:
+class Home(Guarded):
     """The folder of one predictor, locked for as long as this is open.
 
     | file | what it is |
@@ -72,15 +88,23 @@ class Home:
     | `keys.sqlite` | who may ask: hashes of keys, and limits |
     | `witness` | how long the ledger is, for a store that has lost something |
     | `phase-<i>.state` | what phase i knows; as secret as the data |
+    | `halted` | why the service stopped answering, if it did and has not started since |
     | `lock` | held by the server, gone with its process, however that ends |
 
-    One that is retired is refused, unless it is opened for its `records` alone.
+    One that is retired, or that an error in the program has stopped, is refused, unless it is opened for its `records`
+    alone.
     """
 
+    _twice = "two processes would write to one folder"
+    _instead = "Open it in the process that uses it"
+
     def __init__(self, folder: str | os.PathLike[str], *, records: bool = False) -> None:
+        self._guard = Guard(type(self))
         self.folder = Path(folder)
         self.name = self.folder.name
         text = read_model(self.folder)
+        if not records:
+            halting.check(self.folder)
         self._lock = _locked(self.folder)
         try:
             self.store = Store(self.folder / STORE)
@@ -92,7 +116,8 @@ class Home:
                 why = RETIREMENT[self.store.retired]
                 raise Retired(f"{self.name} answers no more, and only its records can be read: {why}")
             if hashlib.sha256(text.encode()).hexdigest() != self.store.settings["model"]:
-                raise Damaged(f"{self.folder / MODEL} was changed: put it back as it was, or fit a new predictor")
+                what = f"{self.folder / MODEL} was changed{_no_toml(text)}"
+                raise Damaged(f"{what}: put it back as it was, or fit a new predictor")
             self.model = text
             if (found := seal_of(self.state)) != self.store.position.seal:
                 what = "is missing" if found is None else "is not the one that the store belongs to"
@@ -119,11 +144,9 @@ class Home:
             )
         if place.exists():
             raise FileExistsError(f"{place} exists: choose another name, or delete what is there")
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        unfinished = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))  # mode 0700
-        try:
-            (unfinished / MODEL).write_text(model, encoding="utf-8")
-            opened = save_phase(predictor, unfinished)
+        with unfinished(place) as new:
+            (new / MODEL).write_text(model, encoding="utf-8")
+            opened = save_phase(predictor, new)
             settings = {
                 "format": "reticent-store",
                 "model": hashlib.sha256(model.encode()).hexdigest(),
@@ -132,15 +155,9 @@ class Home:
                 "id": os.urandom(16).hex(),
             }
             at = int(1000 * (time.time() if now is None else now))
-            Store.create(unfinished / STORE, settings, opened, predictor.clock(), time=at).close()
-            for one in unfinished.iterdir():
-                synced(one)
-            synced(unfinished)
-            os.rename(unfinished, place)
-            synced(place.parent)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
+            Store.create(new / STORE, settings, opened, predictor.clock(), time=at).close()
+            settle(new)
+            put_in_place(new, place)
         return cls(place)
 
     @property
@@ -150,9 +167,11 @@ class Home:
 
     def tidy(self) -> None:
         """Delete for good what belonged to phases that are over: files, and rows in the store."""
+        self._guard.check()
         self._sweep(learning=True)
         for one in self.folder.glob(kept_path(self.store.path, "*").name):  # they hold queries of a phase that is over
             one.unlink(missing_ok=True)
+        synced(self.folder)  # or they could come back after a loss of power, and the store would not know
         if self.store.position.untidy:
             self.store.tidy()
 
@@ -162,6 +181,7 @@ class Home:
 
     def _sweep(self, *, learning: bool = False) -> None:
         """Remove states of other phases, unfinished files, and rows on their way to be learned from by nobody."""
+        (self.folder / UNFINISHED).unlink(missing_ok=True)
         for one in self.folder.iterdir():
             found = re.match(r"\.?(phase|next)-(\d+)\.", one.name)
             if found is None:
@@ -185,6 +205,15 @@ class Home:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _no_toml(text: str) -> str:
+    """Where a text, which is public, stops being TOML; nothing if it is."""
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return f", and is no TOML: {error}"
+    return ""
 
 
 def state_path(folder: Path, phase: int) -> Path:
@@ -225,6 +254,85 @@ def _locked(folder: Path) -> int:
     with suppress(OSError):  # for the message only
         os.pwrite(descriptor, f"{os.getpid():<20}".encode(), 0)
     return descriptor
+
+
+# ── a new folder, whole or not at all ─────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def unfinished(place: Path) -> Iterator[Path]:
+    """A folder beside `place`, to be filled, settled and put in its place; if that fails, it is removed.
+
+    A process that is killed leaves it behind, with private rows in it: the next one that makes a folder here removes
+    it. Who fills a folder holds a lock in it, which is gone with the process.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _alone(place.parent):
+        for one in place.parent.glob(".*"):
+            if is_abandoned(one) and not _is_claimed(one):
+                shutil.rmtree(one, ignore_errors=True)
+        new = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))  # mode 0700
+        held = os.open(new / UNFINISHED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        yield new
+        (place / UNFINISHED).unlink(missing_ok=True)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    finally:
+        os.close(held)
+
+
+def settle(new: Path) -> None:
+    """Force a folder that is filled to the disk, with all that is in it."""
+    for one in new.iterdir():
+        synced(one)
+    synced(new)
+    synced(new.parent)
+
+
+def put_in_place(new: Path, place: Path) -> None:
+    """Give a folder that is settled its name, which is on the disk when this returns."""
+    os.rename(new, place)
+    synced(place.parent)
+
+
+def claim(new: Path, mark: Path) -> None:
+    """Leave a folder alone that is being filled, also if its process is killed, as long as this file is there."""
+    (new / UNFINISHED).write_text(os.path.relpath(mark.resolve(), new.parent.resolve()), encoding="utf-8")
+
+
+def _is_claimed(folder: Path) -> bool:
+    mark = (folder / UNFINISHED).read_text(encoding="utf-8")
+    return bool(mark) and (folder.parent.resolve() / mark).exists()
+
+
+def is_abandoned(folder: Path) -> bool:
+    """Whether a folder was being filled by a process that is gone."""
+    try:
+        held = os.open(folder / UNFINISHED, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(held)
+    return folder.name.startswith(".")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time: between a new folder and its lock, nobody may take it for one that was left behind."""
+    held = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # some network file systems cannot lock a folder
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def synced(path: Path) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+import os
 import re
 import secrets
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from reticent.exact import integer
+from reticent.privacy.guard import Guard, Guarded
 from reticent.service.problems import Problem
 
 SCOPES = ("ask", "observe", "admin")
@@ -23,6 +25,8 @@ SCOPES = ("ask", "observe", "admin")
 IMPLIED = {"ask": ("ask", "observe"), "observe": ("observe",), "admin": SCOPES}
 ANONYMOUS = "anonymous"
 RELOAD_SECONDS = 1.0
+LARGEST = 2**63 - 1  # that SQLite holds
+UNCHANGED: Any = object()
 
 
 @dataclass(frozen=True)
@@ -64,24 +68,34 @@ def make_key(
     >>> token.startswith(key.id), key.allows("observe"), key.allows("admin")
     (True, True, False)
     """
-    if not re.fullmatch(r"[\w .@-]{1,64}", name):
-        raise ValueError("name must be 1 to 64 letters, digits, spaces or any of . @ - _")
+    if not (re.fullmatch(r"[\w .@-]{1,64}", name) and name[0].isalnum() and not name.endswith(" ")):
+        raise ValueError(
+            "name must be 1 to 64 letters, digits, spaces or any of . @ - _, start with a letter or digit, and not end "
+            f"with a space, got {name!r}"
+        )
     wanted = tuple(dict.fromkeys(scopes))
     if not wanted or not set(wanted) <= set(SCOPES):
         raise ValueError(f"scopes must be some of {', '.join(SCOPES)}")
+    identity = secrets.token_hex(6)
+    token = _token(identity)
+    return token, Key(identity, name, _digest(token), wanted, *_limits(rate, burst, quota), time.time())
+
+
+def _limits(
+    rate: float | None, burst: int | None, quota: int | None
+) -> tuple[float | None, int | None, int | None]:
+    """Limits that were checked; with a rate, the burst is by default what is allowed in a second."""
     if rate is not None and not (math.isfinite(rate) and rate > 0):
-        raise ValueError(f"rate must be answers a second, above 0, got {rate}")
+        raise ValueError(f"rate must be answers per second, above 0, got {rate}")
     if burst is not None:
-        integer(burst, "burst", least=1)
+        integer(burst, "burst", least=1, most=LARGEST)
         if rate is None:
             raise ValueError("burst needs a rate")
     if quota is not None:
-        integer(quota, "quota", least=0)
+        integer(quota, "quota", least=0, most=LARGEST)
     if rate is not None and burst is None:
-        burst = max(1, math.ceil(rate))
-    identity = secrets.token_hex(6)
-    token = _token(identity)
-    return token, Key(identity, name, _digest(token), wanted, rate, burst, quota, time.time())
+        burst = max(1, min(LARGEST, math.ceil(rate)))
+    return rate, burst, quota
 
 
 def _token(identity: str) -> str:
@@ -92,18 +106,25 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-class KeyTable:
+class KeyTable(Guarded):
     """Keys in an SQLite file of their own, so that keys can be added and revoked while a service runs.
 
     It is apart from the ledger, which has one writer only.
     """
 
+    _twice = "two processes would write through one connection"
+    _instead = "Open it in the process that uses it"
+
     def __init__(self, path: Path | str) -> None:
-        self._lock = threading.Lock()
-        # Anyone in the same process may look a key up; the lock keeps them apart.
+        self._guard = Guard(type(self))
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        # Anyone in the same process may look a key up; the guard keeps them apart.
         self._connection = sqlite3.connect(path, check_same_thread=False, timeout=10, isolation_level=None)
-        with self._lock:
-            self._connection.execute("PRAGMA synchronous = FULL")
+        with self._guard.claim():
+            # EXTRA also forces the folder, from which the journal is deleted to commit. With FULL, the journal could
+            # be there again after a loss of power, and undo a revocation.
+            self._connection.execute("PRAGMA synchronous = EXTRA")
             self._connection.execute(
                 "CREATE TABLE IF NOT EXISTS keys (id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, digest BLOB NOT NULL,"
                 " scopes TEXT NOT NULL, rate REAL, burst INTEGER, quota INTEGER, created REAL NOT NULL, revoked REAL)"
@@ -111,8 +132,8 @@ class KeyTable:
 
     def add(self, key: Key) -> None:
         """Keep a key; its name must be new."""
-        values = (key.id, key.name, key.digest, " ".join(key.scopes), key.rate, key.burst, key.quota, key.created)
-        with self._lock:
+        with self._guard.claim():
+            values = (key.id, key.name, key.digest, " ".join(key.scopes), key.rate, key.burst, key.quota, key.created)
             try:
                 self._connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)", values)
             except sqlite3.IntegrityError:
@@ -121,7 +142,7 @@ class KeyTable:
     def revoke(self, name_or_id: str) -> Key:
         """Let a key open nothing any more; its answers stay counted."""
         key = self._named(name_or_id)
-        with self._lock:
+        with self._guard.claim():
             self._connection.execute(
                 "UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL", (time.time(), key.id)
             )
@@ -137,30 +158,53 @@ class KeyTable:
         if key.revoked is not None:
             raise ValueError("this key is revoked: make a new one")
         token = _token(key.id)
-        with self._lock:
+        with self._guard.claim():
             self._connection.execute("UPDATE keys SET digest = ? WHERE id = ?", (_digest(token), key.id))
         return token, key
 
+    def change(
+        self, name_or_id: str, *, rate: float | None = UNCHANGED, burst: int | None = UNCHANGED,
+        quota: int | None = UNCHANGED,
+    ) -> Key:
+        """Change the limits of a key; None removes one. The client stays the same, and so does what it has used.
+
+        A new rate without a burst allows as many answers at once as in a second.
+        """
+        key = self._named(name_or_id)
+        if key.revoked is not None:
+            raise ValueError("this key is revoked: make a new one")
+        if burst is UNCHANGED:
+            burst = key.burst if rate is UNCHANGED else None
+        limits = _limits(
+            key.rate if rate is UNCHANGED else rate, burst, key.quota if quota is UNCHANGED else quota
+        )
+        with self._guard.claim():
+            self._connection.execute("UPDATE keys SET rate = ?, burst = ?, quota = ? WHERE id = ?", (*limits, key.id))
+        return replace(key, rate=limits[0], burst=limits[1], quota=limits[2])
+
     def _named(self, name_or_id: str) -> Key:
-        found = [key for key in self.all() if name_or_id in (key.id, key.name)]
+        keys = self.all()
+        found = [key for key in keys if name_or_id in (key.id, key.name)]
         if not found:
-            raise ValueError("there is no key of that name or id")
+            there = f"there are: {', '.join(repr(key.name) for key in keys)}" if keys else "there are none yet"
+            raise ValueError(f"there is no key of that name or id; {there}")
         return found[0]
 
     def all(self) -> list[Key]:
         """Every key there is or was."""
-        with self._lock, closing(self._connection.execute("SELECT * FROM keys ORDER BY created, id")) as found:
+        with self._guard.claim(), closing(self._connection.execute("SELECT * FROM keys ORDER BY created, id")) as found:
             return [Key(one[0], one[1], one[2], tuple(one[3].split()), *one[4:]) for one in found]
 
     def version(self) -> tuple[int, int]:
         """A value that changes when another connection, or this one, has changed the table."""
-        with self._lock, closing(self._connection.execute("PRAGMA data_version")) as found:
+        with self._guard.claim(), closing(self._connection.execute("PRAGMA data_version")) as found:
             return int(found.fetchone()[0]), self._connection.total_changes
 
     def close(self) -> None:
-        """Let go of the file."""
-        with self._lock:
-            self._connection.close()
+        """Let go of the file. A forked process leaves the connection alone, as SQLite asks."""
+        if not self._guard.elsewhere:
+            with self._guard.claim():
+                self._connection.close()
 
 
 class Allowance:
@@ -174,6 +218,12 @@ class Allowance:
         self.used = used
         self._tokens = float(key.burst or 0)
         self._at = clock()
+        self.key = key
+
+    def change(self, key: Key) -> None:
+        """Go on with the limits that the key has now; what was used stays used, and what was taken stays taken."""
+        self._refill()
+        self._tokens = float(key.burst or 0) if self.key.rate is None else min(self._tokens, float(key.burst or 0))
         self.key = key
 
     def take(self, answers: int, counted: int | None = None, already: int = 0) -> None:
@@ -282,7 +332,8 @@ class Keyring:
         """What a key may still have."""
         found = self._allowances.get(key.id)
         if found is None:
-            found = self._allowances[key.id] = Allowance(key, self._used.get(key.id, 0), self._clock)
+            now = self._keys.get(key.id, key)
+            found = self._allowances[key.id] = Allowance(now, self._used.get(key.id, 0), self._clock)
         return found
 
     def clients(self) -> list[dict[str, object]]:
@@ -302,7 +353,7 @@ class Keyring:
         ]
 
     def _reload(self) -> None:
-        """Take in keys that were added or revoked meanwhile."""
+        """Take in keys that were added, changed or revoked meanwhile."""
         now = self._clock()
         if self._table is None or now - self._looked < RELOAD_SECONDS:
             return
@@ -311,3 +362,6 @@ class Keyring:
         if version != self._version:
             self._keys, self._version = {key.id: key for key in self._table.all()}, version
             self._open = self._open and not self._keys
+            for key in self._keys.values():
+                if (allowance := self._allowances.get(key.id)) is not None and allowance.key != key:
+                    allowance.change(key)

@@ -28,7 +28,7 @@ KINDS: dict[str, tuple[int, str, str]] = {
     "quota-used-up": (429, "The quota of this key is used up", "Whoever runs the service can make another key."),
     "internal": (500, "Something went wrong here", "Nothing that was not recorded was answered. Try again."),
     "busy": (503, "Too many requests are waiting", "Wait as long as Retry-After says."),
-    "halted": (503, "Answering has stopped", "Whoever runs the service must start it anew."),
+    "halted": (503, "Answering has stopped", "Whoever runs the service must start it again."),
     "no-answers-left": (503, "No answers are left", "The privacy that was promised allows no more of them for now."),
     "closing": (503, "The service is closing", "Try again later."),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -12,10 +13,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.data.cells import as_numbers
+from reticent.service.json_bodies import loosely, said
 from reticent.service.problems import Problem
 
 Array = NDArray[Any]
 Rows = NDArray[np.float64]
+Cells = Array | list[Any]  # of a column, or of all columns row by row
 
 ROWS, LABELS, VERSION = "rows", "labels", "1"
 HEADER_LENGTH = "inference-header-content-length"
@@ -27,6 +31,7 @@ NUMBERS = {
 }  # fmt: skip
 BYTES = "BYTES"
 LONG = 1 << 16  # bytes of numbers, beyond which they are counted before they are read
+SIZE = "data must have as many values as the shape says"
 
 
 class Column(Protocol):
@@ -53,7 +58,7 @@ class Rules(Protocol):
         """The labels that there are."""
 
     def encode(self, table: Mapping[str, Any], /) -> Rows:
-        """Columns as rows of numbers, NaN for what is outside of the rules."""
+        """Columns as rows of numbers, whatever their cells hold."""
 
 
 NO_DATA = msgspec.Raw()
@@ -98,13 +103,14 @@ _flat = msgspec.json.Decoder(list[float | bool | None])
 _nested = msgspec.json.Decoder(list[list[float | bool | None]])
 _words = msgspec.json.Decoder(list[str | None])
 _nested_words = msgspec.json.Decoder(list[list[str | None]])
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 # ── in ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def read(body: bytes, header_length: str | None, rules: Rules, most_rows: int) -> Asked:
-    """The rows of a request. It is refused by form, types and shapes, never by the values of its rows."""
+    """The rows of a request. It is refused by form, names and shapes, never for what a cell holds."""
     head, tail = split(body, header_length)
     try:
         inference = _inference.decode(head)
@@ -120,20 +126,17 @@ def read(body: bytes, header_length: str | None, rules: Rules, most_rows: int) -
             return Asked(whole(table), inference.id, binary)
         names = [column.name for column in columns]
         return Asked(encoded(rules, dict(zip(names, table.T, strict=True))), inference.id, binary)
-    found: dict[str, Array] = {}
-    for tensor, data in tensors:
-        if tensor.name in found:
-            raise Problem("wrong-tensors", "two inputs have the same name")
-        found[tensor.name] = _column(tensor, data, most_rows)
-    missing = [column.name for column in columns if column.name not in found]
-    if missing or len(found) > len(columns):
+    by_name = {tensor.name: (tensor, data) for tensor, data in tensors}
+    if len(by_name) < len(tensors):
+        raise Problem("wrong-tensors", "two inputs have the same name")
+    # Of an input that is no column, neither the shape nor the cells are looked at.
+    found = {one.name: _column(*by_name[one.name], most_rows) for one in columns if one.name in by_name}
+    if missing := [column for column in columns if column.name not in found]:
         form = f"one of shape [n, {len(columns)}] named {ROWS!r}, or " if _all_numbers(columns) else ""
-        raise Problem("wrong-tensors", f"inputs must be {form}one a column, named {listed(columns)}")
+        lacking = f"there is none named {listed(missing)}"
+        raise Problem("wrong-tensors", f"inputs must be {form}one per column, named {listed(columns)}; {lacking}")
     if len({len(values) for values in found.values()}) != 1:
         raise Problem("wrong-tensors", "the inputs must have the same number of rows")
-    for column in columns:
-        if column.kind == "number" and found[column.name].dtype == object:
-            raise Problem("wrong-tensors", f"the input {column.name!r} must hold numbers, not {BYTES}")
     return Asked(encoded(rules, found), inference.id, binary)
 
 
@@ -151,42 +154,6 @@ def split(body: bytes, header_length: str | None) -> tuple[memoryview, memoryvie
     return view[:length], view[length:]
 
 
-def loosely(body: bytes | memoryview | msgspec.Raw, error: Exception) -> Any:
-    """JSON of which `error` was said, with NaN, Infinity and numbers beyond all floats, as many clients write them.
-
-    They are no JSON, but to refuse them would be to refuse a query for its values.
-    """
-    try:
-        text = str(body, "utf-8")
-        try:
-            found = json.loads(text)
-        except json.JSONDecodeError:
-            raise
-        except ValueError:  # a whole number of more digits than Python takes
-            found = json.loads(text, parse_int=_whole)
-        if "\\ud" in text or "\\uD" in text:
-            json.dumps(found, ensure_ascii=False).encode()  # half of a character is none
-    except (ValueError, RecursionError):
-        raise Problem("malformed", said(error)) from None
-    return found
-
-
-def _whole(digits: str) -> int | float:
-    return int(digits) if len(digits) < 300 else float(digits)
-
-
-def as_floats(values: Sequence[Any]) -> list[Any]:
-    """Whole numbers that are beyond all floats as infinities."""
-    return [_as_float(one) if type(one) is int else one for one in values]
-
-
-def _as_float(number: int) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf
-
-
 def _read_loosely(head: memoryview, error: Exception) -> Inference:
     found = loosely(head, error)
     inputs = found.get("inputs") if isinstance(found, dict) else None
@@ -194,22 +161,24 @@ def _read_loosely(head: memoryview, error: Exception) -> Inference:
         if isinstance(tensor, dict) and "data" in tensor:
             tensor["data"] = msgspec.Raw(json.dumps(tensor["data"]).encode())
     try:
-        return msgspec.convert(found, Inference)
-    except (msgspec.ValidationError, RecursionError) as wrong:
+        inference = msgspec.convert(found, Inference)
+        (inference.id or "").encode()  # it is told again, and half of a character cannot be
+    except msgspec.ValidationError as wrong:
         raise Problem("malformed", said(wrong)) from None
+    except UnicodeEncodeError:
+        raise Problem("malformed", "the id must be text") from None
+    return inference
 
 
-def said(error: Exception) -> str:
-    """What msgspec found wrong: it names types and places, and none of our types makes it name a value."""
-    return str(error) if isinstance(error, msgspec.DecodeError) else "the body must be JSON in UTF-8"
+def encoded(rules: Rules, table: Mapping[str, Any]) -> Rows:
+    """The columns as rows of numbers; no cell is refused."""
+    numbers = {one.name: as_numbers(table[one.name]) for one in rules.columns if one.kind == "number"}
+    return rules.encode({**table, **numbers})
 
 
-def encoded(rules: Rules, table: Mapping[str, Any], kind: str = "wrong-tensors") -> Rows:
-    """The columns as rows of numbers."""
-    try:
-        return rules.encode(table)
-    except (TypeError, ValueError, OverflowError):
-        raise Problem(kind, "a column holds another type than the schema declares") from None
+def in_one_column(entry: Any) -> Any:
+    """The cell of a row of one column, which stands alone or in a list."""
+    return entry[0] if isinstance(entry, list) and len(entry) == 1 else entry
 
 
 def listed(columns: Sequence[Column]) -> str:
@@ -223,8 +192,8 @@ def _all_numbers(columns: Sequence[Column]) -> bool:
 
 
 def _is_matrix(tensor: Tensor, rules: Rules) -> bool:
-    """Whether a lone tensor holds all columns; one column by its own name may be a vector."""
-    if tensor.name != ROWS and any(tensor.name == one.name for one in rules.columns):
+    """Whether a lone tensor holds all columns. A vector is one column, by its name, unless it is named `rows`."""
+    if tensor.name != ROWS and (len(tensor.shape) == 1 or any(tensor.name == one.name for one in rules.columns)):
         return False
     known: bool | None = getattr(rules, "only_numbers", None)  # a schema knows it without a look at each column
     return _all_numbers(rules.columns) if known is None else known
@@ -274,15 +243,14 @@ def _matrix(tensor: Tensor, data: memoryview | None, width: int, most_rows: int)
     fits = (len(shape) == 2 and shape[1] == width) or (len(shape) == 1 and width == 1)
     if not fits:
         raise Problem("wrong-tensors", f"the shape of the input must be [n, {width}]")
-    return _numbers(tensor, data, _checked_rows(shape[0], most_rows) * width).reshape(-1, width)
+    return as_numbers(_cells(tensor, data, _checked_rows(shape[0], most_rows), width)).reshape(-1, width)
 
 
-def _column(tensor: Tensor, data: memoryview | None, most_rows: int) -> Array:
+def _column(tensor: Tensor, data: memoryview | None, most_rows: int) -> Cells:
     shape = tensor.shape
     if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
         raise Problem("wrong-tensors", "the shape of an input that is a column must be [n] or [n, 1]")
-    rows = _checked_rows(shape[0], most_rows)
-    return _strings(tensor, data, rows) if tensor.datatype == BYTES else _numbers(tensor, data, rows)
+    return _cells(tensor, data, _checked_rows(shape[0], most_rows), 1)
 
 
 def _checked_rows(rows: int, most_rows: int) -> int:
@@ -293,78 +261,72 @@ def _checked_rows(rows: int, most_rows: int) -> int:
     return rows
 
 
-def _numbers(tensor: Tensor, data: memoryview | None, count: int) -> Rows:
+def _cells(tensor: Tensor, data: memoryview | None, rows: int, width: int) -> Cells:
+    """The cells of a tensor, row by row. A tensor is refused by its datatype and size, never for what a cell holds."""
     dtype = NUMBERS.get(tensor.datatype)
-    if dtype is None:
-        raise Problem("wrong-tensors", f"the datatype must be one of {', '.join(NUMBERS)}; {BYTES} for categories")
+    if dtype is None and tensor.datatype != BYTES:
+        raise Problem("wrong-tensors", f"the datatype must be one of {', '.join(NUMBERS)} or {BYTES}")
     if data is None:
-        # Values that nobody asked for are not even read: as objects they would take twenty times as much.
-        if len(tensor.data) > LONG and bytes(tensor.data).count(b",") + 1 != count:
-            raise Problem("wrong-tensors", "data must have as many values as the shape says")
-        values = _from_json(tensor)
-    elif len(data) != count * np.dtype(dtype).itemsize:
+        return _from_json(tensor, rows, width)
+    if dtype is None:
+        return _unpacked(data, rows * width)
+    if len(data) != rows * width * np.dtype(dtype).itemsize:
         raise Problem("wrong-tensors", "binary_data_size must be the size of the shape and datatype")
-    elif tensor.datatype == "BF16":
-        values = (np.frombuffer(data, dtype="<u2").astype("<u4") << 16).view("<f4").astype(np.float64)
-    elif tensor.datatype == "BOOL":  # any byte but 0 is true; numpy wants 0 and 1
-        values = (np.frombuffer(data, dtype=np.uint8) != 0).astype(np.float64)
-    else:
-        values = np.frombuffer(data, dtype=dtype).astype(np.float64)
-    if len(values) != count:
-        raise Problem("wrong-tensors", "data must have as many values as the shape says")
-    return values
+    if tensor.datatype == "BF16":
+        return (np.frombuffer(data, dtype="<u2").astype("<u4") << 16).view("<f4").astype(np.float64)
+    if tensor.datatype == "BOOL":  # any byte but 0 is true; numpy wants 0 and 1
+        return np.frombuffer(data, dtype=np.uint8).astype(np.bool_)
+    return np.frombuffer(data, dtype=dtype).astype(np.float64)
 
 
-def _from_json(tensor: Tensor) -> Rows:
+def _from_json(tensor: Tensor, rows: int, width: int) -> Cells:
+    """The cells of a tensor in JSON: a list of rows, or of all cells. Its datatype says nothing that JSON does not."""
     raw = tensor.data
-    try:
+    if len(raw) > LONG and _is_too_long(bytes(raw), rows, width):
+        raise Problem("wrong-tensors", SIZE)
+    flat, nested = (_words, _nested_words) if tensor.datatype == BYTES else (_flat, _nested)
+    try:  # sooner, where all cells are what the datatype says
         try:
-            return np.array(_flat.decode(raw), dtype=np.float64)
+            found: Any = flat.decode(raw)
         except msgspec.ValidationError:
-            return np.array(_nested.decode(raw), dtype=np.float64).ravel()
-    except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
-        return _numbers_loosely(raw, error)
-
-
-def _numbers_loosely(raw: msgspec.Raw, error: Exception) -> Rows:
-    try:
+            found = nested.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         found = loosely(raw, error)
-        if isinstance(found, list) and found and isinstance(found[0], list):
-            width = len(found[0])
-            if any(not isinstance(row, list) or len(row) != width for row in found):
-                raise ValueError
-            found = [one for row in found for one in row]
-        return np.array(msgspec.convert(as_floats(found), list[float | bool | None]), dtype=np.float64)
-    except (Problem, ValueError, TypeError):
-        raise Problem("wrong-tensors", "data must be a list of numbers, or of lists of one length") from None
+    if not isinstance(found, list):
+        raise Problem("wrong-tensors", "data must be a list of cells, or of rows of cells")
+    return _arranged(found, rows, width)
 
 
-def _strings(tensor: Tensor, data: memoryview | None, count: int) -> Array:
-    values = _words_from_json(tensor) if data is None else _unpacked(data, count)
-    if len(values) != count:
-        raise Problem("wrong-tensors", "data must have as many values as the shape says")
-    result = np.empty(count, dtype=object)
-    result[:] = values
-    return result
+def _arranged(found: list[Any], rows: int, width: int) -> list[Any]:
+    """Cells row by row, of a list of them or of rows. Only its size, and that of its rows, is looked at."""
+    if width == 1 and len(found) == rows:
+        return [in_one_column(entry) for entry in found]
+    if len(found) == rows and all(isinstance(row, list) and len(row) == width for row in found):
+        return [cell for row in found for cell in row]
+    if len(found) != rows * width:
+        raise Problem("wrong-tensors", SIZE)
+    return found
 
 
-def _words_from_json(tensor: Tensor) -> list[str | None]:
-    raw = tensor.data
-    try:
-        try:
-            return _words.decode(raw)
-        except msgspec.ValidationError:
-            nested = _nested_words.decode(raw)
-            if any(len(row) != 1 for row in nested):
-                raise ValueError from None
-            return [row[0] for row in nested]
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        raise Problem("wrong-tensors", f"data of datatype {BYTES} must be a list of strings") from None
+def _is_too_long(raw: bytes, rows: int, width: int) -> bool:
+    """Whether there are other than so many cells, if that can be told without reading them.
+
+    Values that nobody asked for are not even read: as objects they would take twenty times as much. Where cells are
+    nested or text, they are read before they are counted.
+    """
+    bare = _STRING.sub(b"0", raw).translate(None, b" \t\r\n")
+    if b"{" in bare:
+        return False
+    lists = bare.count(b"[")
+    of_rows = width > 1 and (  # in one column such a list is a cell
+        lists == rows + 1 and bare.startswith(b"[[") and bare.endswith(b"]]") and bare.count(b"],[") == rows - 1
+    )
+    return (lists == 1 or of_rows) and bare.count(b",") + 1 != rows * width
 
 
-def _unpacked(data: memoryview, count: int) -> list[str | None]:
-    """Strings, each after its length in four bytes."""
-    values: list[str | None] = []
+def _unpacked(data: memoryview, count: int) -> list[str]:
+    """Strings, each after its length in four bytes; bytes that are no text are read as marks for that."""
+    values: list[str] = []
     at = 0
     try:
         while at < len(data) and len(values) <= count:
@@ -372,9 +334,11 @@ def _unpacked(data: memoryview, count: int) -> list[str | None]:
             at += 4 + size
             if at > len(data):
                 raise ValueError
-            values.append(str(data[at - size : at], "utf-8"))
+            values.append(str(data[at - size : at], "utf-8", "replace"))
     except (struct.error, ValueError):
-        raise Problem("wrong-tensors", f"binary data of {BYTES} must be lengths in four bytes and UTF-8") from None
+        raise Problem("wrong-tensors", f"binary data of {BYTES} must be strings, each after its length") from None
+    if len(values) != count:
+        raise Problem("wrong-tensors", SIZE)
     return values
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +13,14 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.data.cells import as_number, as_numbers, as_text
+
 Array = NDArray[Any]
 Rows = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Kind = Literal["number", "category"]
 
-TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+TRUTHS = {1.0: True, 0.0: False}
 LARGEST = 1e300  # of the ends of a range: the room between two of them is still a number
 
 
@@ -329,35 +330,6 @@ def unfilled(page: Mapping[str, Any]) -> list[str]:
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_numbers(values: Any) -> Rows:
-    """Values as numbers, each by itself; NaN for what is missing or is no number."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-        return np.asarray(values, dtype=np.float64)
-    if isinstance(values, np.ndarray) and values.dtype.kind in "cmMV":
-        raise TypeError("a column of numbers must hold numbers")
-    some = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    with suppress(ValueError):  # the same numbers, sooner, where all of them are written as such
-        if all(type(one) is str for one in some) and _is_plain("".join(some)):
-            return np.fromiter(map(float, some), dtype=np.float64, count=len(some))
-    return np.fromiter(map(_number, some), dtype=np.float64, count=len(some))
-
-
-def _is_plain(text: str) -> bool:
-    """Whether text has no digits of other scripts and no underscores: float() takes them, and no table means them."""
-    return text.isascii() and "_" not in text
-
-
-def _number(value: object) -> float:
-    try:
-        if isinstance(value, str):
-            return float(value) if _is_plain(value) else math.nan
-        return float(value) if isinstance(value, (int, float)) else math.nan
-    except ValueError:
-        return math.nan
-    except OverflowError:
-        return math.inf if isinstance(value, int) and value > 0 else -math.inf
-
-
 def _clip(numbers: Array, low: Any, high: Any) -> None:
     """In place; np.clip takes longer to start than a row takes."""
     np.maximum(numbers, low, out=numbers)
@@ -384,9 +356,9 @@ class _Places:
         """What is compared of a value; None if it is missing, or of no use."""
         if self.kind is str:
             return as_text(value)
+        number = as_number(value)
         if self.kind is bool:
-            return TRUTHS.get(as_text(value).lower())
-        number = _number(value)
+            return TRUTHS.get(number)
         return number if math.isfinite(number) else None
 
     def of(self, values: Any) -> Codes:
@@ -396,19 +368,6 @@ class _Places:
             known = {one: self.places.get(self.key(one), -1) for one in set(some)}
             return np.fromiter(map(known.__getitem__, some), dtype=np.int64, count=len(some))
         return np.array([self.places.get(self.key(one), -1) for one in some], dtype=np.int64)
-
-
-def as_text(value: object) -> str:
-    """A value as a CSV file would write it."""
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return str(int(value))
-    return str(value) if isinstance(value, (int, float)) and value == value else ""  # noqa: PLR0124  # NaN
 
 
 def _is_number(value: object) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import socket
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reticent.exact import integer
+from reticent.service import traces
 from reticent.service.app import Service, loopback, make_app, raw
 from reticent.service.keys import Keyring
 from reticent.service.problems import Problem
@@ -44,24 +45,27 @@ class Binding:
     password: str | None = None
     behind_proxy: bool = False
 
-    def check(self, keyring: Keyring) -> None:
-        """Refuse what would let anyone in, or send keys in the clear."""
-        integer(self.port, "port", least=0)
-        if self.port > 65535:
-            raise ValueError(f"port must be at most 65535, got {self.port}")
+    def check(self, keyring: Keyring, spelled: Mapping[str, str] | None = None) -> None:
+        """Refuse what would let anyone in, or send keys in the clear.
+
+        `spelled` are the names of the fields as the caller knows them, for messages.
+        """
+        say = {field.name: field.name for field in fields(self)} | dict(spelled or {})
+        integer(self.port, say["port"], least=0, most=65535)
         if (self.private_key is not None or self.password is not None) and self.certificate is None:
-            raise ValueError("certificate must be given with private_key or password")
+            raise ValueError(f"{say['certificate']} must be given with {say['private_key']} or {say['password']}")
         for name, path in (("certificate", self.certificate), ("private_key", self.private_key)):
             if path is not None and not path.is_file():
-                raise ValueError(f"{name} must be a file, got {path}")
+                raise ValueError(f"{say[name]} must be a file, got {path}")
         outside = not loopback(self.host)
+        host = f"{say['host']} {self.host}"
         if (outside or self.behind_proxy) and keyring.open:
-            where = f"host {self.host}" if outside else "behind_proxy"
+            where = host if outside else say["behind_proxy"]
             raise ValueError(f"{where} lets others ask: make a key first (reticent keys add), or bind to {HOST}")
         if outside and self.certificate is None and not self.behind_proxy:
             raise ValueError(
-                f"host {self.host} would have keys and rows travel in the clear: give certificate and private_key, "
-                "or behind_proxy if a proxy in front takes care of it"
+                f"{host} would have keys and rows travel in the clear: give {say['certificate']} and "
+                f"{say['private_key']}, or {say['behind_proxy']} if a proxy in front takes care of TLS"
             )
 
     @property
@@ -88,6 +92,15 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal comes, or until nothing can be answered any more."""
+        traces.watch(asyncio.get_running_loop())
+        await super().serve(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to stop: also if the desk has halted, since whoever keeps it running must know."""
+        return await super().on_tick(counter) or bool(self._service.desk.status().halted)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop; streams of events end first, as they would never end by themselves.
@@ -118,8 +131,9 @@ def make_server(service: Service, binding: Binding | None = None, patience: Pati
         # All that wait are taken at once, before any of them is refused.
         backlog=max(16, min(BACKLOG, (room + RESERVE - patience.connections) // 4)),
         lifespan="on",
+        log_config=traces.CONFIG,
         log_level="warning",
-        access_log=False,  # paths and times of callers are nobody's business
+        access_log=False,  # it would record who asked when
         server_header=False,
         date_header=False,
         proxy_headers=False,  # nothing here depends on where a caller is

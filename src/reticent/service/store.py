@@ -6,16 +6,20 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import sqlite3
 import struct
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from reticent.privacy.guard import Guard, Guarded
+
 APPLICATION = 0x72657469  # "reti": in the header of the file, so that no other database is taken for a store
-VERSION = 1
+VERSION = 2
 TAIL = 1000  # rows of the ledger that are checked whenever a store is opened; `verify` checks all
 EXPIRED = 64  # expired answers that a transaction deletes, or twice as many as it adds; `tidy` deletes all
 SECRET = 256  # bytes of the clock, always: the room that it takes must not tell what it says
@@ -24,6 +28,7 @@ PARTS, LARGEST = 1024, 1 << 22  # so many parts of the journal are made one, if 
 # backup is to go on in its place, does so, or answers that were given may be missing. The last lets a backup go on.
 RETIRED, HANDED_OVER, INCOMPLETE, RESTORED = "retired", "handed over", "incomplete", "restored"
 WITNESS = struct.Struct(">8sQ32s16s")  # a name, how many rows, the hash of the last, and a checksum of these
+APART = 4096  # bytes from one record of the witness to the other, so that no sector of a disk holds both
 
 TABLES = """
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -40,9 +45,9 @@ CREATE TABLE phases (
 CREATE TABLE clients (client TEXT PRIMARY KEY, answers INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE answers (
   client TEXT NOT NULL, key TEXT NOT NULL, digest BLOB NOT NULL, codes BLOB NOT NULL, phase INTEGER NOT NULL,
-  expires INTEGER NOT NULL, PRIMARY KEY (client, key)
+  expires INTEGER NOT NULL, rest BLOB, PRIMARY KEY (client, key)
 ) WITHOUT ROWID;
-CREATE INDEX answers_by_expiry ON answers (expires);
+CREATE INDEX answers_by_expiry ON answers (expires) WHERE rest IS NULL;
 CREATE TABLE journal (
   number INTEGER PRIMARY KEY, clients TEXT NOT NULL, rows BLOB NOT NULL, codes BLOB NOT NULL, hash BLOB NOT NULL
 );
@@ -54,6 +59,16 @@ CREATE TABLE position (
 
 # What turns a store of version v into one of version v + 1. All steps, and the new version, are one transaction.
 UPGRADES: dict[int, Callable[[sqlite3.Connection], None]] = {}
+
+
+def _with_rest(db: sqlite3.Connection) -> None:
+    """Version 2 keeps the answers of a request that is not finished; in version 1 all that is kept is finished."""
+    db.execute("ALTER TABLE answers ADD COLUMN rest BLOB")
+    db.execute("DROP INDEX answers_by_expiry")
+    db.execute("CREATE INDEX answers_by_expiry ON answers (expires) WHERE rest IS NULL")
+
+
+UPGRADES[1] = _with_rest
 
 
 class Damaged(ValueError):
@@ -91,11 +106,16 @@ class LedgerRow(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """An answer that was given under an idempotency key."""
+    """What is kept under an idempotency key: digest of the body, codes of all answers, and the phase of the first.
+
+    `rest` holds the rows that have no answer yet, where a phase has ended in the middle of a request. Their codes, the
+    last ones, are zeros until they have.
+    """
 
     digest: bytes
     codes: bytes
     phase: int
+    rest: bytes | None = None
 
 
 class Part(NamedTuple):
@@ -212,37 +232,47 @@ def _merged(parts: Sequence[Part]) -> Part:
     return Part(clients, b"".join(one.rows for one in parts), b"".join(one.codes for one in parts))
 
 
-class Store:
+class Store(Guarded):
     """One SQLite file, one connection, used by one thread at a time; every transaction is on the disk when it returns.
 
     The ledger is append-only: each row holds the hash of the one before, so that a row cannot be changed, left out or
     put in without all later hashes changing. The first `previous` is the hash of the settings that the store was made
-    with. Beside the file lies the *witness*: after each transaction the number of rows and the last hash are written
-    to it. It is not forced to the disk, so after a loss of power it may be behind the store, but never ahead. A store
-    that is behind its witness has lost transactions (a write-ahead log that was removed or damaged, a file put back
-    from a backup), and is refused.
+    with. Beside the file lies the `Witness`: after each transaction the number of rows and the last hash are written
+    to it. A store that is behind its witness has lost transactions (a write-ahead log that was removed or damaged, a
+    file put back from a backup), and is refused.
+
+    After a crash SQLite recovers the file by its log: the file alone may be of any length, with any of the pages that
+    the log holds. So nothing is concluded from the file alone. What was recovered is checked by hashes, and forced to
+    the disk before anyone is told of it: the process that wrote it may have died before it could.
 
     `retired` says why nothing may be answered from it any more: "retired", "handed over" or "incomplete", or None if
     answers may be given. `upgraded` is the older version that the file had until now, or None.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, upgrade: bool = True) -> None:
+    _twice = "two processes would write through one connection"
+    _instead = "Open it in the process that uses it"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._guard = Guard(type(self))
         self.path = Path(path)
         if not self.path.is_file():
             raise Damaged(f"{self.path} does not exist")
-        self._check_length()
+        _check_header(self.path)
+        self._witness: Witness | None = None
         with self._refusing():
-            self._db = _connected(self.path)
+            self._connection = _connected(self.path)
             try:
-                self.upgraded = _check_kind(self._db, self.path, upgrade=upgrade)
+                self.upgraded = _check_kind(self._db, self.path)
+                _settle(self._db, self.path)
                 self.settings = _settings(self._db)
                 self.position = _position(self._db)
                 self._loose = Loose(self.position.journal)
                 self._check_ends()
                 self.retired = _retired(self._db)
-                self._witness = os.open(self.path.with_name("witness"), os.O_WRONLY | os.O_CLOEXEC)
+                self._witness = Witness(self.path)
+                self._testify()
             except BaseException:
-                self._db.close()
+                self.close()
                 raise
 
     @classmethod
@@ -274,20 +304,22 @@ class Store:
                 (opened.number, opened.seal, _packed(clock), time, start, start),
             )
         db.close()
-        descriptor = os.open(place.with_name("witness"), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        os.pwrite(descriptor, _testimony(0, start), 0)
-        os.fsync(descriptor)
-        os.close(descriptor)
+        Witness.create(place, 0, start)
         return cls(place)
 
     def close(self) -> None:
-        """Let go of the file; once is enough."""
-        witness, self._witness = self._witness, -1  # its number may soon be another file's
-        if witness >= 0:
-            with suppress(OSError):
-                os.close(witness)
-        with suppress(sqlite3.Error):
-            self._db.close()
+        """Let go of the file; once is enough. A forked process leaves the connection alone, as SQLite asks."""
+        if self._witness is not None:
+            self._witness.close()
+        if not self._guard.elsewhere:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        """The connection, for the process that opened it."""
+        self._guard.check()
+        return self._connection
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -329,8 +361,12 @@ class Store:
         except sqlite3.Error as error:
             raise NotStored(f"nothing was stored: {error}") from error
         self.position, self._loose = after, loose
-        os.pwrite(self._witness, _testimony(after.length, after.head), 0)
+        self._testify()
         return made
+
+    def _testify(self) -> None:
+        assert self._witness is not None
+        self._witness.write(self.position.length, self.position.head)
 
     def _write(self, batch: Transaction, made: Sequence[LedgerRow], after: Position) -> None:
         db = self._db
@@ -347,10 +383,11 @@ class Store:
                 (entry.client, entry.answers),
             )
         db.executemany(
-            "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO answers (client, key, digest, codes, phase, rest, expires) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
             [(client, key, *stored, batch.expires) for client, key, stored in batch.answers],
         )
-        gone = "SELECT client, key FROM answers WHERE expires <= ? ORDER BY expires LIMIT ?"
+        gone = "SELECT client, key FROM answers WHERE rest IS NULL AND expires <= ? ORDER BY expires LIMIT ?"
         most = max(EXPIRED, 2 * len(batch.answers))
         db.execute(f"DELETE FROM answers WHERE (client, key) IN ({gone})", (after.time, most))
         db.execute(
@@ -372,10 +409,12 @@ class Store:
         )
 
     def forget(self, time: int) -> bool:
-        """Delete stored answers that have expired; whether there were any."""
+        """Delete stored answers that have expired; whether there were any. What is not finished does not expire."""
         try:
             with _transaction(self._db):
-                gone = self._db.execute("DELETE FROM answers WHERE expires <= ?", (max(time, self.position.time),))
+                gone = self._db.execute(
+                    "DELETE FROM answers WHERE rest IS NULL AND expires <= ?", (max(time, self.position.time),)
+                )
         except sqlite3.Error as error:
             raise NotStored(f"what has expired was not deleted: {error}") from error
         return gone.rowcount > 0
@@ -399,13 +438,20 @@ class Store:
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def stored(self, client: str, key: str, time: int) -> Stored | None:
-        """The answer that this client got under this key, unless it has expired."""
+        """The whole answer that this client got under this key, unless it has expired."""
         with self._refusing():
             found = self._db.execute(
-                "SELECT digest, codes, phase FROM answers WHERE client = ? AND key = ? AND expires > ?",
+                "SELECT digest, codes, phase FROM answers "
+                "WHERE client = ? AND key = ? AND rest IS NULL AND expires > ?",
                 (client, key, max(time, self.position.time)),
             ).fetchone()
         return None if found is None else Stored(*found)
+
+    def unfinished(self) -> list[tuple[str, str, Stored]]:
+        """Client, key and what is kept of each request that is not finished; there are few."""
+        with self._refusing():
+            query = "SELECT client, key, digest, codes, phase, rest FROM answers WHERE rest IS NOT NULL"
+            return [(client, key, Stored(*kept)) for client, key, *kept in self._db.execute(query)]
 
     def journal(self) -> Iterator[Part]:
         """The journal of the present phase, in order; `Damaged` if it is not the one that was written."""
@@ -427,24 +473,18 @@ class Store:
         with self._refusing():
             return dict(self._db.execute("SELECT client, answers FROM clients"))
 
+    def phases(self, many: int) -> list[tuple[int, int, int]]:
+        """The last phases, in order: of each its number, the rows that it learned from and the answers it gave."""
+        with self._refusing():
+            found = self._db.execute("SELECT number, rows, counted FROM phases ORDER BY number DESC LIMIT ?", (many,))
+            return found.fetchall()[::-1]
+
     def tail(self, rows: int) -> list[LedgerRow]:
         """The last rows of the ledger, in order."""
         with self._refusing():
             return _tail(self._db, rows)
 
     # ── checking ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _check_length(self) -> None:
-        """Refuse a file that ends before its header says so; pages that are only in the log do not count there."""
-        with open(self.path, "rb") as file:
-            start = file.read(100)
-            length = file.seek(0, os.SEEK_END)
-        if start[:16] != b"SQLite format 3\0" or len(start) < 100:
-            raise Damaged(f"{self.path} is damaged, or is no store")
-        (page,) = struct.unpack(">H", start[16:18])
-        (pages,) = struct.unpack(">I", start[28:32])
-        if pages * (65536 if page == 1 else page) > length:
-            raise Damaged(f"{self.path} is damaged: it ends too early")
 
     def _check_ends(self) -> None:
         """Whether the end of the ledger, the counts and the witness agree, in the same time however long it is."""
@@ -458,21 +498,7 @@ class Store:
         counted = dict(self._db.execute("SELECT number, counted FROM phases"))
         if counted.get(now.phase) != now.clock["asked"] or sum(counted.values()) != now.clock["answered"]:
             raise Damaged(f"{self.path} is damaged: its phases do not have the counts that they should")
-        try:
-            testimony = self.path.with_name("witness").read_bytes()
-        except FileNotFoundError:
-            raise Damaged(f"the witness beside {self.path} is missing: the store may not be whole") from None
-        if len(testimony) != WITNESS.size or testimony != _testimony(*WITNESS.unpack(testimony)[1:3]):
-            raise Damaged(f"the witness beside {self.path} is damaged")
-        _, seen, seen_head, _ = WITNESS.unpack(testimony)
-        known = _start(self.settings) if seen == 0 else self._db.execute(
-            "SELECT hash FROM ledger WHERE number = ?", (seen,)
-        ).fetchone()  # fmt: skip
-        if seen > length or (known if isinstance(known, bytes) else known and known[0]) != seen_head:
-            raise Damaged(
-                f"{self.path} has lost answers that were counted: {length} rows of the ledger, while the witness saw "
-                f"{seen}. It was put back from a backup, or its log was removed; going on would count them twice"
-            )
+        _check_witness(self._db, self.path, self.settings, length)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -485,19 +511,10 @@ def copied(path: str | os.PathLike[str], target: Path) -> Position:
 
     `target` must be new. It has no witness yet; see `witnessed`.
     """
-    place = Path(path)
-    with _refusing(place):
-        db = sqlite3.connect(f"{place.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
-        try:
-            _check_kind(db, place, upgrade=False)
-            vacuumed(db, target)
-        finally:
-            db.close()
-        db = sqlite3.connect(f"{target.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
-        try:
-            return _position(db)
-        finally:
-            db.close()
+    with reading(Path(path)) as db:
+        vacuumed(db, target)
+    with reading(target) as db:
+        return _position(db)
 
 
 def vacuumed(db: sqlite3.Connection, target: Path) -> None:
@@ -513,54 +530,183 @@ def vacuumed(db: sqlite3.Connection, target: Path) -> None:
 
 def witnessed(path: Path) -> None:
     """Write a witness for a copy that has none, as the copy stands: for one that was checked in another way."""
-    with _refusing(path):
-        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
-        try:
-            now = _position(db)
-        finally:
-            db.close()
-    path.with_name("witness").write_bytes(_testimony(now.length, now.head))
+    with reading(path, as_it_is=True) as db:
+        now = _position(db)
+    Witness.create(path, now.length, now.head)
 
 
 def origin(path: Path) -> tuple[str, str | None]:
-    """The id that a store shares with its copies, and why it answers no more, if so."""
-    with _refusing(path):
-        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
-        try:
-            return _settings(db)["id"], _retired(db)
-        finally:
-            db.close()
+    """The id that a store shares with its copies, and why it answers no more, if so. It may be of any version."""
+    with reading(path, as_it_is=True) as db:
+        return _settings(db)["id"], _retired(db)
 
 
 def verify(path: str | os.PathLike[str]) -> Verified:
-    """Check all of a store, also while a server uses it: every page, every hash, and that all counts add up."""
+    """Check all of a store: every page, every hash, that all counts add up, and that nothing is lost.
+
+    A server may be using it. Nothing beside it is written: it may be on a file system that can only be read.
+    """
     place = Path(path)
     with _refusing(place):
-        db = sqlite3.connect(f"{place.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
-        try:
-            _check_kind(db, place, upgrade=False)
-            db.execute("BEGIN")  # one view of everything, whatever is written meanwhile
-            settings, position = _settings(db), _position(db)
-            if (found := db.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
-                raise Damaged(f"{place} is damaged: {str(found).splitlines()[0]}")
-            rows = (LedgerRow(*one) for one in db.execute("SELECT * FROM ledger ORDER BY number"))
-            head, counted = _walked(rows, 0, _start(settings), place)
-            (length,) = db.execute("SELECT COUNT(*) FROM ledger").fetchone()
-            if (length, head) != (position.length, position.head):
-                raise Damaged(f"{place} is damaged: its ledger does not end where it should")
-            phases = dict(db.execute("SELECT number, counted FROM phases"))
-            if phases != dict.fromkeys(phases, 0) | counted:
-                raise Damaged(f"{place} is damaged: its phases do not have the counts of the ledger")
-            if phases[position.phase] != position.clock["asked"] or sum(phases.values()) != position.clock["answered"]:
-                raise Damaged(f"{place} is damaged: the clock does not have the counts of the ledger")
-            given = dict(db.execute("SELECT client, SUM(answers) FROM ledger GROUP BY client"))
-            if given != dict(db.execute("SELECT client, answers FROM clients")):
-                raise Damaged(f"{place} is damaged: clients do not have the counts of the ledger")
-            if db.execute("SELECT 1 FROM ledger GROUP BY client HAVING SUM(answers) > SUM(cost)").fetchone():
-                raise Damaged(f"{place} is damaged: a client has had more answers than were counted")
-        finally:
-            db.close()
+        seen = Witness.read(place)  # before the store: a server writes the store first
+    with reading(place) as db:
+        db.execute("BEGIN")  # one view of everything, whatever is written meanwhile
+        settings, position = _settings(db), _position(db)
+        if (found := db.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
+            raise Damaged(f"{place} is damaged: {str(found).splitlines()[0]}")
+        rows = (LedgerRow(*one) for one in db.execute("SELECT * FROM ledger ORDER BY number"))
+        head, counted = _walked(rows, 0, _start(settings), place)
+        (length,) = db.execute("SELECT COUNT(*) FROM ledger").fetchone()
+        if (length, head) != (position.length, position.head):
+            raise Damaged(f"{place} is damaged: its ledger does not end where it should")
+        phases = dict(db.execute("SELECT number, counted FROM phases"))
+        if phases != dict.fromkeys(phases, 0) | counted:
+            raise Damaged(f"{place} is damaged: its phases do not have the counts of the ledger")
+        if phases[position.phase] != position.clock["asked"] or sum(phases.values()) != position.clock["answered"]:
+            raise Damaged(f"{place} is damaged: the clock does not have the counts of the ledger")
+        given = dict(db.execute("SELECT client, SUM(answers) FROM ledger GROUP BY client"))
+        if given != dict(db.execute("SELECT client, answers FROM clients")):
+            raise Damaged(f"{place} is damaged: clients do not have the counts of the ledger")
+        if db.execute("SELECT 1 FROM ledger GROUP BY client HAVING SUM(answers) > SUM(cost)").fetchone():
+            raise Damaged(f"{place} is damaged: a client has had more answers than were counted")
+        _check_witness(db, place, settings, length, seen)
     return Verified(length, head.hex(), phases)
+
+
+@contextmanager
+def reading(path: Path, *, as_it_is: bool = False) -> Iterator[sqlite3.Connection]:
+    """A connection that reads a store and changes nothing beside it.
+
+    SQLite keeps a file of shared memory beside a store that has a log. Where it can make none, nobody is writing: a
+    server would have made it. If the log is empty, the store is then read as a file that does not change. If not, both
+    are copied to a private folder of temporary files, and recovered there. A store of an older version is brought up
+    to date in such a copy, and one of a newer version refused, unless it is to be read `as_it_is`.
+    """
+    with _refusing(path), ExitStack() as stack:
+        try:
+            db = _read_only(path, stack, "")
+        except sqlite3.OperationalError:
+            log = path.with_name(f"{path.name}-wal")
+            if can_be_written(path.parent):
+                raise
+            if not log.exists() or log.stat().st_size == 0:
+                db = _read_only(path, stack, "&immutable=1")
+            else:
+                copy = Path(stack.enter_context(tempfile.TemporaryDirectory())) / path.name  # mode 0700
+                shutil.copyfile(path, copy)
+                shutil.copyfile(log, copy.with_name(log.name))
+                db = _read_only(copy, stack, "")
+        if not as_it_is and _version(db, path) < VERSION:
+            copy = Path(stack.enter_context(tempfile.TemporaryDirectory())) / path.name
+            older, db = db, sqlite3.connect(copy, isolation_level=None)
+            stack.callback(db.close)
+            older.backup(db)
+            _upgrade(db)
+        yield db
+
+
+def can_be_written(folder: Path) -> bool:
+    """Whether files can be made in a folder: not on a file system that can only be read, nor in someone else's."""
+    return os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _read_only(path: Path, stack: ExitStack, how: str) -> sqlite3.Connection:
+    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{how}", uri=True, isolation_level=None)
+    stack.callback(db.close)
+    db.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()  # it is opened now
+    return db
+
+
+# ── the witness ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Witness:
+    """How long the ledger of a store is, and its last hash: a file beside the store, written after each transaction.
+
+    It has two records, each with a checksum, which take turns. One that is being written when the process or the
+    machine dies may be torn; the other, of the transaction before, is then whole. It is not forced to the disk. The
+    store is, before it is written: so after a loss of power it may be behind the store, but never ahead.
+    """
+
+    def __init__(self, store: Path) -> None:
+        *self._last, place = _records(store)[-1]
+        self._next = 1 - place
+        self._file = os.open(_witness_path(store), os.O_RDWR | os.O_CLOEXEC)
+        if os.fstat(self._file).st_size != APART + WITNESS.size:  # that of an older version has one record
+            os.ftruncate(self._file, APART + WITNESS.size)
+
+    @staticmethod
+    def create(store: Path, length: int, head: bytes) -> None:
+        """A new one; it is on the disk when this returns."""
+        descriptor = os.open(_witness_path(store), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(descriptor, _testimony(length, head), 0)
+            os.ftruncate(descriptor, APART + WITNESS.size)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @staticmethod
+    def read(store: Path) -> tuple[int, bytes]:
+        """What it saw last: how many rows, and the hash of the last of them."""
+        return _records(store)[-1][:2]
+
+    def write(self, length: int, head: bytes) -> None:
+        """Note down where the store stands."""
+        if self._last != [length, head]:
+            os.pwrite(self._file, _testimony(length, head), APART * self._next)
+            self._last, self._next = [length, head], 1 - self._next
+
+    def close(self) -> None:
+        """Let go of the file; once is enough."""
+        file, self._file = self._file, -1  # its number may soon be another file's
+        if file >= 0:
+            with suppress(OSError):
+                os.close(file)
+
+
+def _witness_path(store: Path) -> Path:
+    return store.with_name("witness")
+
+
+def _testimony(length: int, head: bytes) -> bytes:
+    seen = WITNESS.pack(b"reticent", length, head, bytes(16))
+    return seen[:-16] + hashlib.sha256(seen).digest()[:16]
+
+
+def _records(store: Path) -> list[tuple[int, bytes, int]]:
+    """The records of a witness that are whole, the last one last: rows, hash, and which of the two it is."""
+    try:
+        data = _witness_path(store).read_bytes()
+    except FileNotFoundError:
+        raise Damaged(f"the witness beside {store} is missing: the store may not be whole") from None
+    whole = []
+    for place in (0, 1):
+        record = data[APART * place :][: WITNESS.size]
+        if len(record) == WITNESS.size:
+            _, length, head, _ = WITNESS.unpack(record)
+            if record == _testimony(length, head):
+                whole.append((length, head, place))
+    if not whole or len(data) not in (WITNESS.size, APART + WITNESS.size):
+        raise Damaged(f"the witness beside {store} is damaged")
+    return sorted(whole)
+
+
+def _check_witness(
+    db: sqlite3.Connection,
+    path: Path,
+    settings: Mapping[str, str],
+    length: int,
+    seen: tuple[int, bytes] | None = None,
+) -> None:
+    """Refuse a ledger that does not have the row that the witness saw last."""
+    rows, head = seen or Witness.read(path)
+    found = db.execute("SELECT hash FROM ledger WHERE number = ?", (rows,)).fetchone()
+    if (_start(settings) if rows == 0 else found and found[0]) != head:
+        raise Damaged(
+            f"{path} has lost answers that were counted: {length} rows of the ledger, while the witness saw "
+            f"{rows}. It was put back from a backup, or its log was removed; going on would count them twice"
+        )
 
 
 # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -583,31 +729,62 @@ def _connected(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _check_kind(db: sqlite3.Connection, path: Path, *, upgrade: bool) -> int | None:
-    """Refuse what is no store, or one of a version that is not known; bring an older one up to date.
+def _check_header(path: Path) -> None:
+    """Refuse what is no database, before SQLite makes one of an empty file."""
+    with open(path, "rb") as file:
+        if file.read(16) != b"SQLite format 3\0":
+            raise Damaged(f"{path} is damaged, or is no store")
 
-    The version that it had, if that was an older one. As it was, it is kept beside: `kept_path`.
+
+def _settle(db: sqlite3.Connection, path: Path) -> None:
+    """Force what was recovered to the disk.
+
+    Who wrote it may have died before that was done, or have been told that it could not be done. A checkpoint writes it
+    once more, to another file, and forces that. If someone reads, it may stop early; then the log itself is forced.
     """
+    busy, frames, moved = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    log = path.with_name(f"{path.name}-wal")
+    for one in (log, path.parent) if busy or frames != moved else ():
+        descriptor = os.open(one, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _version(db: sqlite3.Connection, path: Path) -> int:
+    """The version of a store, if it is one that can be read."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise Damaged(f"{path} is no store of reticent")
     if version > VERSION:
         raise Damaged(f"{path} is a store of version {version}; this reticent knows up to {VERSION}: use a newer one")
-    if version == VERSION:
-        return None
     if not all(one in UPGRADES for one in range(version, VERSION)):
         raise Damaged(f"{path} is a store of version {version}, which this reticent cannot bring up to {VERSION}")
-    if not upgrade:
-        raise Damaged(f"{path} is a store of version {version}, not {VERSION}: start the server once to upgrade it")
+    return int(version)
+
+
+def _check_kind(db: sqlite3.Connection, path: Path) -> int | None:
+    """Refuse what is no store, or one of a version that is not known; bring an older one up to date.
+
+    The version that it had, if that was an older one. As it was, it is kept beside: `kept_path`.
+    """
+    if (version := _version(db, path)) == VERSION:
+        return None
     kept = kept_path(path, version)
     kept.unlink(missing_ok=True)  # of an upgrade that came to no end
     vacuumed(db, kept)
+    _upgrade(db)
+    return version
+
+
+def _upgrade(db: sqlite3.Connection) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
     with _transaction(db):
         for one in range(version, VERSION):
             UPGRADES[one](db)
         db.execute(f"PRAGMA user_version = {VERSION}")
-    return int(version)
 
 
 def kept_path(path: Path, version: int | str) -> Path:
@@ -675,11 +852,6 @@ def _walked(rows: Any, number: int, head: bytes, path: Path) -> tuple[bytes, dic
         counted[entry.phase] = counted.get(entry.phase, 0) + entry.cost
         time = row.time
     return head, counted
-
-
-def _testimony(length: int, head: bytes) -> bytes:
-    seen = WITNESS.pack(b"reticent", length, head, bytes(16))
-    return seen[:-16] + hashlib.sha256(seen).digest()[:16]
 
 
 def _statements(script: str) -> Iterator[str]:

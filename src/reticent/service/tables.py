@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO, TextIOWrapper
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -60,8 +63,6 @@ def open_table(path: str | Path) -> Table:
         table: Table = Csv(place) if kind == "csv" else Parquet(place) if kind == "parquet" else Arrow(place)
     except OSError as error:
         raise TableError(f"{place} cannot be read: {error.strerror or 'it is damaged, or of another kind'}") from None
-    if len(set(table.names)) < len(table.names):
-        raise TableError(f"{place}: two columns have the same name")
     return table
 
 
@@ -74,6 +75,11 @@ def check_columns(table: Table, columns: Sequence[str]) -> None:
         raise TableError(f"{none}; there are: {', '.join(table.names)}")
 
 
+def _check_different(table: Table) -> None:
+    if len(set(table.names)) < len(table.names):
+        raise TableError(f"{table.path}: two columns have the same name")
+
+
 # ── CSV ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -81,36 +87,40 @@ class Csv:
     """Lines of cells, the first of which names the columns, in UTF-8, or UTF-16 if it says so. All cells are text.
 
     What separates cells is a comma, or a semicolon or tab if that gives the first line more names. Where it is a
-    semicolon, numbers may have a decimal comma.
+    semicolon, numbers may have a decimal comma. A column without a name is not looked at.
 
     No line is refused for what it holds: cells that a line lacks are empty, those that it has too many are not looked
-    at, and bytes that are no text are read as marks for that. Empty lines are no rows.
+    at, and bytes that are no text are read as marks for that. An empty line is no row, unless there is one column: then
+    it is a row whose cell is empty. Quotes hold cells together, also over several lines; so they, and the ends of
+    lines, say how many rows there are.
+
+    It is a file, or a `body` that is called by `path` in messages.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path | str, body: bytes | None = None) -> None:
+        self.path, self._body = Path(path), body
         self.types: dict[str, str] = {}
-        self.names: list[str] = []
-        with open(path, "rb") as file:
+        with self._opened() as file:
             self._encoding = "utf-16" if file.read(2) in UTF_16 else "utf-8-sig"
+        self._header: list[str] = []
         for separator in SEPARATORS:
             with self._lines(separator) as lines:
-                names = [name.strip() for name in next(lines, [])]
-            if len(names) > len(self.names):
-                self.names, self._separator = names, separator
-        if not self.names or not all(self.names):
-            raise TableError(f"{path} must start with a line that names every column")
+                header = [name.strip() for name in next(lines, [])]
+            if len(header) > len(self._header):
+                self._header, self._separator = header, separator
+        self.names = [name for name in self._header if name]
+        if not self.names:
+            raise TableError(f"{self.path} must start with a line that names the columns")
+        _check_different(self)
 
     def count(self, advance: Advance | None = None) -> int:
-        """How many lines there are after the first."""
+        """How many rows there are after the first line."""
         rows = told = 0
-        with self._lines() as lines:
-            next(lines)
-            for line in lines:
-                rows += bool(line)
-                if advance is not None and rows - told >= ROWS:
-                    advance(rows - told)
-                    told = rows
+        for _ in self._rows():
+            rows += 1
+            if advance is not None and rows - told >= ROWS:
+                advance(rows - told)
+                told = rows
         if advance is not None:
             advance(rows - told)
         return rows
@@ -121,20 +131,9 @@ class Csv:
         """The named columns as lists of text."""
         check_columns(self, columns)
         with_comma = [name for name in columns if name in numbers and self._separator == ";"]
-        places = [self.names.index(name) for name in columns]
-        with self._lines() as lines:
-            next(lines)
-            part: list[list[str]] = []
-            for line in lines:
-                if not line:
-                    continue
-                part.append(line + [""] * (len(self.names) - len(line)))
-                if len(part) == rows:
-                    yield self._columns(columns, places, part, with_comma)
-                    if advance is not None:
-                        advance(len(part))
-                    part = []
-        if part:
+        places = [self._header.index(name) for name in columns]
+        lines = self._rows()
+        while part := [line + [""] * (len(self._header) - len(line)) for line in islice(lines, rows)]:
             yield self._columns(columns, places, part, with_comma)
             if advance is not None:
                 advance(len(part))
@@ -148,16 +147,36 @@ class Csv:
             chunk[name] = [cell if "." in cell else cell.replace(",", ".") for cell in chunk[name]]
         return chunk
 
+    def _rows(self) -> Iterator[list[str]]:
+        """The lines after the first that are rows."""
+        alone = len(self._header) == 1
+        with self._lines(self._separator) as lines:
+            next(lines)
+            yield from (line or [""] for line in lines if line or alone)
+
     @contextmanager
-    def _lines(self, separator: str | None = None) -> Iterator[Iterator[list[str]]]:
-        before = csv.field_size_limit(LONGEST)
+    def _lines(self, separator: str) -> Iterator[Iterator[list[str]]]:
+        """All lines, from the first that is not empty."""
+        _allow_cells_of(LONGEST if self._body is None else len(self._body))
         try:
-            with open(self.path, encoding=self._encoding, errors="replace", newline="") as file:
-                yield csv.reader(_without_nul(file), delimiter=separator or self._separator)
+            with self._opened() as file, TextIOWrapper(
+                file, encoding=self._encoding, errors="replace", newline=""
+            ) as text:
+                yield dropwhile(lambda line: not line, csv.reader(_without_nul(text), delimiter=separator))
         except csv.Error:
             raise TableError(f"{self.path} is no CSV: a cell is longer than {LONGEST} characters") from None
-        finally:
-            csv.field_size_limit(before)
+
+    def _opened(self) -> IO[bytes]:
+        return open(self.path, "rb") if self._body is None else BytesIO(self._body)
+
+
+def _allow_cells_of(length: int) -> None:
+    """Let cells be so long, from now on: the limit is one for the whole process, so it is never lowered again."""
+    with _limit:
+        csv.field_size_limit(max(csv.field_size_limit(), length))
+
+
+_limit = threading.Lock()
 
 
 def _without_nul(file: IO[str]) -> Iterator[str]:
@@ -189,6 +208,7 @@ class _Typed:
         self.path, self._schema = path, schema
         self.names: list[str] = list(schema.names)
         self.types = {field.name: kind for field in schema if (kind := _kind(field.type)) is not None}
+        _check_different(self)
 
     def chunks(
         self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS, numbers: Collection[str] = ()
@@ -307,8 +327,12 @@ def _as_array(column: Any) -> Array:
         return np.array(column.to_pylist(), dtype=object)
     if arrow.types.is_floating(column.type) or arrow.types.is_integer(column.type):
         return np.asarray(column.to_numpy(zero_copy_only=False))
+    try:
+        values = column.to_pylist()
+    except UnicodeDecodeError:  # nothing sees to it that text in a file is text: its cells are read by themselves
+        values = column.cast(arrow.large_binary()).to_pylist()
     found = np.empty(len(column), dtype=object)
-    found[:] = column.to_pylist()
+    found[:] = values
     return found
 
 

@@ -300,6 +300,7 @@ function showPhase(status) {
   say("teachers", status.teachers ? `${count(status.teachers)} teachers` : "one model");
   const tested = status.drift != null && status.drift !== "not tested";
   say("drift", tested ? `${status.drift} in phase ${count(status.phase - 1)}` : "not tested");
+  say("past", (status.past ?? []).slice(-3).map((one) => count(one.answers)).join(" → ") || "none");
   meter(at("left-meter"), left, all, `${count(left)} of ${count(all)} answers left`);
   level(at("left-meter"), share(left, all) <= SOON ? "warn" : "good");
   const pace = status.load?.answers_per_second;
@@ -449,13 +450,20 @@ function alerts() {
   const { phase, answers_in_phase: all, answers_left_in_phase: left, answers_left: ever } = last;
   if (last.guarantee?.seeded) add("danger", "Nobody is protected: the noise of this service is seeded. Use it for tests only.");
   if (last.halted) {
-    add("danger", "Answering has stopped, as an answer could not be stored. See why by reticent status, then start the service anew.");
+    add("danger", "Answering has stopped, as an answer could not be stored. See why by reticent status, then start the service again.");
   }
   if (shrunk) add("danger", "The ledger is shorter than it was. Records that this page has seen are gone.");
   if (ledger?.verified?.intact === false) add("danger", "The ledger failed its verification. Do not go on without a look at it.");
   if (ledger?.broken != null) add("danger", `The ledger is broken at record ${count(ledger.broken)}: it does not fit the one before.`);
   if (last.drift === "found") {
     add("warn", `The questions of phase ${count(phase - 1)} had drifted: they were no longer like those before. Phase ${count(phase)} learned a new model from them and the answers they were given; check that it still answers well.`);
+  }
+  if (last.one_answer != null) {
+    add("warn", `Everybody gets one answer: the model of phase ${count(phase)} gives “${last.one_answer}” to every question. More rows, a larger ε or narrower ranges may help.`);
+  }
+  const before = last.past?.at(-1);
+  if (before && ever == null && last.teachers && last.rows < before.rows) {
+    add("warn", `Phases shrink: phase ${count(phase - 1)} learned from ${count(before.rows)} rows and gave ${count(before.answers)} answers; phase ${count(phase)} learned from ${count(last.rows)}. If it goes on, answers will end.`);
   }
   if (ever != null && share(ever, ever + last.answered) <= SOON) {
     add("warn", ever === 0 ? "No answers are left. Every question is refused." : `${approximately(ever)} answers are left in all.`);

@@ -1,0 +1,150 @@
+"""Why a service stopped answering, what is written down of it, and what its process exits with."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from reticent.service import traces
+from reticent.service.store import Damaged, NotStored
+
+FILE = "halted"  # in the folder of a predictor
+TORN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+Kind = Literal["system", "store", "program", "stop"]
+
+# As in sysexits.h: EX_TEMPFAIL, EX_DATAERR, EX_SOFTWARE.
+CODES: dict[Kind, int] = {"system": 75, "store": 65, "program": 70, "stop": 0}
+WORDS: dict[Kind, str] = {
+    "system": "the system refused something",
+    "store": "the store is damaged",
+    "program": "an error in the program",
+    "stop": "it was told to stop",
+}
+ADVICE: dict[Kind, str] = {
+    "system": "Look at the disk, at its free room, and at the limits of the process; then start it again.",
+    "store": "Starting it again does not help. See 'What is refused' in docs/service/store.md.",
+    "program": (
+        "It does not start again by itself: whether it fails may depend on what was asked or learned, and each start "
+        "would tell. Report the type and the places below, mend the cause, then delete the file {file}."
+    ),
+    "stop": "",
+}
+
+
+class Interrupted(ChildProcessError):
+    """What was being learned is not waited for any longer, since the service stops."""
+
+
+class StillHalted(RuntimeError):
+    """A predictor that halted by an error in the program, and that nobody has looked at since."""
+
+
+@dataclass(frozen=True)
+class Halt:
+    """Why answering stopped: what kind of fault it was, its type and places, and when."""
+
+    kind: Kind
+    type: str
+    trace: str  # as by `traces.rendered`
+    when: float  # seconds since 1970
+
+    @classmethod
+    def of(cls, error: BaseException, clock: Callable[[], float] = time.time) -> Halt:
+        """The halt that an error means."""
+        name = error.strerror if isinstance(error, OSError) else None
+        if isinstance(error, NotStored):
+            name = name or getattr(error.__cause__, "sqlite_errorname", None)
+        return cls(kind_of(error), name or type(error).__qualname__, traces.rendered(error), clock())
+
+    @property
+    def code(self) -> int:
+        """What the process exits with."""
+        return CODES[self.kind]
+
+    @property
+    def public(self) -> str:
+        """What everyone with a key is told. The type of an error in the program may depend on what was asked."""
+        why = self.type if self.kind == "system" else WORDS[self.kind]
+        return f"nothing is answered until the service is started again ({why})"
+
+    def words(self, folder: Path) -> str:
+        """What whoever runs the service is told."""
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.when))
+        advice = ADVICE[self.kind].format(file=folder / FILE)
+        return f"{when} UTC: {WORDS[self.kind]} ({self.type}). {advice}"
+
+
+def kind_of(error: BaseException) -> Kind:
+    """What kind of fault an error is; one that nobody thought of is an error in the program.
+
+    >>> kind_of(OSError(28, "No space left on device")), kind_of(KeyError("a secret"))
+    ('system', 'program')
+    """
+    if isinstance(error, Interrupted):
+        return "stop"
+    if isinstance(error, Damaged):
+        return "store"
+    if isinstance(error, NotStored) and isinstance(error.__cause__, sqlite3.Error):
+        return kind_of(error.__cause__)
+    if isinstance(error, sqlite3.Error):
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in TORN:
+            return "store"
+        return "system" if isinstance(error, sqlite3.OperationalError) else "program"
+    return "system" if isinstance(error, OSError | MemoryError) else "program"
+
+
+def code_of_refusal(error: BaseException) -> int:
+    """What a service exits with that cannot start: 2 if it was not called as it should be."""
+    if isinstance(error, StillHalted):
+        return CODES["program"]
+    kind = kind_of(error)
+    return CODES[kind] if kind in ("system", "store") else 2
+
+
+def record(folder: Path, halt: Halt) -> None:
+    """Write down why a service stopped, where the next start finds it; if the disk does not allow that, it is not."""
+    if halt.kind == "stop":
+        return
+    with suppress(OSError):
+        unfinished = folder / f".{FILE}"
+        with open(unfinished, "w", encoding="utf-8", opener=_private) as file:
+            json.dump(asdict(halt), file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, folder / FILE)
+
+
+def last(folder: Path) -> Halt | None:
+    """Why the service stopped the last time, if it did and has not started since."""
+    try:
+        return Halt(**json.loads((folder / FILE).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError):  # it was written in a hurry, or by hand
+        return Halt("program", "unknown", "", 0.0)
+
+
+def check(folder: Path) -> None:
+    """Refuse to answer from a folder in which an error in the program has stopped the service."""
+    halt = last(folder)
+    if halt is not None and halt.kind == "program":
+        raise StillHalted(f"{folder.name} has stopped answering: {halt.words(folder)}\n{halt.trace}".strip())
+
+
+def clear(folder: Path) -> None:
+    """Forget a halt of the system, after a start that went well."""
+    if (halt := last(folder)) is not None and halt.kind != "program":
+        with suppress(OSError):
+            (folder / FILE).unlink()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

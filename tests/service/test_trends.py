@@ -1,0 +1,196 @@
+"""What `fit` and `status` say of the model that is meant, of phases that shrink, and of one answer for everybody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from shop import MODEL, new_desk, predictor
+
+import reticent as rt
+from reticent import cli
+from reticent.learners.logistic import PrivateLogisticRegression
+from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.service.desk import ANONYMOUS, Desk, Past, Request, Status
+from reticent.service.home import Home, folder_of
+
+SCHEMA = """\
+target = "y"
+classes = ["no", "yes"]
+
+[[columns]]
+name = "a"
+range = [-1, 1]
+
+[[columns]]
+name = "b"
+range = [-1, 1]
+"""
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """The command line, in a folder with a table that no line parts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RETICENT_HOME", str(tmp_path / "home"))
+    X = np.random.default_rng(0).uniform(-1, 1, (4_000, 2)).round(3)
+    lines = [f"{a},{b},{'yes' if (a > 0) != (b > 0) else 'no'}\n" for a, b in X.tolist()]
+    Path("table.csv").write_text("a,b,y\n" + "".join(lines))
+    Path("schema.toml").write_text(SCHEMA)
+
+    def run(*arguments: str) -> Outcome:
+        return Outcome(cli.main([*arguments]), *capsys.readouterr())
+
+    return run
+
+
+FIT = ("fit", "table.csv", "--schema", "schema.toml", "--epsilon", "4", "--delta", "1e-6", "--name", "xor")
+
+
+# ── which model is meant ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_fit_names_the_model_that_losses_are_against(run: Callable[..., Outcome]) -> None:
+    found = run(*FIT)
+    assert found.code == 0
+    assert "expected to lose, of all answers, to a linear model of these columns, without privacy:" in found.out
+    assert "No figure here says how good that linear model is." in found.out
+    assert "ask again with --learner trees" in found.out
+    assert "to a model that is not private" not in found.out
+
+
+def test_trees_that_are_refused_are_not_sent_back_to_a_linear_model(run: Callable[..., Outcome]) -> None:
+    found = run(*FIT, "--learner", "trees")
+    assert found.code == 2
+    assert "expected to lose, of all answers, to trees, without privacy:" in found.out
+    offered, _, rest = found.err.partition(". A private model needs far fewer rows, but ")
+    assert "what would do: " in offered
+    assert "--learner private" not in offered
+    assert rest.startswith("--learner private is linear: it helps only if a linear model is nearly as good as trees")
+
+
+def test_a_better_way_than_trees_is_named_as_what_it_is(run: Callable[..., Outcome]) -> None:
+    found = run(*FIT, "--learner", "trees", "--answers", "10")
+    assert found.code == 2
+    assert "of all answers to trees, without privacy, and finite votes" in found.err
+    assert "from Python: PrivateLogisticRegression(" in found.err
+    assert "fourier_features=400" in found.err
+    assert "--learner private)" not in found.err
+
+
+def test_linear_votes_are_still_sent_to_a_private_linear_model(run: Callable[..., Outcome]) -> None:
+    found = run(*FIT, "--learner", "linear", "--answers", "200")
+    assert found.code == 2
+    assert "(--learner private)" in found.err
+
+
+# ── phases that shrink ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def closing(folder: Path) -> Desk:
+    """A desk whose phases close early where votes are split."""
+    with pytest.warns(rt.EndingWarning, match="answers may not be endless"):
+        return new_desk(folder, rows=3000, labeller="two-coin", epsilon=3, delta=1e-4, most_noise=50.0)
+
+
+def ask(desk: Desk, low: float, high: float, *, until: Callable[[Status], bool]) -> None:
+    for _ in range(10_000):
+        if until(desk.status()):
+            return
+        rows = np.random.default_rng(desk.status().answered).uniform(low, high, (20, 1))
+        desk.answer([Request(ANONYMOUS, rows, None, b"")])
+        desk.tidy()
+    raise AssertionError("it never came")
+
+
+def test_the_trend_is_shown_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETICENT_HOME", str(tmp_path))
+    desk = closing(folder_of("clinic"))
+    assert desk.status().past == ()
+    ask(desk, 0.49, 0.51, until=lambda now: now.phase == 2)
+    now = desk.status()
+    assert now.past == (Past(*desk.home.store.phases(2)[0]),) == (Past(1, 3000, now.past[0].answers),)
+    assert now.rows == now.past[0].answers < 3000  # at an even split it is expected to give 1,685 answers
+    assert 0 <= now.answered - now.past[0].answers == now.answers_in_phase - now.answers_left_in_phase
+    desk.close()
+    again = Desk(Home(folder_of("clinic")), elsewhere=False)
+    assert again.status().past == now.past
+    again.close()
+
+
+def test_status_says_that_phases_shrink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RETICENT_HOME", str(tmp_path))
+    desk = closing(folder_of("clinic"))
+    ask(desk, 0.49, 0.51, until=lambda now: now.phase == 2)
+    given, rows = desk.status().past[0].answers, desk.status().rows
+    desk.close()
+    assert cli.main(["status", "clinic"]) == 0
+    told = capsys.readouterr().out
+    assert f"answers of the phases before: {given:,} in phase 1 (from 3,000 rows)" in told
+    assert "PHASES SHRINK: this one learned from fewer rows" in told
+    assert cli.main(["status", "clinic", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["past"], found["rows"]) == ([{"number": 1, "rows": 3000, "answers": given}], rows)
+
+
+def test_phases_that_grow_are_not_said_to_shrink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RETICENT_HOME", str(tmp_path))
+    desk = new_desk(folder_of("clinic"))
+    ask(desk, 0, 1, until=lambda now: now.phase == 2)
+    assert desk.status().past == (Past(1, 400, 800),)
+    desk.close()
+    assert cli.main(["status", "clinic"]) == 0
+    told = capsys.readouterr().out
+    assert "answers of the phases before: 800 in phase 1 (from 400 rows)" in told
+    assert "SHRINK" not in told
+
+
+# ── one answer ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("rare", [True, False])
+def test_status_tells_of_a_model_that_gives_one_answer(
+    rare: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RETICENT_HOME", str(tmp_path))
+    X = np.random.default_rng(0).uniform(-1, 1, (2_000, 1))
+    y = np.full(2_000, "no") if rare else np.where(X[:, 0] < 0, "no", "yes")
+    learner = PrivateLogisticRegression(epsilon=2, delta=1e-6, row_norm=1)
+    model: Any = EverlastingPredictor(learner, epsilon=2, delta=1e-6, classes=("no", "yes"), client_share=1)
+    if rare:
+        with pytest.warns(rt.OneAnswerWarning):
+            model.fit(X, y)
+    else:
+        model.fit(X, y)
+    Home.create(folder_of("clinic"), model, MODEL).close()
+    assert cli.main(["status", "clinic"]) == 0
+    assert ("ONE ANSWER: the model of this phase gives 'no' to everybody" in capsys.readouterr().out) == rare
+
+
+def test_status_says_nothing_of_all_answers_of_votes(tmp_path: Path) -> None:
+    """See `EverlastingPredictor.one_answer_`: whoever gave all questions but one would learn the answer to that one."""
+    shown = []
+    for challenge in (0.1, 0.9):
+        desk = Desk(Home.create(tmp_path / str(challenge), predictor(), MODEL), elsewhere=False)
+        rows = np.append(np.full(700, 0.1), challenge)[:, None]
+        (answered,) = desk.answer([Request(ANONYMOUS, rows, None, b"")])
+        assert not isinstance(answered, Exception)
+        assert (len(set(answered.labels)) == 1) == (challenge == 0.1)
+        now = desk.status()
+        shown.append((now.past, now.one_answer, now.rows, now.rows_gathered, now.answered, now.drift))
+        desk.close()
+    assert shown[0] == shown[1]
