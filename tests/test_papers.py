@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
+import importlib.util
+import re
 from pathlib import Path
 
 import pytest
 
 from reticent.experiments import sources
-from reticent.experiments.sources import Mention, Paper, Statement, homeless, homes, mentions, papers, unknown
+from reticent.experiments.sources import (
+    Mention,
+    Paper,
+    Statement,
+    homeless,
+    homes,
+    mentions,
+    misplaced,
+    papers,
+    places_of,
+    unknown,
+    untitled,
+)
 
-DOCS = Path(__file__).parent.parent / "docs"
+TESTS = Path(__file__).parent
+DOCS = TESTS.parent / "docs"
 KNOWN = papers()
 FOUND = homes(KNOWN)
 
@@ -19,7 +36,76 @@ def test_every_statement_has_a_home() -> None:
 
 
 def test_every_docstring_cites_what_the_papers_state() -> None:
-    assert not unknown(KNOWN, FOUND)
+    assert not unknown(KNOWN, homes(KNOWN, left_out=True))
+    assert not untitled(KNOWN)
+
+
+def test_every_algorithm_and_figure_has_the_code_that_runs_it_for_its_home() -> None:
+    assert not misplaced(KNOWN, FOUND)
+    for paper in KNOWN:
+        for statement in paper.statements:
+            if statement.in_code and any(name.startswith(("Algorithm ", "Figure ")) for name in statement.names):
+                assert statement.runs is not None, (paper.title, statement.names)
+
+
+def test_an_algorithm_lives_where_its_name_says() -> None:
+    """If something of the package is called as the paper calls it, that is its home."""
+    everlasting = next(paper for paper in KNOWN if paper.title == "Private Everlasting Prediction")
+    where = {name: entry.runs for entry in everlasting.statements for name in entry.names}
+    assert where["Algorithm BetweenThresholds"] == "reticent.mechanisms.between_thresholds.BetweenThresholds"
+    assert where["Figure 1"] == "reticent.audit.everlasting_game.everlasting_game"
+    public = {place.rpartition(".")[2].replace("_", "").lower() for place, _ in sources.sources()}
+    for paper in KNOWN:
+        for statement in paper.statements:
+            for name in statement.names:
+                called = name.removeprefix("Algorithm ").replace("_", "").lower()
+                if name.startswith("Algorithm ") and called in public:
+                    assert statement.runs is not None
+                    assert statement.runs.rpartition(".")[2].replace("_", "").lower() == called
+
+
+def home_objects() -> list[str]:
+    entries = [(entry, paper) for paper in KNOWN for entry in paper.statements if entry.in_code]
+    return sorted({place for entry, paper in entries for place in places_of(entry, paper, FOUND)})
+
+
+def loaded(name: str) -> object:
+    """The object of a dotted name."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        if importlib.util.find_spec(parts[0]) and _is_module(".".join(parts[:length])):
+            found: object = importlib.import_module(".".join(parts[:length]))
+            for attribute in parts[length:]:
+                found = getattr(found, attribute)
+            return found
+    raise ImportError(name)
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("name", home_objects())
+def test_code_can_be_called_and_is_run(name: str) -> None:
+    """By the example in its docstring, which is a test, or by a test that calls it."""
+    found = loaded(name)
+    assert callable(found)
+    examples = [test for test in doctest.DocTestFinder(recurse=False).find(found, name) if test.examples]
+    called = re.compile(rf"\b{name.rpartition('.')[2]}\(")
+    assert examples or any(called.search(path.read_text("utf-8")) for path in TESTS.rglob("test_*.py"))
+
+
+def test_what_is_left_out_has_no_code_for_a_home() -> None:
+    everything = homes(KNOWN, left_out=True)
+    dropped = {mention for mention in everything if set(everything[mention]) - set(FOUND.get(mention, ()))}
+    assert {mention.name for mention in dropped} >= {"Claim 4.5", "Lemma 5.1", "Claim 5.2", "Remark 5.4"}
+    for paper in KNOWN:
+        for statement in paper.statements:
+            if any(Mention(paper.title, name) in dropped for name in statement.names):
+                assert not statement.in_code, statement
 
 
 @pytest.mark.parametrize("paper", KNOWN, ids=lambda paper: paper.title)
@@ -82,6 +168,25 @@ def test_what_is_cited_has_a_home(tmp_path: Path) -> None:
 )
 def test_what_is_not_cited_has_none(tmp_path: Path, source: str) -> None:
     assert checked(tmp_path, source) == (["Lemma 2.1 (still nothing) of A Short Treatise on Nothing"], [])
+
+
+def test_a_statement_before_any_title_is_found_out(tmp_path: Path) -> None:
+    checked(tmp_path, "Lemma 2.1 of Nobody, *A Short Treatise on Nothing*, Figure 1.")
+    assert untitled([SMALL], tmp_path / "package") == ["Lemma 2.1 in package.part.thing.Thing.make"]
+
+
+def test_what_is_left_out_is_found_out(tmp_path: Path) -> None:
+    source = "Nobody, *A Short Treatise on Nothing*, Figure 1. Left out: Lemma 2.1. New: all of it."
+    assert checked(tmp_path, source) == (["Lemma 2.1 (still nothing) of A Short Treatise on Nothing"], [])
+    assert len(homes([SMALL], tmp_path / "package", left_out=True)) == 2
+
+
+def test_a_home_whose_docstring_does_not_name_it_is_found_out(tmp_path: Path) -> None:
+    checked(tmp_path, "Nobody, *A Short Treatise on Nothing*, Figure 1.")
+    entries = [Statement((name,), "nothing", "code: part.thing.Thing.make") for name in ("Figure 1", "Lemma 2.1")]
+    paper = Paper(SMALL.title, SMALL.authors, tuple(entries))
+    found = {Mention(SMALL.title, "Figure 1"): ["reticent.part.thing.Thing.make"]}
+    assert misplaced([paper], found) == [f"Lemma 2.1 of {SMALL.title} by reticent.part.thing.Thing.make"]
 
 
 @pytest.mark.parametrize("slip", ["Lemma 2.3", "Lemmas 2.1–2.3", "Theorem 2.1", "Algorithm Null", "Algorithm 1"])

@@ -234,8 +234,8 @@ def test_the_files_say_whether_the_results_are_still_those_of_the_code() -> None
 
 def test_one_pass_makes_each_step_as_if_it_were_many_small_ones() -> None:
     """Against steps that are cut into ten thousand; and no step goes beyond the label, whatever the rate."""
-    random = np.random.default_rng(0)
-    X, y = random.integers(0, 2, (5, 8)), np.array([0, 1, 1, 0, 1])
+    generator = np.random.default_rng(0)
+    X, y = generator.integers(0, 2, (5, 8)), np.array([0, 1, 1, 0, 1])
     model = OnePass(rate=0.3, random_state=1).fit(X, y)
     weights, cuts = np.zeros(8), 10_000
     for t, place in enumerate(np.random.default_rng(1).permutation(5), start=1):

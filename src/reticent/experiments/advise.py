@@ -76,7 +76,7 @@ class Setting:
             delta=self.delta,
             answers=self.answers,
             public_rows=self.public_rows,
-            drift=self.drift,
+            drift=self.drift or "none",
             black_box=self.black_box,
             concept=self.concept,
             bits=BITS if self.concept == "thresholds" else None,

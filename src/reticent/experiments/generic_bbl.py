@@ -21,6 +21,7 @@ from reticent.mechanisms.votes import noisy_majority
 from reticent.noise import Noise, Seeded
 from reticent.plan.generic_bbl import generic_bbl
 from reticent.predictors.generic_bbl import BBLPhase, GenericBBL, Printed
+from reticent.promises import rows_needed
 
 Array = NDArray[Any]
 Sample = tuple[Array, Array]
@@ -55,7 +56,7 @@ def _phases() -> Table:
     printed = Printed(1, epsilon=Fraction(1, 2), delta=Fraction(1, 10**6), error=Fraction(1, 10),
                       failure=Fraction(1, 20), tau=Fraction(11 * 10**9))
     ours = GenericBBL(Thresholds(), epsilon=0.5, delta=DELTA, labeller="gaussian", constants="calibrated")
-    schedule = ours._source().schedule(ours.n_required())
+    schedule = ours._source().schedule(rows_needed(ours.n_required))
     calibrated = [schedule.first, next(schedule.later), next(schedule.later)]
     rows = []
     for name, phases in (("printed", [printed.phase(i) for i in (1, 2, 3)]), ("calibrated", calibrated)):

@@ -17,6 +17,7 @@ from reticent.concepts.points import Points
 from reticent.concepts.reading import Array, Labels
 from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
+from reticent.errors import OutOfReach
 from reticent.experiments.table import Table
 from reticent.learners.base import UNLABELLED, ConceptLearner
 from reticent.learners.exponential import ExponentialLearner
@@ -26,7 +27,7 @@ from reticent.learners.points import PointLearner
 from reticent.learners.rectangles import RectangleLearner
 from reticent.learners.semi_supervised import SemiSupervisedLearner
 from reticent.learners.thresholds import ThresholdLearner
-from reticent.promises import fewest_rows
+from reticent.promises import fewest_rows, rows_needed
 
 BITS = (16, 64, 256, 1024, 4096)
 ERROR, FAILURE, EPSILON, DELTA = 0.1, 0.05, 1, 1e-6
@@ -163,10 +164,11 @@ def _table(problem: Problem) -> Table:
             learner = problem.approximate(bits).set_params(dimensions=concepts.columns)
             boost = LabelBoost(learner, concepts, **APPROXIMATE)
             labels = boost.labels_required(ERROR)
-            cells += [f"{labels:,}", f"{boost.n_required(ERROR) - labels:,}"]
+            cells += [f"{labels:,}", f"{rows_needed(boost.n_required, ERROR) - labels:,}{_mark(boost)}"]
         rows.append((str(bits), *cells))
     return Table(
-        f"{problem.title}: rows planned (and rows at which {RUNS} runs succeed) for α = {ERROR:g}, β = {FAILURE:g}, "
+        f"{problem.title}: rows planned (and rows at which {RUNS} runs succeed; † not for points in general "
+        f"position) for α = {ERROR:g}, β = {FAILURE:g}, "
         f"ε = {EPSILON}, δ = {DELTA:g}",
         ("bits", "any pure proper learner ≥", "pure", "approximate", "only labels private", "few labels",
          "rows without one"),
@@ -176,19 +178,29 @@ def _table(problem: Problem) -> Table:
 
 def _cell(problem: Problem, bits: int, learner: ConceptLearner, *, unlabelled: int = 0) -> str:
     planned = rows_planned(learner)
+    mark = "" if isinstance(learner, SemiSupervisedLearner) else _mark(learner)
     if planned * problem.concept_class(bits).columns > WIDEST:
-        return f"{planned:,}"
+        return f"{planned:,}{mark}"
     measured = rows_measured(learner, problem.atoms(bits), planned, unlabelled=min(unlabelled, BESIDE))
-    return f"{planned:,} ({'–' if measured is None else f'{measured:,}'})"
+    return f"{planned:,}{mark} ({'–' if measured is None else f'{measured:,}'})"
 
 
 def rows_planned(learner: ConceptLearner) -> int:
     """The labelled rows that the learner asks for, for data that a concept of the class labels."""
     if isinstance(learner, ExponentialLearner):
-        return learner.n_required(ERROR, realizable=True)
+        return rows_needed(learner.n_required, ERROR, realizable=True)
     if isinstance(learner, SemiSupervisedLearner):
         return learner.labels_required(ERROR)
-    return learner.n_required(ERROR, **{"dimensions": 2} if isinstance(learner, RectangleLearner) else {})
+    return rows_needed(learner.n_required, ERROR, **{"dimensions": 2} if isinstance(learner, RectangleLearner) else {})
+
+
+def _mark(learner: ConceptLearner) -> str:
+    """†, if points in general position have more labellings than can be listed at the planned size."""
+    try:
+        learner.n_required(ERROR, **{"dimensions": 2} if isinstance(learner, RectangleLearner) else {})
+    except OutOfReach:
+        return " †"
+    return ""
 
 
 def rows_measured(learner: ConceptLearner, atoms: list[Atom], planned: int, *, unlabelled: int = 0) -> int | None:

@@ -20,6 +20,8 @@ from reticent.experiments.table import Table
 PACKAGE = Path(__file__).parent.parent
 PAPERS = Path(__file__).parent / "papers"
 
+_CODE = "code: "
+_LEFT_OUT = re.compile(r"Left\s+out: .*?(?=(?:Improved|New|Repaired|Replaced|Sharpened): |$)", flags=re.DOTALL)
 _KINDS = "Algorithm|Claim|Corollary|Definition|Example|Figure|Lemma|Observation|Proposition|Remark|Theorem"
 _NUMBER = r"(?:[A-Z]|\d+)\.\d+|\d+"
 _MORE = rf",? and (?:{_NUMBER})|(?:, |–)(?:[A-Z]|\d+)\.\d+"  # a bare number after a comma is no theorem's
@@ -30,7 +32,10 @@ _ITALICS = re.compile(r"(?<![*\w])\*([^*\s][^*]*)\*(?!\*)")
 
 @dataclass(frozen=True)
 class Statement:
-    """What a paper states under one number, or more names; `home` is "code", a page, or a reason to need neither."""
+    """What a paper states under one number, or more names.
+
+    `home` is "code", or "code: X" where X is what runs it; a page; or a reason to need neither.
+    """
 
     names: tuple[str, ...]
     says: str
@@ -39,7 +44,12 @@ class Statement:
     @property
     def in_code(self) -> bool:
         """Whether a docstring must name it."""
-        return self.home == "code"
+        return self.home == "code" or self.runs is not None
+
+    @property
+    def runs(self) -> str | None:
+        """The dotted name of the code that runs it, where the list names one."""
+        return f"{PACKAGE.name}.{self.home[len(_CODE):]}" if self.home.startswith(_CODE) else None
 
     @property
     def page(self) -> str | None:
@@ -100,11 +110,14 @@ def sources(package: Path = PACKAGE) -> Iterator[tuple[str, str]]:
                     yield name, paragraph
 
 
-def homes(known: Sequence[Paper], package: Path = PACKAGE) -> dict[Mention, list[str]]:
-    """For every statement that a `Source.` paragraph names, by that name, the things whose docstrings do."""
+def homes(known: Sequence[Paper], package: Path = PACKAGE, *, left_out: bool = False) -> dict[Mention, list[str]]:
+    """For every statement that a `Source.` paragraph names, by that name, the things whose docstrings do.
+
+    What a paragraph names after "Left out:" has no home there; with `left_out` it is named all the same.
+    """
     found: dict[Mention, list[str]] = {}
     for name, paragraph in sources(package):
-        for mention in mentions(paragraph, known):
+        for mention in mentions(paragraph if left_out else _LEFT_OUT.sub("", paragraph), known):
             places = found.setdefault(mention, [])
             if name not in places:
                 places.append(name)
@@ -123,6 +136,26 @@ def homeless(known: Sequence[Paper], found: dict[Mention, list[str]]) -> list[st
         for paper in known for statement in paper.statements
         if statement.in_code and not places_of(statement, paper, found)
     ]
+
+
+def misplaced(known: Sequence[Paper], found: dict[Mention, list[str]]) -> list[str]:
+    """What the list says some code runs, although the docstring of that code does not name it."""
+    return [
+        f"{', '.join(statement.names)} of {paper.title} by {statement.runs}"
+        for paper in known for statement in paper.statements
+        if statement.runs is not None and statement.runs not in places_of(statement, paper, found)
+    ]
+
+
+def untitled(known: Sequence[Paper], package: Path = PACKAGE) -> list[str]:
+    """`Source.` paragraphs that name a statement before any title: whose it is cannot be told, so it is not listed."""
+    del known
+    slips = []
+    for name, paragraph in sources(package):
+        text = " ".join(paragraph.split())
+        first = next((match.start() for match in _ITALICS.finditer(text) if _is_title(match[1])), len(text))
+        slips += [f"{each} in {name}" for each in _names(text[:first])]
+    return slips
 
 
 def unknown(known: Sequence[Paper], found: dict[Mention, list[str]]) -> list[str]:
@@ -145,7 +178,10 @@ def tables() -> list[Table]:
 
 
 def _where(statement: Statement, places: list[str]) -> str:
-    listed = ", ".join(f"`{place.removeprefix('reticent.')}`" for place in places)
+    ordered = sorted(places, key=lambda place: place != statement.runs)
+    listed = ", ".join(f"`{place.removeprefix('reticent.')}`" for place in ordered)
+    if statement.runs is not None and len(places) > 1:
+        return listed.replace(", ", "; also ", 1)
     if statement.in_code:
         return listed or "**nowhere**"
     elsewhere = f"[{Path(statement.page).stem}]({statement.page})" if statement.page else statement.home
