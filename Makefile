@@ -3,13 +3,15 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+OLDEST ?= .venv-oldest
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint types layers unit docs tables audit bench clean
+.PHONY: help demo test lint types layers unit oldest docs tables audit bench clean
 
 help:
 	@echo "make demo    fit a made-up clinic, serve it, ask it from several clients; DEMO_SECONDS=30 ends by itself"
 	@echo "make test    lint, types, layers, tests"
+	@echo "make oldest  run tests with every dependency at its declared minimum, on Python 3.11"
 	@echo "make docs    regenerate every table and build the documentation into docs/_build/html"
 	@echo "make audit   attack every mechanism and every broken twin; print the table"
 	@echo "make bench   measure speed against the named peers"
@@ -42,6 +44,30 @@ layers: $(VENV)/.development
 unit: $(VENV)/.development
 	$(BIN)/pytest -n auto
 
+# What depends most on the versions of others: the protocol and its clients, tables, learners, stored states, the tools.
+# OLDEST_TESTS= (nothing) runs all tests. The fuzzer of the routes is left out: the test client of older Starlettes
+# leaves streams of newer AnyIOs open.
+OLDEST_TESTS ?= tests/test_oldest.py tests/test_cli.py tests/service/test_protocol.py tests/service/test_app.py \
+  tests/service/test_quick.py tests/service/test_invocations.py tests/service/test_limits.py \
+  tests/service/test_client.py tests/service/test_real_clients.py tests/service/test_service_tables.py \
+  tests/service/test_store.py tests/service/test_desk.py \
+  tests/teachers/test_frames.py tests/learners/test_logistic.py tests/predictors/test_saving.py \
+  tests/predictors/test_everlasting_predictor.py tests/noise/test_opendp.py
+
+$(OLDEST)/.ready: pyproject.toml tools/oldest.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+	  { echo "the oldest versions are those of Python 3.11: make oldest PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(OLDEST)
+	$(PYTHON) tools/oldest.py > $(OLDEST)/pins.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -r $(OLDEST)/pins.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/ruff check .
+	$(OLDEST)/bin/lint-imports
+	RETICENT_OLDEST=1 $(OLDEST)/bin/pytest -n auto $(OLDEST_TESTS)
+
 tables: $(VENV)/.development
 	$(BIN)/reticent experiment all --out docs/generated
 
@@ -55,4 +81,4 @@ bench: $(VENV)/.development
 	@for script in benchmarks/*.py; do echo "── $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf $(VENV) docs/_build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) docs/_build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,11 +15,9 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,6 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from reticent.service.processes import Child, Folder, ending_in_good_order
 
 if TYPE_CHECKING:
     from reticent.service.schema import Schema
@@ -225,18 +225,14 @@ def server(which: str, folder: Path) -> Iterator[tuple[int, int]]:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, "--serve", which, "--folder", str(folder), "--port", str(port)]
-    process = subprocess.Popen(command, env=environment)
-    try:
+    command = [__file__, "--serve", which, "--folder", str(folder), "--port", str(port)]
+    with Child(*command, environment=environment) as child:
         for _ in range(1200):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                 break
-            assert process.poll() is None
+            assert child.process.poll() is None
             time.sleep(0.1)
-        yield port, process.pid
-    finally:
-        process.terminate()
-        process.wait(30)
+        yield port, child.process.pid
 
 
 def memory(process: int) -> float:
@@ -272,8 +268,7 @@ def main() -> None:
 
 
 def measure(seconds: float, long: float, where: Path | None) -> int:
-    folder = Path(tempfile.mkdtemp(dir=where))
-    try:
+    with ending_in_good_order(), Folder("reticent-bench-", where) as folder:
         question = post("/predict", json.dumps({"rows": [[0.1] * COLUMNS]}).encode())
         with server("theirs", folder) as (port, _):
             put_under_load(port, question, 32, 1)
@@ -288,8 +283,6 @@ def measure(seconds: float, long: float, where: Path | None) -> int:
             after = memory(process)
         delivered = sum(one.answers for one in (warm, ours, big, *put))
         recorded = sum(verify(folder / "bench" / "store.sqlite").counted.values())
-    finally:
-        shutil.rmtree(folder)
     print("one row a request, 32 connections     requests/s   p50 ms   p99 ms   errors")
     for name, load in (("FastAPI + scikit-learn, no record", theirs), ("reticent, recorded", ours)):
         times = f"{load.quantile(0.5):8.2f} {load.quantile(0.99):8.2f} {load.errors:8d}"
