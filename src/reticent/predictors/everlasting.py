@@ -40,7 +40,7 @@ from reticent.teachers.reading import (
     as_groups,
     as_labels,
     as_numbers,
-    as_table,
+    as_private_table,
     check_missing,
     declared_classes,
     warn_of_order,
@@ -792,7 +792,7 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
 
     def _read(self, X: Any, name: str) -> Array:
         """A dense array of finite numbers: whole ones for concepts, if they were given as such."""
-        table = as_numbers(as_table(X, name), name)
+        table = as_numbers(as_private_table(X, name), name)
         rows: Array = table.toarray() if sparse.issparse(table) else table
         if len(rows) == 0:
             raise ValueError(f"{name} must have at least one row (0 samples are too few)")
