@@ -6,8 +6,8 @@ import math
 from fractions import Fraction
 from functools import partial
 
+from experiments.table import Table
 from reticent.audit import law
-from reticent.experiments.table import Table
 from reticent.mechanisms.above_threshold import AboveThreshold, segment_epsilon, split
 from reticent.noise import Noise
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from reticent.experiments.table import Table
+from experiments.table import Table
 from reticent.privacy import calibrate, divergences, epsilon
 from reticent.privacy.events import (
     ZCDP,

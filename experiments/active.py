@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.table import Table
 from reticent.audit import law
 from reticent.audit.hockey_stick import exact
 from reticent.exact import rational
-from reticent.experiments.table import Table
 from reticent.learners.active import ActiveLearner, inner_epsilon
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.noise import Noise

@@ -17,10 +17,10 @@ from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.tree import DecisionTreeClassifier
 
+from experiments import datasets
+from experiments.table import Table
 from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted, InsufficientData
-from reticent.experiments import datasets
-from reticent.experiments.table import Table
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.plan.advise import BLACK_BOX_ROWS, DRIFT_GROWTH, FOURIER, WAYS, Advice, advise

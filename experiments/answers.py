@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from reticent.experiments import datasets
-from reticent.experiments.drawing import style, svg
-from reticent.experiments.table import Table
+from experiments import datasets
+from experiments.drawing import style, svg
+from experiments.table import Table
 from reticent.labellers.answers import Ballots, Bought, candidates
 from reticent.teachers import LogisticTeacher, Teachers
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from experiments.table import Table
 from reticent.audit.catalogue import Entry, catalogue
 from reticent.audit.neighbours import divergences
 from reticent.audit.report import TAIL_BITS
-from reticent.experiments.table import Table
 
 
 def tables() -> list[Table]:

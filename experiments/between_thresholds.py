@@ -10,8 +10,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.table import Table
 from reticent.audit import exact, law
-from reticent.experiments.table import Table
 from reticent.mechanisms.above_threshold import least
 from reticent.mechanisms.between_thresholds import BetweenThresholds, required_gap, segment_failure, segment_split
 from reticent.noise import Noise

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+from experiments.table import Table
 from reticent.audit import worst_case
 from reticent.exact import rational
-from reticent.experiments.table import Table
 from reticent.mechanisms.choosing import choosing, choosing_threshold
 from reticent.mechanisms.counts import laplace_tail
 from reticent.mechanisms.stability_histogram import histogram_threshold

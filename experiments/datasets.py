@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from experiments.table import Table
 from reticent.exact import integer
-from reticent.experiments.table import Table
 
 FOLDER = "RETICENT_DATA"  # the environment variable that names the folder where no path is given
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from experiments.table import Table
 from reticent import noise
-from reticent.experiments.table import Table
 from reticent.noise import Noise
 from reticent.predictors.drift import Summary, drift_summary, drifted, tolerance
 

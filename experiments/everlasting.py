@@ -1,7 +1,7 @@
 """What everlasting prediction can do: long streams, drift, hostile queries, and where other ways are better.
 
 It takes hours of one core, so what was measured is kept in `everlasting.json` beside this module, case by case: a case
-that is kept with the same setting is not measured again. `python -m reticent.experiments.everlasting DIR PART …`
+that is kept with the same setting is not measured again. `python -m experiments.everlasting DIR PART …`
 measures some parts alone.
 """
 
@@ -22,10 +22,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from reticent.concepts import Thresholds
-from reticent.errors import BudgetExhausted, InsufficientData
-from reticent.experiments.drawing import style, svg
-from reticent.experiments.everlasting_streams import (
+from experiments.drawing import style, svg
+from experiments.everlasting_streams import (
     Checkers,
     Clusters,
     Halfspace,
@@ -40,7 +38,9 @@ from reticent.experiments.everlasting_streams import (
     recorded,
     rounded,
 )
-from reticent.experiments.table import Table
+from experiments.table import Table
+from reticent.concepts import Thresholds
+from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.learners import PrivateLogisticRegression, ThresholdLearner
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.phases import noise_of_one

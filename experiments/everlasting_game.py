@@ -6,6 +6,7 @@ from typing import Any
 
 from sklearn.base import clone
 
+from experiments.table import Table
 from reticent.audit.everlasting_game import (
     GameValue,
     Query,
@@ -16,7 +17,6 @@ from reticent.audit.everlasting_game import (
     unfitted,
 )
 from reticent.concepts import Thresholds
-from reticent.experiments.table import Table
 from reticent.mechanisms.between_thresholds import BetweenThresholds
 from reticent.noise import Noise
 from reticent.predictors.everlasting import EverlastingPredictor

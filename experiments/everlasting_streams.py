@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 from sklearn.linear_model import LogisticRegression
 
-from reticent.experiments import datasets
-from reticent.experiments.table import Table
+from experiments import datasets
+from experiments.table import Table
 
 Array = NDArray[Any]
 Labels = NDArray[np.int64]

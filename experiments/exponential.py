@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from experiments.table import Table
 from reticent.audit.laws import Law, law
 from reticent.exact import log_bounds
-from reticent.experiments.table import Table
 from reticent.mechanisms.exponential import exponential
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.table import Table
 from reticent.audit.extraction import membership
 from reticent.audit.hockey_stick import exact
 from reticent.audit.inference import most_advantage
 from reticent.audit.laws import law
 from reticent.concepts import ConceptClass, Finite, Halfspaces, Intervals, Thresholds
-from reticent.experiments.table import Table
 from reticent.mechanisms.between_thresholds import BetweenThresholds, required_gap
 from reticent.mechanisms.votes import noisy_majority
 from reticent.noise import Noise, Seeded

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
+from experiments import datasets
+from experiments.table import Table
 from reticent.audit.inference import Array, Inference, label_inference, membership_inference, most_advantage
 from reticent.audit.inference import telling_queries as telling
-from reticent.experiments import datasets
-from reticent.experiments.table import Table
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.teachers import Teachers
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from experiments.table import Table
 from reticent.concepts import ConceptClass, Halfspaces, Intervals, Stumps, Thresholds
-from reticent.experiments.table import Table
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.label_private import LabelPrivateLearner
 from reticent.learners.thresholds import ThresholdLearner

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.experiments.table import Table
+from experiments.table import Table
 from reticent.labellers import Gaussian, Greedy, Poll, TwoCoin
 from reticent.labellers.two_coin import closing
 from reticent.privacy import divergences

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.drawing import style, svg
+from experiments.table import Table
 from reticent.audit.hockey_stick import exact
 from reticent.audit.laws import Law, law
 from reticent.concepts import Finite, Thresholds
 from reticent.exact import log_bounds
-from reticent.experiments.drawing import style, svg
-from reticent.experiments.table import Table
 from reticent.learners.label_boost import (
     LabelBoost,
     Variant,

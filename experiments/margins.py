@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from reticent.experiments.drawing import style, svg
-from reticent.experiments.table import Table
-from reticent.experiments.table4 import rows_of
+from experiments.drawing import style, svg
+from experiments.table import Table
+from experiments.table4 import rows_of
 from reticent.teachers import LogisticTeacher, Teachers
 
 Floats = NDArray[np.float64]

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from experiments.table import Table
 from reticent.concepts import Intervals, Points, Thresholds
 from reticent.concepts.interface import ConceptClass
-from reticent.experiments.table import Table
 from reticent.plan.sanitizers import mwem_rows
 from reticent.sanitizers.nets import NetSanitizer
 

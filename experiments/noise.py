@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from reticent.experiments.table import Table
+from experiments.table import Table
 from reticent.noise import tables as noise_tables
 from reticent.noise.bits import WORD
 from reticent.noise.tables import GUIDE, OPEN

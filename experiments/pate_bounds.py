@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from reticent.experiments.drawing import style, svg
-from reticent.experiments.table import Table
+from experiments.drawing import style, svg
+from experiments.table import Table
 from reticent.plan.pate import Bound, pate_bounds
 
 PROBLEM: dict[str, Any] = {"dimension": 10, "epsilon": 1, "delta": 1e-6}

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from experiments.table import Table
 from reticent.concepts.reading import Array
 from reticent.exact import rational
-from reticent.experiments.table import Table
 from reticent.plan.sanitizers import sanpoints_rows
 from reticent.sanitizers.points import PointSanitizer, calls
 

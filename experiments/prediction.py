@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from experiments.drawing import style, svg
+from experiments.table import Table
 from reticent.concepts import Thresholds
 from reticent.exact import rational
-from reticent.experiments.drawing import style, svg
-from reticent.experiments.table import Table
 from reticent.noise import Seeded
 from reticent.predictors.private import Flip, Net, PrivatePredictor, Votes, net_cost
 from reticent.predictors.stable import Split, StablePredictor, draw_concept, split, stability_of
@@ -69,7 +69,7 @@ def plots() -> dict[str, bytes]:
 def measure(folder: Path | None = None) -> None:
     """Measure anew, and keep the results in `prediction.json` beside this module. It needs no data from a folder."""
     kept = {
-        "made by": "reticent.experiments.prediction.measure()",
+        "made by": "experiments.prediction.measure()",
         "parameters": _parameters(),
         "needed": {name: [needed(*case) for case in CASES] for name, needed in PLANNED.items()},
         "errors": {way: {str(rows): _worst(way, rows) for rows in ROWS} for way in WAYS},

@@ -6,9 +6,9 @@ import math
 from fractions import Fraction
 from typing import Any
 
+from experiments.table import Table
 from reticent.audit.hockey_stick import exact
 from reticent.audit.laws import Law, law
-from reticent.experiments.table import Table
 from reticent.mechanisms.pieces import Pieces
 from reticent.mechanisms.quasi_concave import choose_depth, quasi_concave_maximum, required_promise
 from reticent.noise import Seeded

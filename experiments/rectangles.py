@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.table import Table
 from reticent.audit.hockey_stick import exact
 from reticent.audit.laws import Law, law
 from reticent.concepts import Rectangles
-from reticent.experiments.table import Table
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.rectangles import RectangleLearner
 from reticent.plan.rectangles import printed_rows

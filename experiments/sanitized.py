@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from experiments.table import Table
 from reticent.concepts.points import Points
 from reticent.exact import rational
-from reticent.experiments.table import Table
 from reticent.learners.sanitized import SanitizedLearner
 from reticent.plan.sanitized import sanitized
 from reticent.sanitizers.points import PointSanitizer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from experiments.table import Table
 from reticent.concepts import ConceptClass, Intervals, Points, Thresholds
-from reticent.experiments.table import Table
 from reticent.learners.semi_supervised import SemiSupervisedLearner
 from reticent.plan.semi_supervised import semi_supervised
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import binom
 
+from experiments.table import Table
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.points import Points
 from reticent.concepts.reading import Array, Labels
 from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
 from reticent.errors import OutOfReach
-from reticent.experiments.table import Table
 from reticent.learners.base import UNLABELLED, ConceptLearner
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.label_boost import LabelBoost

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from reticent.experiments.table import Table
+import reticent
+from experiments.table import Table
 
-PACKAGE = Path(__file__).parent.parent
-PAPERS = Path(__file__).parent / "papers"
+EXPERIMENTS = Path(__file__).parent
+PACKAGES = (Path(reticent.__file__).parent, EXPERIMENTS)
+PAPERS = EXPERIMENTS / "papers"
 
 _CODE = "code: "
 _LEFT_OUT = re.compile(r"Left\s+out: .*?(?=(?:Improved|New|Repaired|Replaced|Sharpened): |$)", flags=re.DOTALL)
@@ -34,7 +36,8 @@ _ITALICS = re.compile(r"(?<![*\w])\*([^*\s][^*]*)\*(?!\*)")
 class Statement:
     """What a paper states under one number, or more names.
 
-    `home` is "code", or "code: X" where X is what runs it; a page; or a reason to need neither.
+    `home` is "code", or "code: X" where X is what runs it (a name within `reticent`, or `experiments.…`); a page; or a
+    reason to need neither.
     """
 
     names: tuple[str, ...]
@@ -49,7 +52,10 @@ class Statement:
     @property
     def runs(self) -> str | None:
         """The dotted name of the code that runs it, where the list names one."""
-        return f"{PACKAGE.name}.{self.home[len(_CODE):]}" if self.home.startswith(_CODE) else None
+        if not self.home.startswith(_CODE):
+            return None
+        name = self.home.removeprefix(_CODE)
+        return name if name.startswith("experiments.") else f"reticent.{name}"
 
     @property
     def page(self) -> str | None:
@@ -100,9 +106,9 @@ def mentions(text: str, known: Sequence[Paper]) -> Iterator[Mention]:
                 yield from (Mention(paper.title, name) for name in _names(text[match.end():end]))
 
 
-def sources(package: Path = PACKAGE) -> Iterator[tuple[str, str]]:
-    """Every `Source.` paragraph of the package's docstrings, after the dotted name of what it describes."""
-    for path in sorted(package.rglob("*.py")):
+def sources(packages: Sequence[Path] = PACKAGES) -> Iterator[tuple[str, str]]:
+    """Every `Source.` paragraph of the packages' docstrings, after the dotted name of what it describes."""
+    for package, path in ((each, path) for each in packages for path in sorted(each.rglob("*.py"))):
         module = ".".join((package.name, *path.relative_to(package).with_suffix("").parts)).removesuffix(".__init__")
         for name, docstring in _docstrings(ast.parse(path.read_text(encoding="utf-8")), module):
             for paragraph in re.split(r"\n\s*\n", docstring):
@@ -110,13 +116,15 @@ def sources(package: Path = PACKAGE) -> Iterator[tuple[str, str]]:
                     yield name, paragraph
 
 
-def homes(known: Sequence[Paper], package: Path = PACKAGE, *, left_out: bool = False) -> dict[Mention, list[str]]:
+def homes(
+    known: Sequence[Paper], packages: Sequence[Path] = PACKAGES, *, left_out: bool = False
+) -> dict[Mention, list[str]]:
     """For every statement that a `Source.` paragraph names, by that name, the things whose docstrings do.
 
     What a paragraph names after "Left out:" has no home there; with `left_out` it is named all the same.
     """
     found: dict[Mention, list[str]] = {}
-    for name, paragraph in sources(package):
+    for name, paragraph in sources(packages):
         for mention in mentions(paragraph if left_out else _LEFT_OUT.sub("", paragraph), known):
             places = found.setdefault(mention, [])
             if name not in places:
@@ -147,11 +155,11 @@ def misplaced(known: Sequence[Paper], found: dict[Mention, list[str]]) -> list[s
     ]
 
 
-def untitled(known: Sequence[Paper], package: Path = PACKAGE) -> list[str]:
+def untitled(known: Sequence[Paper], packages: Sequence[Path] = PACKAGES) -> list[str]:
     """`Source.` paragraphs that name a statement before any title: whose it is cannot be told, so it is not listed."""
     del known
     slips = []
-    for name, paragraph in sources(package):
+    for name, paragraph in sources(packages):
         text = " ".join(paragraph.split())
         first = next((match.start() for match in _ITALICS.finditer(text) if _is_title(match[1])), len(text))
         slips += [f"{each} in {name}" for each in _names(text[:first])]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from experiments.table import Table
 from reticent.exact import rational
-from reticent.experiments.table import Table
 from reticent.mechanisms.choosing import choosing_threshold
 from reticent.mechanisms.counts import laplace_tail
 from reticent.mechanisms.stability_histogram import histogram_threshold

@@ -7,9 +7,9 @@ from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
 
+from experiments.table import Table
 from reticent.audit import exact
 from reticent.exact import rational
-from reticent.experiments.table import Table
 from reticent.mechanisms.stable_argmax import laplace_threshold, release_table
 
 DELTA = Fraction(1, 10**6)

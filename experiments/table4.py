@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 
+from experiments import datasets, linear_models
+from experiments.linear_models import LEARNERS, PASSIVE_AGGRESSIVE
+from experiments.table import Table
 from reticent import labellers
-from reticent.experiments import datasets, linear_models
-from reticent.experiments.linear_models import LEARNERS, PASSIVE_AGGRESSIVE
-from reticent.experiments.table import Table
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.noise import Seeded
 from reticent.teachers import PATEClassifier, Teachers, queries, students

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.table import Table
 from reticent.audit.laws import law
-from reticent.experiments.table import Table
 from reticent.noise import Noise, Seeded
 from reticent.plan.threshold_sanitizer import threshold_sanitizer
 from reticent.privacy import calibrate

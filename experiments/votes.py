@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from reticent.experiments.table import Table
+from experiments.table import Table
 from reticent.mechanisms.votes import ConfidentGNMax
 from reticent.privacy import accounting
 from reticent.privacy.events import DiscreteGaussian, GaussianBit, Repeated

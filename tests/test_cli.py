@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,9 +16,10 @@ from typing import NamedTuple
 
 import pytest
 
+import reticent
 import reticent.audit.catalogue
+from experiments.table import Table
 from reticent import cli
-from reticent.experiments.table import Table
 
 TWINS = Path(__file__).parent / "twins.py"
 
@@ -161,7 +164,7 @@ def test_progress_goes_to_standard_error(
 @pytest.fixture
 def two_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("first", "second"):
-        module = ModuleType(f"reticent.experiments.{name}")
+        module = ModuleType(f"experiments.{name}")
         tables = [Table(f"The {name} table", ("n", "range"), (("1", "[0, 1]"), ("2", "[b]")))]
         module.tables = lambda tables=tables: tables  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -176,7 +179,7 @@ def test_experiments_are_listed(reticent_command: Reticent, arguments: tuple[str
 
 @pytest.mark.parametrize("name", cli._experiments())
 def test_every_experiment_has_tables(name: str) -> None:
-    assert callable(importlib.import_module(f"reticent.experiments.{name}").tables)
+    assert callable(importlib.import_module(f"experiments.{name}").tables)
 
 
 @pytest.mark.usefixtures("two_experiments")
@@ -198,6 +201,19 @@ def test_all_experiments(reticent_command: Reticent, tmp_path: Path) -> None:
 def test_the_experiments_of_the_package_are_found() -> None:
     assert {"choosing", "exponential", "stable_argmax"} <= set(cli._experiments())
     assert not {"__init__", "table"} & set(cli._experiments())
+
+
+def test_experiments_run_from_a_checkout_only(tmp_path: Path) -> None:
+    """A copy of the package that is not in a source tree, as pip installs it."""
+    shutil.copytree(Path(reticent.__file__).parent, tmp_path / "reticent", ignore=shutil.ignore_patterns("__pycache__"))
+    for arguments in ([], ["choosing"], ["all"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "reticent.cli", "experiment", *arguments],
+            capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("reticent: experiments run from a checkout of reticent only")
+        assert done.stderr.count("\n") == 1
 
 
 def test_demo(reticent_command: Reticent, monkeypatch: pytest.MonkeyPatch) -> None:

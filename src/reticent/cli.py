@@ -166,7 +166,7 @@ def experiment(
     data: Path | None = None,
     list: Annotated[bool, Flag] = False,
 ) -> int:
-    """Regenerate the tables and plots of the documentation.
+    """Regenerate the tables and plots of the documentation, in a checkout of reticent.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def experiment(
     out
         A directory to write NAME.md and its plots into.
     data
-        A directory with data sets: what experiments measured on these is measured again, and kept in the package.
+        A directory with data sets: what experiments measure on them is measured again, and kept beside the experiment.
     list
         List the experiments.
     """
@@ -191,7 +191,17 @@ def experiment(
 
 
 def _experiments() -> list[str]:
-    folder, others = Path(__file__).parent / "experiments", ("__init__", "drawing", "linear_models", "table")
+    """The names of all experiments. They are beside the package's source tree, and not installed with it."""
+    source = Path(__file__).parents[1]
+    folder = source.parent / "experiments"
+    if source.name != "src" or not (folder / "__init__.py").is_file():
+        raise UsageError(
+            "experiments run from a checkout of reticent only, since they and their measurements are not installed "
+            "with the package: clone the repository, run `pip install -e .` in it, and try again"
+        )
+    if str(folder.parent) not in sys.path:
+        sys.path.insert(0, str(folder.parent))
+    others = ("__init__", "drawing", "linear_models", "table")
     return sorted(path.stem for path in folder.glob("*.py") if path.stem not in others)
 
 
@@ -199,7 +209,7 @@ def _run_experiment(name: str, out: Path | None, data: Path | None = None) -> No
     from rich.table import Table
 
     console = _console()
-    module = import_module(f"reticent.experiments.{name}")
+    module = import_module(f"experiments.{name}")
     if data is not None and hasattr(module, "measure"):
         try:
             module.measure(data)

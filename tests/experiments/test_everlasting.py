@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from reticent import cli
-from reticent.errors import BudgetExhausted
-from reticent.experiments import everlasting, everlasting_streams
-from reticent.experiments.everlasting import Case, sustained, winner
-from reticent.experiments.everlasting_streams import (
+from experiments import everlasting, everlasting_streams
+from experiments.everlasting import Case, sustained, winner
+from experiments.everlasting_streams import (
     Checkers,
     Clusters,
     Halfspace,
@@ -28,6 +26,8 @@ from reticent.experiments.everlasting_streams import (
     by_phase,
     by_time,
 )
+from reticent import cli
+from reticent.errors import BudgetExhausted
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.phases import Phase
 
