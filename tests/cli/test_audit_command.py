@@ -1,45 +1,17 @@
-"""The command line: what it prints, where, and with which exit code."""
+"""`reticent audit mechanisms`: the table, the twins, the exit code."""
 
 from __future__ import annotations
 
-import importlib
 import json
-import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
-from typing import NamedTuple
 
+import command_line
 import pytest
+from command_line import Reticent, check_refused
 
-import reticent
 import reticent.audit.catalogue
-from experiments.table import Table
-from reticent import cli
 
-TWINS = Path(__file__).parent / "twins.py"
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Reticent = Callable[..., Outcome]
-
-
-@pytest.fixture
-def reticent_command(capsys: pytest.CaptureFixture[str]) -> Reticent:
-    def run(*arguments: str) -> Outcome:
-        code = cli.main(arguments)
-        return Outcome(code, *capsys.readouterr())
-
-    return run
+run = pytest.fixture(command_line.run)
 
 
 @pytest.fixture
@@ -65,12 +37,10 @@ def two_twins(folder: Path, *, broken: bool) -> Path:
     return path
 
 
-# ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 @pytest.mark.usefixtures("few")
-def test_the_table(reticent_command: Reticent, tmp_path: Path) -> None:
+def test_the_table(run: Reticent, tmp_path: Path) -> None:
     twins = two_twins(tmp_path, broken=True)
-    outcome = reticent_command("audit", "mechanisms", "--runs", "1000", "--twins", str(twins))
+    outcome = run("audit", "mechanisms", "--runs", "1000", "--twins", str(twins))
     assert outcome.code == 0
     assert outcome.err == ""
     for heading in ("mechanism", "claim (ε, δ)", "worst exact δ at ε", "empirical ε ≥", "twin rejected"):
@@ -83,18 +53,18 @@ def test_the_table(reticent_command: Reticent, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_a_twin_that_is_not_rejected_fails(reticent_command: Reticent, tmp_path: Path) -> None:
+def test_a_twin_that_is_not_rejected_fails(run: Reticent, tmp_path: Path) -> None:
     twins = two_twins(tmp_path, broken=False)
-    outcome = reticent_command("audit", "mechanisms", "--runs", "100", "--twins", str(twins), "--quiet")
+    outcome = run("audit", "mechanisms", "--runs", "100", "--twins", str(twins), "--quiet")
     assert outcome.code == 1
     assert "no: x" in outcome.out
     assert "FAILS" in outcome.out
 
 
 @pytest.mark.usefixtures("few")
-def test_json(reticent_command: Reticent, tmp_path: Path) -> None:
+def test_json(run: Reticent, tmp_path: Path) -> None:
     twins = two_twins(tmp_path, broken=False)
-    outcome = reticent_command("audit", "mechanisms", "--json", "--runs", "1000", "--twins", str(twins))
+    outcome = run("audit", "mechanisms", "--json", "--runs", "1000", "--twins", str(twins))
     assert outcome.code == 1
     report = json.loads(outcome.out)
     rows = {row["mechanism"]: row for row in report["mechanisms"]}
@@ -113,13 +83,13 @@ def test_json(reticent_command: Reticent, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_without_twins_it_says_so_and_passes(
-    reticent_command: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    outcome = reticent_command("audit", "mechanisms", "--runs", "100")
+    outcome = run("audit", "mechanisms", "--runs", "100")
     assert outcome.code == 0
     assert outcome.out.count("not found") == 2
-    quiet = reticent_command("audit", "mechanisms", "--runs", "100", "--json", "--quiet")
+    quiet = run("audit", "mechanisms", "--runs", "100", "--json", "--quiet")
     assert json.loads(quiet.out)["twins"] is None
     for err in (outcome.err, quiet.err):
         assert err.startswith("reticent: WARNING: no twin was tried")
@@ -138,110 +108,31 @@ def test_without_twins_it_says_so_and_passes(
     ],
 )
 def test_twins_are_looked_for_in_a_checkout_only(
-    reticent_command: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str | None, found: bool
+    run: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str | None, found: bool
 ) -> None:
     (tmp_path / "tests").mkdir()
     two_twins(tmp_path, broken=True).rename(tmp_path / "tests" / "twins.py")
     if project is not None:
         (tmp_path / "pyproject.toml").write_text(project)
     monkeypatch.chdir(tmp_path)
-    report = json.loads(reticent_command("audit", "mechanisms", "--runs", "100", "--json").out)
+    report = json.loads(run("audit", "mechanisms", "--runs", "100", "--json").out)
     assert report["twins"] == (str(Path("tests/twins.py")) if found else None)
 
 
 @pytest.mark.usefixtures("few")
 def test_progress_goes_to_standard_error(
-    reticent_command: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     command = ("audit", "mechanisms", "--runs", "8", "--json", "--twins", str(two_twins(tmp_path, broken=True)))
-    assert "auditing" in reticent_command(*command).err
-    assert reticent_command(*command, "--quiet").err == ""
-
-
-# ── experiments, demo ─────────────────────────────────────────────────────────────────────────────────────────────
-
-@pytest.fixture
-def two_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("first", "second"):
-        module = ModuleType(f"experiments.{name}")
-        tables = [Table(f"The {name} table", ("n", "range"), (("1", "[0, 1]"), ("2", "[b]")))]
-        module.tables = lambda tables=tables: tables  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(cli, "_experiments", lambda: ["first", "second"])
-
-
-@pytest.mark.usefixtures("two_experiments")
-@pytest.mark.parametrize("arguments", [(), ("--list",), ("first", "--list")])
-def test_experiments_are_listed(reticent_command: Reticent, arguments: tuple[str, ...]) -> None:
-    assert reticent_command("experiment", *arguments) == (0, "first\nsecond\n", "")
-
-
-@pytest.mark.parametrize("name", cli._experiments())
-def test_every_experiment_has_tables(name: str) -> None:
-    assert callable(importlib.import_module(f"experiments.{name}").tables)
-
-
-@pytest.mark.usefixtures("two_experiments")
-def test_an_experiment_is_printed_and_written(reticent_command: Reticent, tmp_path: Path) -> None:
-    outcome = reticent_command("experiment", "first", "--out", str(tmp_path / "new" / "folder"))
-    assert outcome.code == 0
-    assert "The first table" in outcome.out
-    assert "[b]" in outcome.out, "brackets are text, not markup"
-    written = (tmp_path / "new" / "folder" / "first.md").read_text(encoding="utf-8")
-    assert written == "**The first table**\n\n| n | range |\n| --- | --- |\n| 1 | [0, 1] |\n| 2 | [b] |\n"
-
-
-@pytest.mark.usefixtures("two_experiments")
-def test_all_experiments(reticent_command: Reticent, tmp_path: Path) -> None:
-    assert reticent_command("experiment", "all", "--out", str(tmp_path)).code == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["first.md", "second.md"]
-
-
-def test_the_experiments_of_the_package_are_found() -> None:
-    assert {"choosing", "exponential", "stable_argmax"} <= set(cli._experiments())
-    assert not {"__init__", "table"} & set(cli._experiments())
-
-
-def test_experiments_run_from_a_checkout_only(tmp_path: Path) -> None:
-    """A copy of the package that is not in a source tree, as pip installs it."""
-    shutil.copytree(Path(reticent.__file__).parent, tmp_path / "reticent", ignore=shutil.ignore_patterns("__pycache__"))
-    for arguments in ([], ["choosing"], ["all"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "reticent.cli", "experiment", *arguments],
-            capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        )  # fmt: skip
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("reticent: experiments run from a checkout of reticent only")
-        assert done.stderr.count("\n") == 1
-
-
-def test_demo(reticent_command: Reticent, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("reticent.demo")
-    module.main = lambda seconds: print(f"a clinic, for {seconds} s")  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "reticent.demo", module)
-    assert reticent_command("demo", "--seconds", "2") == (0, "a clinic, for 2.0 s\n", "")
-
-
-# ── help, version, errors ─────────────────────────────────────────────────────────────────────────────────────────
-
-def test_version(reticent_command: Reticent) -> None:
-    assert reticent_command("--version") == (0, version("reticent") + "\n", "")
-
-
-@pytest.mark.parametrize("arguments", [("--help",), (), ("audit",), ("audit", "mechanisms", "--help")])
-def test_help(reticent_command: Reticent, arguments: tuple[str, ...]) -> None:
-    outcome = reticent_command(*arguments)
-    assert outcome.code == 0
-    assert "Usage: reticent" in outcome.out
+    assert "auditing" in run(*command).err
+    assert run(*command, "--quiet").err == ""
 
 
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("serve-tea", "serve-tea"),
-        ("audit teapots", "teapots"),
         ("audit mechanisms --runs many", "--runs"),
         ("audit mechanisms --runs 7", "--runs must be at least 8, got 7"),
         ("audit mechanisms --jobs 0", "--jobs must be a number of processes, or -1 for all cores, got 0"),
@@ -254,12 +145,10 @@ def test_help(reticent_command: Reticent, arguments: tuple[str, ...]) -> None:
         ("audit mechanisms --twins {folder}/exits.py", "raises SystemExit"),
         ("audit mechanisms --runs 8 --twins {folder}/late.py", "'x' of laplace_count raises TypeError"),
         ("audit mechanisms --twins {folder}/twins.txt", "must be in a Python file"),
-        ("experiment teapot", "there is no experiment 'teapot'; there are:"),
-        ("experiment choosing --out {folder}/empty.py", "--out"),
     ],
 )
 def test_errors_are_one_line(
-    reticent_command: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
+    run: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = {
@@ -272,24 +161,4 @@ def test_errors_are_one_line(
     }
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-    outcome = reticent_command(*arguments.format(folder=tmp_path).split())
-    assert outcome.code == 2
-    assert outcome.err.startswith("reticent: ")
-    assert outcome.err.count("\n") == 1
-    assert message in outcome.err
-
-
-def test_as_a_program() -> None:
-    """Without the help of pytest: the installed entry point, its exit code, and no traceback."""
-    program = [sys.executable, "-m", "reticent.cli"]
-    wrong = subprocess.run([*program, "audit", "--nothing"], capture_output=True, text=True, check=False)
-    assert wrong.returncode == 2
-    assert "Traceback" not in wrong.stderr
-    assert subprocess.run([*program, "--version"], capture_output=True, check=False).returncode == 0
-
-
-def test_start_up_imports_nothing_slow() -> None:
-    """scipy, scikit-learn, joblib and dp-accounting take longer to import than the help takes to print."""
-    code = "import sys, reticent.cli; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"sklearn", "joblib", "dp_accounting", "scipy.stats", "reticent.audit.catalogue"} & set(loaded)
+    check_refused(run(*arguments.format(folder=tmp_path).split()), message)

@@ -87,7 +87,7 @@ UNGUARDED = {
         "service.store.Witness",
     ],
     "holds a guarded desk, predictor or store and counts nothing of privacy itself": [
-        "service.answer_file.AnswerFile", "service.app.Service", "service.batching.Batcher",
+        "cli.answer_file.AnswerFile", "service.app.Service", "service.batching.Batcher",
         "service.learning.Learning", "service.metrics.Metrics", "service.requests.Asked", "service.requests.Batch",
         "service.server.Server",
     ],

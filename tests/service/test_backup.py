@@ -1,52 +1,36 @@
-"""What an operator does: backup, restore, upgrade, rotation of keys; and asking that goes on after it was killed."""
+"""Backups and what is restored from them: nothing is answered twice."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
-import signal
 import sqlite3
 import subprocess
-import sys
 import tarfile
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from shop import MODEL, labels, new_desk, request
-from terminal import typed_in
-from test_commands import served
 
-from reticent import cli
-from reticent.service import backup, commands, home, store
+from reticent.service import backup, home, store
 from reticent.service.desk import Desk, Halted
 from reticent.service.home import Home
-from reticent.service.keys import Keyring, KeyTable, make_key
-from reticent.service.problems import Problem
 from reticent.service.store import INCOMPLETE, RESTORED, RETIRED, Damaged, Retired
-from waiting import reserved_port
-
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 def go_on(folder: Path) -> Desk:
     return Desk(Home(folder), elsewhere=False)
 
 
-def words(folder: Path) -> list[str]:
+def marks(folder: Path) -> list[str]:
     """The marks in a ledger."""
     with sqlite3.connect(folder / home.STORE) as db:
         found = [one for (one,) in db.execute("SELECT client FROM ledger WHERE cost = 0 ORDER BY number")]
     db.close()
     return found
-
-
-# ── backup ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_backup_is_of_one_moment_while_answers_are_given(tmp_path: Path) -> None:
@@ -118,9 +102,6 @@ def test_only_one_backup_of_a_predictor_that_is_retired_goes_on(tmp_path: Path) 
     assert not backup.restore(tmp_path / "b.backup", tmp_path / "two" / "clinic")[1]
 
 
-# ── restore ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_backup_that_may_lack_answers_gives_records_only(tmp_path: Path) -> None:
     desk = new_desk(tmp_path / "clinic")
     labels(desk.answer([request(5, key="k")]))
@@ -129,7 +110,7 @@ def test_a_backup_that_may_lack_answers_gives_records_only(tmp_path: Path) -> No
     desk.close()
     _, goes_on = backup.restore(tmp_path / "a.backup", tmp_path / "old")
     assert not goes_on
-    assert words(tmp_path / "old") == [INCOMPLETE]
+    assert marks(tmp_path / "old") == [INCOMPLETE]
     with pytest.raises(Retired, match="may have answered since"):
         go_on(tmp_path / "old")
     records = Desk(Home(tmp_path / "old", records=True), elsewhere=False)  # as `reticent status` opens it
@@ -189,7 +170,7 @@ def test_nothing_lost_goes_on_at_the_same_count(tmp_path: Path, final: bool) -> 
     labels(desk.answer([request(left + 10, seed=4)]))  # into the next phase
     assert desk.status().phase == 2
     desk.close()
-    assert words(tmp_path / "new") == ([RETIRED, RESTORED] if final else [RESTORED])
+    assert marks(tmp_path / "new") == ([RETIRED, RESTORED] if final else [RESTORED])
     shutil.rmtree(tmp_path / "new")
     with pytest.raises(Retired, match="restored before"):
         backup.restore(tmp_path / "a.backup", tmp_path / "newer", head=None if final else made.head)
@@ -290,252 +271,6 @@ def test_a_damaged_backup_is_refused(tmp_path: Path, damage: Callable[[Path], No
     assert not (tmp_path / "outside").exists()
 
 
-# ── upgrade ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From made-up versions -1 and 0, in which the ledger is called otherwise, and phases know less."""
-    folder = tmp_path / "clinic"
-    desk = new_desk(folder)
-    labels(desk.answer([request(5)]))
-    desk.close()
-    head = store.verify(folder / home.STORE).head
-    with sqlite3.connect(folder / home.STORE) as db:
-        db.execute("ALTER TABLE clients RENAME TO askers")
-        db.execute("ALTER TABLE phases DROP COLUMN event")
-        db.executescript("DROP INDEX answers_by_expiry; ALTER TABLE answers DROP COLUMN rest;"
-                         "CREATE INDEX answers_by_expiry ON answers (expires)")  # fmt: skip
-        db.execute("PRAGMA user_version = -1")
-    db.close()
-    older = (folder / home.STORE).read_bytes()
-    with pytest.raises(Damaged, match=f"version -1, which this reticent cannot bring up to {store.VERSION}"):
-        go_on(folder)
-    monkeypatch.setitem(store.UPGRADES, -1, lambda db: db.execute("ALTER TABLE askers RENAME TO clients"))
-    monkeypatch.setitem(store.UPGRADES, 0, lambda db: db.execute("SELECT nothing"))
-    with pytest.raises(sqlite3.OperationalError):  # the second step fails: the first is undone
-        go_on(folder)
-    with sqlite3.connect(folder / home.STORE) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (-1,)
-        assert db.execute("SELECT COUNT(*) FROM askers").fetchone() == (1,)
-    db.close()
-    step = "ALTER TABLE phases ADD COLUMN event TEXT NOT NULL DEFAULT 'null'"
-
-    def last(db: sqlite3.Connection) -> None:
-        db.execute(step)
-        rows = db.execute("SELECT number, rows, answers, event, counted FROM phases").fetchall()
-        db.execute("DROP TABLE phases")
-        for statement in store._statements(store.TABLES):
-            if "CREATE TABLE phases" in statement:
-                db.execute(statement)
-        db.executemany("INSERT INTO phases VALUES (?, ?, ?, ?, ?)", rows)
-
-    monkeypatch.setitem(store.UPGRADES, 0, last)
-    desk = go_on(folder)
-    assert desk.home.store.upgraded == -1
-    assert store.verify(folder / home.STORE).head == head
-    kept = folder / "store-version--1.sqlite"
-    assert kept.stat().st_mode & 0o077 == 0
-    with sqlite3.connect(kept) as db:
-        assert db.execute("SELECT COUNT(*) FROM askers").fetchone() == (1,)
-    db.close()
-    labels(desk.answer([request(desk.status().answers_left_in_phase + 1)]))
-    desk.tidy()
-    assert not kept.exists()  # it held queries of a phase that is over
-    desk.close()
-    desk = go_on(folder)
-    assert desk.home.store.upgraded is None
-    desk.close()
-    (folder / home.STORE).write_bytes(older)  # what was kept, put back after answers were given
-    with pytest.raises(Damaged, match="lost answers"):
-        Home(folder)
-
-
-# ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_rotated_key_is_the_same_client(tmp_path: Path) -> None:
-    table = KeyTable(tmp_path / "keys.sqlite")
-    with pytest.raises(ValueError, match="no key of that name or id; there are none yet"):
-        table.rotate("ward 3")
-    old, key = make_key("ward 3", ["ask"], quota=10)
-    table.add(key)
-    now = [0.0]
-    ring = Keyring(table, used={key.id: 4}, clock=lambda: now[0])
-    ring.allowance(ring.authenticate(f"Bearer {old}")).take(3)
-    new, _ = table.rotate("ward 3")
-    now[0] += 2
-    with pytest.raises(Problem):
-        ring.authenticate(f"Bearer {old}")
-    same = ring.authenticate(f"Bearer {new}")
-    assert (same.id, same.quota, ring.allowance(same).used) == (key.id, 10, 7)
-    table.revoke("ward 3")
-    for who, why in (("ward 3", "revoked"), ("ward 4", "no key of that name or id; there are: 'ward 3'")):
-        with pytest.raises(ValueError, match=why):
-            table.rotate(who)
-    table.close()
-
-
-# ── asking goes on ────────────────────────────────────────────────────────────────────────────────────────────────
-
-KILLED = """
-import os, signal, sys
-from reticent import cli
-from reticent.service import answer_file, commands
-
-commands.AT_ONCE = {at_once}
-calls = 0
-real = getattr(answer_file.AnswerFile, {step!r})
-
-def dies(self, *arguments):
-    global calls
-    calls += 1
-    if calls < {nth}:
-        return real(self, *arguments)
-    {before}
-    os.kill(os.getpid(), signal.SIGKILL)
-
-setattr(answer_file.AnswerFile, {step!r}, dies)
-sys.exit(cli.main(["ask", "clinic", "--table", "new.csv", "--out", "answers.csv", *sys.argv[1:]]))
-"""
-HALF = "self._file.write(b'ye'); self._file.flush()"
-AFTER = "real(self, *arguments)"
-
-
-@pytest.fixture
-def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder with a small predictor, and a table of 45 rows to ask."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RETICENT_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("RETICENT_KEY", raising=False)
-    lines = [f"{place % 100},{'yes' if place % 100 > 50 else 'no'}" for place in range(2_000)]
-    (tmp_path / "patients.csv").write_text("age,ill\n" + "\n".join(lines) + "\n")
-    (tmp_path / "new.csv").write_text("age\n" + "\n".join(str(2 * one) for one in range(45)) + "\n")
-    (tmp_path / "schema.toml").write_text(
-        'target = "ill"\nclasses = ["no", "yes"]\n\n[[columns]]\nname = "age"\nrange = [0, 100]\n'
-    )
-    fit = ["fit", "patients.csv", "--schema", "schema.toml", "--epsilon", "4", "--delta", "1e-6", "--name", "clinic"]
-    assert cli.main(fit) == 0
-    return tmp_path
-
-
-def killed(step: str, before: str, *options: str, nth: int = 3, at_once: int = 10) -> None:
-    code = KILLED.format(step=step, before=before, nth=nth, at_once=at_once)
-    done = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, check=False, timeout=600)
-    assert done.returncode == -signal.SIGKILL
-
-
-def answered(clinic: Path) -> int:
-    return sum(store.verify(clinic / "home" / "clinic" / home.STORE).counted.values())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("step", "before"),
-    [("add", "pass"), ("add", HALF), ("add", AFTER), ("begin", "pass"), ("begin", AFTER), ("_write", "pass")],
-    ids=["before it is written", "half written", "written", "before it is asked", "on record", "at the record"],
-)
-def test_what_was_paid_is_not_paid_again(
-    clinic: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], step: str, before: str
-) -> None:
-    monkeypatch.setattr(commands, "AT_ONCE", 10)
-    killed(step, before)
-    ask = ["ask", "clinic", "--table", "new.csv", "--out", "answers.csv"]
-    capsys.readouterr()
-    assert cli.main(ask) == 2
-    assert "go on with it by --resume" in capsys.readouterr().err
-    assert cli.main([*ask, "--resume"]) == 0
-    assert answered(clinic) == 45
-    lines = (clinic / "answers.csv").read_text().splitlines()
-    assert (lines[0], len(lines), set(lines[1:]) <= {"no", "yes"}) == ("ill", 46, True)
-    assert not (clinic / "answers.csv.asking").exists()
-
-
-@pytest.mark.slow
-def test_what_a_server_was_paid_is_not_paid_again(
-    clinic: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The server takes 20 rows at once, so that parts become smaller; the reply of the second one is lost."""
-    capsys.readouterr()
-    assert cli.main(["keys", "add", "clinic", "ward", "--rate", "20"]) == 0
-    monkeypatch.setenv("RETICENT_KEY", capsys.readouterr().out.strip())
-    resume = ["ask", "clinic", "--table", "new.csv", "--out", "answers.csv", "--resume"]
-    with served():
-        killed("add", "pass", nth=2, at_once=40)
-        assert json.loads((clinic / "answers.csv.asking").read_text())["asked"] == 20
-        monkeypatch.setattr(commands, "AT_ONCE", 40)
-        assert cli.main(resume) == 0
-    assert answered(clinic) == 45
-    (clinic / "answers.csv").unlink()
-    with served():
-        killed("add", "pass", nth=2, at_once=20)
-    capsys.readouterr()
-    assert cli.main(resume) == 2  # the server is gone: it would be another client that asks, and pays
-    assert "asked with another key, or of a server" in capsys.readouterr().err
-    assert answered(clinic) == 45 + 40
-
-
-def test_a_new_key_for_what_was_lost_would_pay_twice(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: the same crash, and a run that has forgotten its number."""
-    monkeypatch.setattr(commands, "AT_ONCE", 10)
-    killed("add", "pass")
-    record = clinic / "answers.csv.asking"
-    record.write_text(json.dumps({**json.loads(record.read_text()), "run": "another"}))
-    assert cli.main(["ask", "clinic", "--table", "new.csv", "--out", "answers.csv", "--resume"]) == 0
-    assert answered(clinic) == 55
-
-
-def test_a_table_that_has_changed_is_not_gone_on_with(
-    clinic: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(commands, "AT_ONCE", 10)
-    killed("add", "pass")
-    table = (clinic / "new.csv").read_text()
-    resume = ["ask", "clinic", "--table", "new.csv", "--out", "answers.csv", "--resume"]
-    for changed, why in (
-        (table + "7\n", "the table is not the one"),
-        (table.replace("58", "13"), "put the table back as it was"),
-    ):
-        (clinic / "new.csv").write_text(changed)
-        assert cli.main(resume) == 2
-        assert why in capsys.readouterr().err
-    (clinic / "new.csv").write_text(table)
-    assert cli.main(resume) == 0
-    assert answered(clinic) == 45
-
-
-# ── as it is written ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def typed(page: Path) -> str:
-    """All that a page has an operator type."""
-    blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) > 5
-    return "".join(blocks)
-
-
-@pytest.mark.slow
-def test_the_procedures_as_written(clinic: Path) -> None:
-    with reserved_port() as port:
-        check_procedures(clinic, port)
-
-
-def check_procedures(clinic: Path, port: int) -> None:
-    ready = f"until curl -sf http://127.0.0.1:{port}/v2/health/ready >ready; do kill -0 $server; sleep 0.1; done"
-    serve = f"reticent serve clinic --port {port} &\nserver=$!\ntrap 'kill $server' EXIT\n{ready}\n"
-    asked = "reticent ask clinic --table new.csv --out answers.csv\n"
-    text = typed(DOCS / "service" / "operations.md").replace("127.0.0.1:8341", f"127.0.0.1:{port}")
-    text = text.replace("systemctl --user stop reticent@clinic", "kill $server; wait $server; trap - EXIT")
-    text = text.replace("systemctl --user start reticent@clinic\n", serve)
-    before = f"reticent keys add clinic 'ward 3' >key\n{serve}export RETICENT_KEY=$(cat key)\n{asked}"
-    code, shown = typed_in(clinic, before + text)
-    assert code == 0, shown
-    assert "It holds records only" in shown
-    assert "It goes on from there" in shown
-    assert "RECORDS ONLY" in shown
-    assert home.names() == ["clinic", "clinic-moved", "clinic-records"]
-    assert words(home.folder_of("clinic-moved")) == [RETIRED, RESTORED]
-
-
 def test_marks_are_in_no_way_of_the_model(tmp_path: Path) -> None:
     """The public page of a restored predictor is the one that it was made with."""
     new_desk(tmp_path / "clinic").close()
@@ -567,86 +302,3 @@ def test_what_a_killed_fit_or_backup_leaves_is_removed_by_the_next(tmp_path: Pat
             assert first.is_dir()
         shutil.rmtree(second)
         assert sorted(one.name for one in tmp_path.iterdir()) == sorted([first.name, "a.backup", "clinic"])
-
-
-# ── a folder that can only be read ────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture
-def read_only() -> Iterator[Callable[[Path], Any]]:
-    """Lets a folder be read, and no more: as on a file system that is mounted so. Root loses its rights meanwhile."""
-    root, changed = os.geteuid() == 0, []
-
-    def lock(folder: Path) -> None:
-        for one in (folder, *folder.iterdir()):
-            if root:
-                os.chown(one, 65534, 65534)
-            one.chmod(0o500 if one.is_dir() else 0o400)
-        changed.append(folder)
-        if root:
-            os.seteuid(65534)
-
-    try:
-        yield lock
-    finally:
-        if root:
-            os.seteuid(0)
-        for folder in changed:
-            folder.chmod(0o700)
-
-
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder that another user may enter, with a folder of temporary files."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        os.mkdir(f"{folder}/tmp")
-        os.chmod(f"{folder}/tmp", 0o777)
-        yield Path(folder)
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_a_copy_that_can_only_be_read_is_verified_and_left_as_it_is(
-    shared: Path, read_only: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, killed: bool
-) -> None:
-    desk = new_desk(shared / "clinic")
-    labels(desk.answer([request(3)]))
-    copy = shared / "copy"
-    if killed:  # the last answers are in the log
-        shutil.copytree(desk.home.folder, copy, ignore=shutil.ignore_patterns("*-shm"))
-        desk.close()
-        assert (copy / f"{home.STORE}-wal").stat().st_size
-    else:
-        desk.close()
-        shutil.copytree(desk.home.folder, copy)
-    before = {one.name: one.read_bytes() for one in copy.iterdir()}
-    monkeypatch.setattr(tempfile, "tempdir", str(shared / "tmp"))
-    read_only(copy)
-    with pytest.raises(PermissionError):
-        (copy / "new").touch()
-    assert store.verify(copy / home.STORE).counted == {1: 3}
-    assert {one.name: one.read_bytes() for one in copy.iterdir()} == before
-    assert list((shared / "tmp").iterdir()) == []
-
-
-def test_status_of_a_copy_that_can_only_be_read(
-    shared: Path,
-    read_only: Callable[[Path], Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    desk = new_desk(shared / "clinic")
-    labels(desk.answer([request(3)]))
-    desk.close()
-    monkeypatch.setenv("RETICENT_HOME", str(shared))
-    monkeypatch.setattr(tempfile, "tempdir", str(shared / "tmp"))
-    assert cli.main(["status", "clinic", "--verify", "--json"]) == 0
-    writable = json.loads(capsys.readouterr().out)
-    before = {one.name: one.read_bytes() for one in (shared / "clinic").iterdir()}
-    read_only(shared / "clinic")
-    assert cli.main(["status", "clinic", "--verify", "--json"]) == 0
-    printed = capsys.readouterr()
-    assert json.loads(printed.out) == writable
-    assert "can only be read: it is copied to" in printed.err
-    assert {one.name: one.read_bytes() for one in (shared / "clinic").iterdir()} == before
-    assert list((shared / "tmp").iterdir()) == []

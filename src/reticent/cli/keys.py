@@ -1,4 +1,4 @@
-"""The commands for keys: add, list, set, rotate and revoke."""
+"""`reticent keys`: who may ask, observe or administer a service."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import App, Parameter, Token
+from cyclopts import Parameter, Token
 
-from reticent.service.commands import Flag, UsageError, existing_folder, refusing
+from reticent.cli.errors import UsageError, as_usage_errors
+from reticent.cli.opening import existing_folder
+from reticent.cli.options import Flag
 
 if TYPE_CHECKING:
     from reticent.service.keys import Key, KeyTable
@@ -19,7 +21,7 @@ NO_LIMIT = "none"
 
 
 def _limit(kind: type[int] | type[float]) -> Any:
-    """A converter for a limit: a number, or `none` to remove the limit."""
+    """Make a converter for a limit: a number, or `none` to remove the limit."""
 
     def convert(_: object, tokens: Sequence[Token]) -> int | float | str:
         word = tokens[0].value
@@ -38,7 +40,7 @@ Rate = Annotated[float | str | None, Parameter(converter=_limit(float))]
 Count = Annotated[int | str | None, Parameter(converter=_limit(int))]
 
 
-def add_key(
+def add(
     name: str,
     who: str,
     *,
@@ -47,7 +49,7 @@ def add_key(
     burst: int | None = None,
     quota: int | None = None,
 ) -> int:
-    """Make a key, and print it: only now, as only its hash is kept.
+    """Make a key and print it. It is shown only now: just its hash is stored.
 
     Parameters
     ----------
@@ -56,25 +58,25 @@ def add_key(
     who
         Whom the key is for; a name that no other key has.
     scope
-        What it may do: ask (the default), observe, admin. May be given several times.
+        What the key allows: ask (the default), observe, admin. May be given several times.
     rate
         Answers per second.
     burst
-        Answers at once; by default as many as in a second.
+        Answers at once; by default as many as in one second.
     quota
         Answers in all.
     """
     from reticent.service.keys import make_key
 
-    with refusing(), _keys(name) as table:
+    with as_usage_errors(), _key_table(name) as table:
         token, key = make_key(who, scope or ["ask"], rate=rate, burst=burst, quota=quota)
         table.add(key)
     print(token)
-    print(f"A key for {who}, to {' and '.join(key.scopes)}. It is not kept: write it down now.", file=sys.stderr)
+    print(f"A key for {who}, to {' and '.join(key.scopes)}. It is not stored: write it down now.", file=sys.stderr)
     return 0
 
 
-def list_keys(name: str, *, json: Annotated[bool, Flag] = False) -> int:
+def list_all(name: str, *, json: Flag = False) -> int:
     """List the keys.
 
     Parameters
@@ -84,21 +86,21 @@ def list_keys(name: str, *, json: Annotated[bool, Flag] = False) -> int:
     json
         Print a JSON object instead of text.
     """
-    with refusing(), _keys(name) as table:
+    with as_usage_errors(), _key_table(name) as table:
         found = table.all()
     if json:
         print(json_format.dumps([_public(key) for key in found], indent=2, ensure_ascii=False))
         return 0
     if not found:
-        print(f"there are no keys: without any, whoever is on this machine may ask; reticent keys add {name} WHO")
+        print(f"there are no keys: anyone on this machine may ask; reticent keys add {name} WHO makes one")
     for key in found:
         state = "revoked" if key.revoked is not None else _limits(key)
         print(f"{key.id}  {key.name:20}  {'+'.join(key.scopes):18}  {state}")
     return 0
 
 
-def set_key(name: str, who: str, *, rate: Rate = None, burst: Count = None, quota: Count = None) -> int:
-    """Change the limits of a key, also on a server that runs. The key itself, and what it has used, stay as they are.
+def set_limits(name: str, who: str, *, rate: Rate = None, burst: Count = None, quota: Count = None) -> int:
+    """Change the limits of a key, also on a running server. The key itself and what it has used stay as they are.
 
     Parameters
     ----------
@@ -107,26 +109,26 @@ def set_key(name: str, who: str, *, rate: Rate = None, burst: Count = None, quot
     who
         The name or id of the key.
     rate
-        Answers per second, or none for no limit. Without --burst, as many are allowed at once as in a second.
+        Answers per second, or none for no limit. Without --burst, as many are allowed at once as in one second.
     burst
         Answers at once.
     quota
-        Answers in all, those that were given included, or none for no limit.
+        Answers in all, including those given so far, or none for no limit.
     """
     given = {"rate": rate, "burst": burst, "quota": quota}
     limits: dict[str, Any] = {
-        one: None if value == NO_LIMIT else value for one, value in given.items() if value is not None
+        limit: None if value == NO_LIMIT else value for limit, value in given.items() if value is not None
     }
     if not limits:
         raise UsageError("nothing to change: give --rate, --burst or --quota")
-    with refusing(), _keys(name) as table:
+    with as_usage_errors(), _key_table(name) as table:
         key = table.change(who, **limits)
-    print(f"the key of {key.name} ({key.id}) has now: {_limits(key)}")
+    print(f"the key of {key.name} ({key.id}) now has: {_limits(key)}")
     return 0
 
 
-def rotate_key(name: str, who: str) -> int:
-    """Give a client a new key, and print it; the old one opens nothing any more. The client stays the same.
+def rotate(name: str, who: str) -> int:
+    """Replace the key of a client and print the new one; the old one stops working. The client stays the same.
 
     Parameters
     ----------
@@ -135,15 +137,15 @@ def rotate_key(name: str, who: str) -> int:
     who
         The name or id of the key.
     """
-    with refusing(), _keys(name) as table:
+    with as_usage_errors(), _key_table(name) as table:
         token, key = table.rotate(who)
     print(token)
-    print(f"A new key for {key.name}; the old one is void. It is not kept: write it down now.", file=sys.stderr)
+    print(f"A new key for {key.name}; the old one is void. It is not stored: write it down now.", file=sys.stderr)
     return 0
 
 
-def revoke_key(name: str, who: str) -> int:
-    """Let a key open nothing any more, also on a server that runs; what it was answered stays counted.
+def revoke(name: str, who: str) -> int:
+    """Revoke a key, also on a running server; answers that it was given stay counted.
 
     Parameters
     ----------
@@ -152,14 +154,14 @@ def revoke_key(name: str, who: str) -> int:
     who
         The name or id of the key.
     """
-    with refusing(), _keys(name) as table:
+    with as_usage_errors(), _key_table(name) as table:
         key = table.revoke(who)
     print(f"the key of {key.name} ({key.id}) is revoked")
     return 0
 
 
 @contextmanager
-def _keys(name: str) -> Iterator[KeyTable]:
+def _key_table(name: str) -> Iterator[KeyTable]:
     from reticent.service.home import KEYS
     from reticent.service.keys import KeyTable
 
@@ -186,14 +188,3 @@ def _limits(key: Key) -> str:
     limits = [f"{key.rate:g}/s, {key.burst} at once"] if key.rate else []
     limits += [f"{key.quota:,} in all"] if key.quota is not None else []
     return ", ".join(limits) or "no limits"
-
-
-def register(app: App) -> None:
-    """Add the commands to a command line, under `keys`."""
-    keys = App(name="keys", help="Who may ask, observe or administer a service.")
-    keys.command(add_key, name="add")
-    keys.command(list_keys, name="list")
-    keys.command(set_key, name="set")
-    keys.command(rotate_key, name="rotate")
-    keys.command(revoke_key, name="revoke")
-    app.command(keys)
