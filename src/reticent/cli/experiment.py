@@ -11,7 +11,7 @@ from reticent.cli.console import plain_console
 from reticent.cli.errors import UsageError
 from reticent.cli.options import Flag
 
-SHARED = ("__init__", "drawing", "linear_models", "table")  # modules of experiments/ that are no experiments
+SHARED = ("__init__", "drawing", "everlasting_cases", "linear_models", "table")  # modules that are no experiments
 
 
 def experiment(
