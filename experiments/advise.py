@@ -49,7 +49,7 @@ class Data(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A problem as `plan.advise` is told of it, and as it is measured."""
+    """A problem: what `plan.advise` is given, and how it is measured."""
 
     name: str
     data: str
@@ -351,7 +351,7 @@ def _thresholds(generator: np.random.Generator, rows: int, _: Setting, __: float
 
 
 def _clusters(generator: np.random.Generator, rows: int, setting: Setting, turn: float) -> tuple[Floats, Integers]:
-    """Clusters that turn, in two columns, by so many degrees while queries twice as many as rows are asked."""
+    """Clusters in two columns that turn by some degrees while twice as many queries as rows are asked."""
     y = generator.integers(0, 2, rows)
     answered = np.maximum(0, np.arange(rows) - setting.rows)
     angle = np.minimum(np.pi, np.radians(turn) * answered / (2 * setting.rows))

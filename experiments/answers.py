@@ -1,4 +1,4 @@
-"""How many answers an ε buys: each labeller on thresholds, made anew, and on real data, measured before and kept."""
+"""How many answers an ε buys: each labeller on thresholds, computed here, and on real data, measured before and kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEASURED = Path(__file__).with_name("answers.json")
 
 @dataclass(frozen=True)
 class Problem:
-    """Where votes come from: rows, and a teacher for so many of them."""
+    """Where votes come from: rows, and how many of them each teacher gets."""
 
     data: str
     teacher: str
@@ -94,9 +94,9 @@ def plots() -> dict[str, bytes]:
 
 
 def measure(folder: Path) -> None:
-    """Measure on the data sets in a folder anew, and keep the results in `answers.json` beside this module.
+    """Measure again on the data sets in a folder, and keep the results in `answers.json` beside this module.
 
-    What is kept are the parameters and, for every way to set up a labeller, mean answers and losses. It depends on
+    What is kept are the parameters and, for every setting of a labeller, mean answers and losses. It depends on
     nothing else, so measuring again writes the same file.
     """
     kept = {
@@ -181,7 +181,7 @@ def _means(name: str, offers: list[list[Bought]]) -> list[tuple[Bought, float]]:
 
 
 def _best(name: str, ways: list[tuple[Bought, float]]) -> Bought:
-    """The most answers by a way that keeps within the loss for every seed."""
+    """The most answers of a setting that keeps within the loss for every seed."""
     kept = [mean for mean, worst in ways if worst <= LOSS + 1e-12]
     return max(kept, key=lambda each: each.answers, default=Bought(name, 0, 0.0))
 

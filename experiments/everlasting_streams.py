@@ -179,7 +179,7 @@ def recorded(name: str, folder: Path, share: float, *, ordered: bool) -> Recorde
 
 
 class Retrained:
-    """Not private: learns anew from the true labels of the last `window` queries, whenever so many have come."""
+    """Not private: retrains on the true labels of the last `window` queries, after each `window` of them."""
 
     def __init__(self, X: Array, y: Labels, window: int) -> None:
         self.window = window
@@ -249,7 +249,7 @@ def ask(
     phases: int | None = None,
     title: str = "",
 ) -> Iterator[Piece]:
-    """Ask a model so many queries of a stream, or until it has finished so many phases; every one is answered."""
+    """Ask a model a number of queries of a stream, or until it has finished some phases; all are answered."""
     generator = np.random.default_rng(seed)
     done = 0
     with _Progress(title, total) as advance:
@@ -306,7 +306,7 @@ def _summed_up(some: list[Piece]) -> dict[str, Any]:
 
 
 def by_time(pieces: Iterator[Piece], total: int, steps: int) -> list[float]:
-    """Accuracies on the first, second, … of so many equal parts of a stream; calls must not straddle them."""
+    """Accuracies on each of some equal parts of a stream; calls must not straddle them."""
     right, asked = np.zeros(steps), np.zeros(steps)
     done = 0
     for piece in pieces:

@@ -96,10 +96,10 @@ def measured(given: Problem, data: str, kind: str) -> Margins:
     best = LogisticRegression(max_iter=1000).fit(X, y).predict(queries)
     ones = votes[:, 1] / count
     agreement = np.where(best == 1, ones, 1 - ones) - 0.5
-    said = (2 * votes[:, 1] >= count).astype(np.int64)  # a tie is 1, as the labellers have it
+    majority = (2 * votes[:, 1] >= count).astype(np.int64)  # a tie is 1, as the labellers have it
     place = np.clip(((agreement + 0.5) * BINS).astype(np.int64), 0, BINS - 1)
     # With a tie for 1 and the best model for 0 the vote is against it: agreement 0 belongs below.
-    place = np.where((agreement == 0) & (said != best), BINS // 2 - 1, place)
+    place = np.where((agreement == 0) & (majority != best), BINS // 2 - 1, place)
     sums = np.cumsum(np.column_stack([np.abs(agreement), agreement])[:SUMMED], axis=0)
     return Margins(
         data=data,
@@ -107,10 +107,10 @@ def measured(given: Problem, data: str, kind: str) -> Margins:
         teachers=count,
         queries=len(truth),
         single=round(float(np.where(truth == 1, ones, 1 - ones).mean()), 5),
-        majority=round(float((said == truth).mean()), 5),
+        majority=round(float((majority == truth).mean()), 5),
         best=round(float((best == truth).mean()), 5),
         bins=np.bincount(place, minlength=BINS).tolist(),
-        right=np.bincount(place[said == truth], minlength=BINS).tolist(),
+        right=np.bincount(place[majority == truth], minlength=BINS).tolist(),
         sums=sums[9::10].round(4).tolist(),
     )
 

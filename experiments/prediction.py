@@ -67,7 +67,7 @@ def plots() -> dict[str, bytes]:
 
 
 def measure(folder: Path | None = None) -> None:
-    """Measure anew, and keep the results in `prediction.json` beside this module. It needs no data from a folder."""
+    """Measure again, and keep the results in `prediction.json` beside this module. It needs no data from a folder."""
     kept = {
         "made by": "experiments.prediction.measure()",
         "parameters": _parameters(),

@@ -2,7 +2,7 @@
 
 `papers/*.toml` lists what each paper states; adding a paper means adding its file. A statement is named in a text if
 its paper's title comes before it, in italics, with no other title between: "…, *Private Learning and Sanitization*,
-Figure 5 (Algorithm RecConcave) and Lemmas 3.12, 3.14". The beginning of a title, from three words on, will do.
+Figure 5 (Algorithm RecConcave) and Lemmas 3.12, 3.14". The first three words of a title or more are enough.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def homes(
 ) -> dict[Mention, list[str]]:
     """For every statement that a `Source.` paragraph names, by that name, the things whose docstrings do.
 
-    What a paragraph names after "Left out:" has no home there; with `left_out` it is named all the same.
+    What a paragraph names after "Left out:" has no home there; `left_out` includes it.
     """
     found: dict[Mention, list[str]] = {}
     for name, paragraph in sources(packages):
@@ -156,7 +156,7 @@ def misplaced(known: Sequence[Paper], found: dict[Mention, list[str]]) -> list[s
 
 
 def untitled(known: Sequence[Paper], packages: Sequence[Path] = PACKAGES) -> list[str]:
-    """`Source.` paragraphs that name a statement before any title: whose it is cannot be told, so it is not listed."""
+    """`Source.` paragraphs that name a statement before any title: it is unclear whose it is, so it is not listed."""
     del known
     slips = []
     for name, paragraph in sources(packages):

@@ -29,7 +29,7 @@ from reticent.teachers.space import PublicSpace
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Row = dict[str, list[float]]  # one split: for each method or learner its accuracy at each ε
-Results = dict[str, dict[str, Floats]]  # for each data set and method or learner: a row a split, a column an ε
+Results = dict[str, dict[str, Floats]]  # for each data set and method or learner: one row per split, one column per ε
 
 EPSILONS = (0.5, 1.0, 2.0)
 PRIVATE, PUBLIC = 0.8, 0.02  # of the rows; the rest is for the test
@@ -40,7 +40,7 @@ SPLITS = {
     "learners": {"mushrooms": 120, "a9a": 30},  # more where what was printed can be right, and is compared
     "without": {"mushrooms": 30, "a9a": 30},
 }
-# Row lengths that are known without the rows: of so many one-hot attributes, or after normalisation.
+# Row norms that are known without the rows: from the number of one-hot attributes, or after normalisation.
 ROW_NORMS = {"mushrooms": math.sqrt(22), "a9a": math.sqrt(14), "phishing_urls": 1.0, "enron_spam": 1.0}
 MEASURED = Path(__file__).with_name("table4.json")
 
@@ -338,7 +338,7 @@ def _write(kept: dict[str, Any]) -> None:
 
 
 def _results(part: str) -> Results:
-    """For each data set and method or learner the accuracies, a row a split and a column an ε."""
+    """For each data set and method or learner the accuracies, one row per split and one column per ε."""
     kept = _read()
     if kept["parameters"] != _parameters():
         raise ValueError("table4.json was measured with other parameters: measure again with --data")

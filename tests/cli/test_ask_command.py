@@ -29,11 +29,11 @@ def test_asking_without_a_server_counts_as_much(run: Reticent, fitted: Path) -> 
     shown = json.loads(run("status", "clinic", "--json", "--verify").out)
     assert (shown["answered"], shown["ledger_length"], shown["served"]) == (4, 1, None)
     assert shown["verified"]["counted"] == {"1": 4}
-    told = run("status", "clinic", "--verify")
-    assert told.code == 0
-    assert "answered: 4 in all" in told.out
-    assert "verified: 1 entries are chained without a gap" in told.out
-    assert "Who is protected." in told.out
+    shown_as_text = run("status", "clinic", "--verify")
+    assert shown_as_text.code == 0
+    assert "answered: 4 in all" in shown_as_text.out
+    assert "verified: 1 entries are chained without a gap" in shown_as_text.out
+    assert "Who is protected." in shown_as_text.out
     again = run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv")
     assert again.code == 2
     assert "answers.csv exists" in again.err

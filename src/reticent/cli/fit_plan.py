@@ -1,4 +1,4 @@
-"""What `reticent fit` would make of a table, chosen from public numbers alone, and said in words."""
+"""The plan of `reticent fit`: which learner to take, from public numbers alone, and what to expect of it."""
 
 from __future__ import annotations
 
