@@ -1,4 +1,4 @@
-"""How many answers an ε buys: each labeller on thresholds, computed here, and on real data, measured before and kept."""
+"""How many answers an ε buys: each labeller on thresholds, computed here, and on real data, measured before."""
 
 from __future__ import annotations
 

@@ -92,6 +92,6 @@ def test_status_of_a_copy_that_can_only_be_read(
     assert cli.main(["status", "clinic", "--verify", "--json"]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out) == writable
-    assert "can only be read: it is copied to" in printed.err
+    assert "is read-only: it is copied to" in printed.err
     assert {one.name: one.read_bytes() for one in (shared / "clinic").iterdir()} == before
     assert list((shared / "tmp").iterdir()) == []
