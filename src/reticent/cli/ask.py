@@ -142,15 +142,18 @@ def _answerer(name: str, url: str | None, key: str | None) -> Iterator[Answerer]
 
     if url is None:
         try:
-            desk = open_predictor(name)
+            answering = open_predictor(name)
         except AlreadyServed:
             url = address_of(name)
         else:
             with ExitStack() as cleanup:
-                cleanup.callback(desk.close)
-                schema = schema_of(desk.home.folder, desk.home.model)
+                cleanup.callback(answering.close)
+                schema = schema_of(answering.home.folder, answering.home.model)
                 yield Answerer(
-                    _kinds(schema), schema.target, "here", lambda chunk, key: ask_predictor(desk, schema, chunk, key)
+                    kinds=_kinds(schema),
+                    target=schema.target,
+                    client="here",
+                    ask=lambda chunk, key: ask_predictor(answering, schema, chunk, key),
                 )
             return
     from reticent.service.client import Client
@@ -161,12 +164,12 @@ def _answerer(name: str, url: str | None, key: str | None) -> Iterator[Answerer]
         yield Answerer(kinds, target, who, lambda chunk, key: _ask_server(client, _typed(chunk, kinds), key))
 
 
-def ask_predictor(desk: Desk, schema: Schema, chunk: dict[str, Any], key: str) -> list[Any]:
+def ask_predictor(answering: Desk, schema: Schema, chunk: dict[str, Any], key: str) -> list[Any]:
     """Labels from the predictor in this process; it counts and stores them as it does for a server."""
     from reticent.service.desk import ANONYMOUS, Request, digest
 
     rows = schema.encode(chunk)
-    (found,) = desk.answer([Request(ANONYMOUS, rows, key, digest(rows.tobytes()))])
+    (found,) = answering.answer([Request(ANONYMOUS, rows, key, digest(rows.tobytes()))])
     if isinstance(found, Exception):
         raise found
     return found.labels

@@ -36,7 +36,7 @@ def open_predictor(name: str, *, records: bool = False) -> Desk:
     folder = existing_folder(name)
     with progress_bar("opening"):
         home = Home(folder, records=records)
-        desk = Desk(home)
+        answering = Desk(home)
     if not records:
         halting.clear(folder)
     if (before := home.store.upgraded) is not None:
@@ -45,7 +45,7 @@ def open_predictor(name: str, *, records: bool = False) -> Desk:
             f"{kept_path(home.store.path, before)} until the phase ends",
             file=sys.stderr,
         )
-    return desk
+    return answering
 
 
 def schema_of(folder: Path, model: str) -> Schema:

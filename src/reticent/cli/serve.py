@@ -61,10 +61,10 @@ def serve(
 
     with traces.by_place(), as_usage_errors(serving=True), ending_in_good_order(code=0), ExitStack() as cleanup:
         folder = existing_folder(name)
-        desk = open_predictor(name)
+        answering = open_predictor(name)
         until_served = cleanup.enter_context(ExitStack())
-        until_served.callback(desk.close)
-        keyring = _keyring(folder, desk)
+        until_served.callback(answering.close)
+        keyring = _keyring(folder, answering)
         binding = Binding(
             host=host,
             port=port,
@@ -75,18 +75,18 @@ def serve(
         )
         binding.check(keyring, OPTIONS)
         check_free(host, port)
-        batcher = Batcher(desk, waiting_rows=max(1, min(WAITING_ROWS, WAITING_NUMBERS // desk.columns)))
-        service = Service(name, schema_of(folder, desk.home.model), desk, batcher, keyring=keyring)
+        batcher = Batcher(answering, waiting_rows=max(1, min(WAITING_ROWS, WAITING_NUMBERS // answering.columns)))
+        service = Service(name, schema_of(folder, answering.home.model), answering, batcher, keyring=keyring)
         address = folder / ADDRESS
         address.write_text(binding.address, encoding="utf-8")
         cleanup.callback(address.unlink, missing_ok=True)
         print(f"{name}: {binding.address} (dashboard; /docs says how to ask). Ctrl-C ends it.", flush=True)
         until_served.pop_all()  # from here on the server closes it, after all requests are answered
         serve(service, binding)
-    if desk.halt is None:
+    if answering.halt is None:
         return 0
-    print(f"reticent: {name} has stopped answering: {desk.halt.words(folder)}", file=sys.stderr)
-    return desk.halt.code
+    print(f"reticent: {name} has stopped answering: {answering.halt.words(folder)}", file=sys.stderr)
+    return answering.halt.code
 
 
 def check_free(host: str, port: int) -> None:
@@ -109,8 +109,8 @@ def check_free(host: str, port: int) -> None:
                 raise UsageError(f"{why}; choose another {option}") from None
 
 
-def _keyring(folder: Path, desk: Desk) -> Keyring:
+def _keyring(folder: Path, answering: Desk) -> Keyring:
     from reticent.service.home import KEYS
     from reticent.service.keys import Keyring, KeyTable
 
-    return Keyring(KeyTable(folder / KEYS), used=desk.charged())
+    return Keyring(KeyTable(folder / KEYS), used=answering.charged())

@@ -61,25 +61,25 @@ def _status(name: str, folder: Path, key: str | None) -> dict[str, Any]:
     if not can_be_written(folder):
         return _status_of_copy(name, folder)
     try:
-        desk = open_predictor(name, records=True)
+        answering = open_predictor(name, records=True)
     except AlreadyServed:
         url = address_of(name)
         with Client(url, model=name, key=key) as client:
             return {**client.status(), "words": client.guarantee()["words"], "served": url, "retired": None}
-    return _status_and_close(name, folder, desk)
+    return _status_and_close(name, folder, answering)
 
 
-def _status_and_close(name: str, folder: Path, desk: Desk) -> dict[str, Any]:
+def _status_and_close(name: str, folder: Path, answering: Desk) -> dict[str, Any]:
     from reticent.service import halting
 
     try:
-        now, retired, halt = desk.status(), desk.home.store.retired, halting.last(folder)
+        now, retired, halt = answering.status(), answering.home.store.retired, halting.last(folder)
         found = {"model": name, **asdict(now), "words": now.guarantee.explain(), "served": None, "retired": retired}
         if halt is not None:
             found |= {"halted": halt.words(folder), "halt": asdict(halt)}
         return found
     finally:
-        desk.close()
+        answering.close()
 
 
 def _status_of_copy(name: str, folder: Path) -> dict[str, Any]:
