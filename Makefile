@@ -12,7 +12,8 @@ help:
 	@echo "make demo    fit a made-up clinic, serve it, ask it from several clients; DEMO_SECONDS=30 ends by itself"
 	@echo "make test    lint, types, layers, tests"
 	@echo "make oldest  run tests with every dependency at its declared minimum, on Python 3.11"
-	@echo "make docs    regenerate every table and build the documentation into docs/_build/html"
+	@echo "make tables  regenerate every table and plot of the documentation into docs/generated"
+	@echo "make docs    the same, then build the documentation into docs/_build/html"
 	@echo "make audit   attack every mechanism and every broken twin; print the table"
 	@echo "make bench   measure speed against the named peers"
 
@@ -47,7 +48,7 @@ unit: $(VENV)/.development
 # What depends most on the versions of others: the protocol and its clients, tables, learners, stored states, the tools.
 # OLDEST_TESTS= (nothing) runs all tests. The fuzzer of the routes is left out: the test client of older Starlettes
 # leaves streams of newer AnyIOs open.
-OLDEST_TESTS ?= tests/test_oldest.py tests/test_cli.py tests/service/test_protocol.py tests/service/test_app.py \
+OLDEST_TESTS ?= tests/test_oldest.py tests/cli/test_command_line.py tests/service/test_protocol.py tests/service/test_app.py \
   tests/service/test_quick.py tests/service/test_invocations.py tests/service/test_limits.py \
   tests/service/test_client.py tests/service/test_real_clients.py tests/service/test_service_tables.py \
   tests/service/test_store.py tests/service/test_desk.py \
@@ -78,7 +79,7 @@ audit: $(VENV)/.development
 	$(BIN)/reticent audit mechanisms
 
 bench: $(VENV)/.development
-	@for script in benchmarks/*.py; do echo "── $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in benchmarks/*.py; do echo "── $$script"; $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
 clean:
 	rm -rf $(VENV) $(OLDEST) docs/_build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 
-from reticent.experiments.everlasting_streams import Halfspace
+from experiments.everlasting_streams import Halfspace
 from reticent.predictors.everlasting import EverlastingPredictor
 
 TEACHERS, ROWS, BATCH, REPEATS = 1000, 20_000, 10_000, 30

@@ -1,4 +1,4 @@
-"""How far a private distribution function is off, and how long it takes: `python benchmarks/threshold_sanitizer.py`.
+"""How far a private distribution function is off, and how long it takes: `python -m benchmarks.threshold_sanitizer`.
 
 1. The greatest error over all thresholds, in rows, at equal (ε, δ): what `method="auto"` takes, either method, and as
    a peer the noisy binary tree as usually written (one bit a level, sums of counts, no consistency).
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.experiments.threshold_sanitizer import binary_tree, off
+from experiments.threshold_sanitizer import binary_tree, off
 from reticent.noise import system
 from reticent.sanitizers.cells import concentrated
 from reticent.sanitizers.thresholds import ThresholdSanitizer

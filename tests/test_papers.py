@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reticent.experiments import sources
-from reticent.experiments.sources import (
+from experiments import sources
+from experiments.sources import (
     Mention,
     Paper,
     Statement,
@@ -149,7 +149,7 @@ def checked(folder: Path, source: str) -> tuple[list[str], list[str]]:
     (package / "part" / "thing.py").write_text(
         f'class Thing:\n    def make(self):\n        """{docstring}\n        """\n', encoding="utf-8"
     )
-    found = homes([SMALL], package)
+    found = homes([SMALL], [package])
     assert {place for places in found.values() for place in places} <= {"package.part.thing.Thing.make"}
     return homeless([SMALL], found), unknown([SMALL], found)
 
@@ -172,13 +172,13 @@ def test_what_is_not_cited_has_none(tmp_path: Path, source: str) -> None:
 
 def test_a_statement_before_any_title_is_found_out(tmp_path: Path) -> None:
     checked(tmp_path, "Lemma 2.1 of Nobody, *A Short Treatise on Nothing*, Figure 1.")
-    assert untitled([SMALL], tmp_path / "package") == ["Lemma 2.1 in package.part.thing.Thing.make"]
+    assert untitled([SMALL], [tmp_path / "package"]) == ["Lemma 2.1 in package.part.thing.Thing.make"]
 
 
 def test_what_is_left_out_is_found_out(tmp_path: Path) -> None:
     source = "Nobody, *A Short Treatise on Nothing*, Figure 1. Left out: Lemma 2.1. New: all of it."
     assert checked(tmp_path, source) == (["Lemma 2.1 (still nothing) of A Short Treatise on Nothing"], [])
-    assert len(homes([SMALL], tmp_path / "package", left_out=True)) == 2
+    assert len(homes([SMALL], [tmp_path / "package"], left_out=True)) == 2
 
 
 def test_a_home_whose_docstring_does_not_name_it_is_found_out(tmp_path: Path) -> None:

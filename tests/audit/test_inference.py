@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
+from experiments import datasets
 from reticent.audit.inference import (
     Array,
     Inference,
@@ -16,7 +17,6 @@ from reticent.audit.inference import (
     most_advantage,
     telling_queries,
 )
-from reticent.experiments import datasets
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.teachers import Teachers
 

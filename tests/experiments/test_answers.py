@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
+from experiments import answers, datasets
 from reticent import cli
-from reticent.experiments import answers, datasets
 from reticent.labellers import make
 from reticent.labellers.answers import Ballots, bought
 from reticent.noise import Seeded

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from reticent import cli
-from reticent.errors import BudgetExhausted
-from reticent.experiments import everlasting, everlasting_streams
-from reticent.experiments.everlasting import Case, sustained, winner
-from reticent.experiments.everlasting_streams import (
+from experiments import everlasting, everlasting_cases, everlasting_streams
+from experiments.everlasting import sustained, winner
+from experiments.everlasting_cases import Case
+from experiments.everlasting_streams import (
     Checkers,
     Clusters,
     Halfspace,
@@ -28,11 +27,13 @@ from reticent.experiments.everlasting_streams import (
     by_phase,
     by_time,
 )
+from reticent import cli
+from reticent.errors import BudgetExhausted
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.phases import Phase
 
 KEPT = everlasting._results()
-CASE = {f"{case.part}/{case.name}": case for case in everlasting.CASES}
+CASE = {f"{case.part}/{case.name}": case for case in everlasting_cases.CASES}
 
 
 # ── what was measured, and kept ───────────────────────────────────────────────────────────────────────────────────
@@ -100,10 +101,10 @@ def test_a_trusted_stream_cannot_be_poisoned() -> None:
 
 
 def test_the_map_has_every_cell() -> None:
-    for case in everlasting.CASES:
+    for case in everlasting_cases.CASES:
         if case.part == "crossover":
             accuracy = KEPT["crossover"][case.name]["accuracy"]
-            assert set(accuracy) == set(everlasting.WAYS)
+            assert set(accuracy) == set(everlasting_cases.WAYS)
             assert all(each is None or 0 <= each <= 1 for each in accuracy.values())
 
 
@@ -170,7 +171,7 @@ def test_drift_is_measured_on_one_stream_for_all() -> None:
     case = CASE["drift/clusters, fast"]
     found = case.run({**case.setting, "rows": 4000, "epsilon": 8, "queries": 40_000}, Path())
     assert set(found["curves"]) == {"votes", "chain", "one-shot", "pate", "non-private"}
-    assert all(len(curve) == everlasting.STEPS for curve in found["curves"].values())
+    assert all(len(curve) == everlasting_cases.STEPS for curve in found["curves"].values())
     assert found["curves"]["one-shot"][0] > 0.95
     assert found["curves"]["one-shot"][-1] < 0.05
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from reticent.experiments import datasets, margins
-from reticent.experiments.margins import BINS, LOGISTIC, LOW_BIAS, Margins, Problem, measured
+from experiments import datasets, margins
+from experiments.margins import BINS, LOGISTIC, LOW_BIAS, Margins, Problem, measured
 from reticent.teachers import PATEClassifier
 
 KEPT = {(each.data, each.teacher): each for each in margins._kept()}

@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import binom
 
-from reticent.experiments import separation
-from reticent.experiments.separation import PROBLEMS, Problem, most_likely, packing_rows, rows_measured, sample
+from experiments import separation
+from experiments.separation import PROBLEMS, Problem, most_likely, packing_rows, rows_measured, sample
 from reticent.learners.points import PointLearner
 
 every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=[each.title for each in PROBLEMS])

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reticent import cli
-from reticent.experiments import datasets, table4
-from reticent.experiments.linear_models import LEARNERS, ONE_PASS, PASSIVE_AGGRESSIVE, OnePass
-from reticent.experiments.table4 import (
+from experiments import datasets, table4
+from experiments.linear_models import LEARNERS, ONE_PASS, PASSIVE_AGGRESSIVE, OnePass
+from experiments.table4 import (
     ASQ,
     EPSILONS,
     NOT_PRIVATE,
@@ -28,6 +27,7 @@ from reticent.experiments.table4 import (
     on_split,
     standard_errors_apart,
 )
+from reticent import cli
 
 KEPT, LINEAR, WITHOUT = (table4._results(part) for part in table4.PARTS)
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transcripts import Pair, Segment, Strategy, adaptive, certified, fixed, near
 
+from experiments.between_thresholds import worst_leak
 from reticent.audit import law
 from reticent.errors import BudgetExhausted
-from reticent.experiments.between_thresholds import worst_leak
 from reticent.mechanisms.above_threshold import LEAST_EPSILON
 from reticent.mechanisms.between_thresholds import (
     BetweenThresholds,

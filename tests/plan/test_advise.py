@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import reticent
+from experiments import advise as experiment
+from experiments.advise import HELD_OUT, SETTINGS, TOLERANCE, TUNED, Setting, gap, kept
 from reticent.concepts import Floats, Thresholds
-from reticent.experiments import advise as experiment
-from reticent.experiments.advise import HELD_OUT, SETTINGS, TOLERANCE, TUNED, Setting, gap, kept
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.plan.advise import WAYS, advise
 from reticent.plan.everlasting import everlasting

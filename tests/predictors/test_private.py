@@ -21,10 +21,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
+from experiments import prediction
 from reticent.audit import worst_case
 from reticent.concepts import ConceptClass, Finite, Intervals, Thresholds
 from reticent.errors import BudgetExhausted, InsufficientData, PrivacyWarning
-from reticent.experiments import prediction
 from reticent.noise import Noise
 from reticent.predictors import private
 from reticent.predictors.private import (

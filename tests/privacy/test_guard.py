@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from forks import RECIPES, X, Y, whole_state
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 
+import experiments
 import reticent
 from reticent import PATEClassifier, Teachers, labellers
 from reticent.concepts import Thresholds
@@ -85,7 +87,7 @@ UNGUARDED = {
         "service.store.Witness",
     ],
     "holds a guarded desk, predictor or store and counts nothing of privacy itself": [
-        "service.answer_file.AnswerFile", "service.app.Service", "service.batching.Batcher",
+        "cli.answer_file.AnswerFile", "service.app.Service", "service.batching.Batcher",
         "service.learning.Learning", "service.metrics.Metrics", "service.requests.Asked", "service.requests.Batch",
         "service.server.Server",
     ],
@@ -108,7 +110,10 @@ UNGUARDED = {
 
 
 def classes_of_the_package() -> Iterator[type]:
-    for module in pkgutil.walk_packages(reticent.__path__, "reticent."):
+    for module in chain(
+        pkgutil.walk_packages(reticent.__path__, "reticent."),
+        pkgutil.walk_packages(experiments.__path__, "experiments."),
+    ):
         if module.name.rpartition(".")[2] != "__main__":
             yield from classes_of(importlib.import_module(module.name))
 

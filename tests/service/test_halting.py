@@ -151,7 +151,7 @@ def test_an_error_before_anything_is_served_is_told_by_its_place(folder: Path) -
     with serving("open") as running:
         assert running.ended() == 70
     assert MARKER not in running.written
-    assert "an error that was not expected: ExceptionGroup at reticent" in running.written
+    assert "an unexpected error: ExceptionGroup at reticent" in running.written
     assert "caused by KeyError" in running.written
 
 

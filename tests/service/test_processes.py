@@ -59,11 +59,12 @@ if __name__ == "__main__":
 """
 DEMO = """
 import sys
-from reticent import cli, demo
+from reticent import cli
+from reticent.cli import clinic_service
 
 if __name__ == "__main__":
-    demo.ROWS = 3_000
-    demo.FIT = ["--epsilon", "4", "--delta", "1e-6", "--learner", "private", "--answers", "1000000", "--yes"]
+    clinic_service.ROWS = 3_000
+    clinic_service.FIT = ["--epsilon", "4", "--delta", "1e-6", "--learner", "private", "--answers", "1000000", "--yes"]
     sys.exit(cli.main(["demo"]))
 """
 

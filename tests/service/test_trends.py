@@ -74,7 +74,7 @@ def test_trees_that_are_refused_are_not_sent_back_to_a_linear_model(run: Callabl
     assert found.code == 2
     assert "expected to lose, of all answers, to trees, without privacy:" in found.out
     offered, _, rest = found.err.partition(". A private model needs far fewer rows, but ")
-    assert "what would do: " in offered
+    assert "use at least " in offered
     assert "--learner private" not in offered
     assert rest.startswith("--learner private is linear: it helps only if a linear model is nearly as good as trees")
 
@@ -138,8 +138,8 @@ def test_status_says_that_phases_shrink(
     desk.close()
     assert cli.main(["status", "clinic"]) == 0
     told = capsys.readouterr().out
-    assert f"answers of the phases before: {given:,} in phase 1 (from 3,000 rows)" in told
-    assert "PHASES SHRINK: this one learned from fewer rows" in told
+    assert f"answers in earlier phases: {given:,} in phase 1 (from 3,000 rows)" in told
+    assert "PHASES SHRINK: this phase learned from fewer rows" in told
     assert cli.main(["status", "clinic", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["past"], found["rows"]) == ([{"number": 1, "rows": 3000, "answers": given}], rows)
@@ -155,7 +155,7 @@ def test_phases_that_grow_are_not_said_to_shrink(
     desk.close()
     assert cli.main(["status", "clinic"]) == 0
     told = capsys.readouterr().out
-    assert "answers of the phases before: 800 in phase 1 (from 400 rows)" in told
+    assert "answers in earlier phases: 800 in phase 1 (from 400 rows)" in told
     assert "SHRINK" not in told
 
 
@@ -178,7 +178,7 @@ def test_status_tells_of_a_model_that_gives_one_answer(
         model.fit(X, y)
     Home.create(folder_of("clinic"), model, MODEL).close()
     assert cli.main(["status", "clinic"]) == 0
-    assert ("ONE ANSWER: the model of this phase gives 'no' to everybody" in capsys.readouterr().out) == rare
+    assert ("ONE ANSWER: the model of this phase answers 'no' to every query" in capsys.readouterr().out) == rare
 
 
 def test_status_says_nothing_of_all_answers_of_votes(tmp_path: Path) -> None:

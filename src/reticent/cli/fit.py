@@ -1,0 +1,277 @@
+"""`reticent fit`: make a predictor from a table, by a plan that is printed before a row is read."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter, Token
+
+from reticent.cli.errors import UsageError, as_usage_errors
+from reticent.cli.fit_plan import Choice, Learner, choose
+from reticent.cli.notices import one_answer
+from reticent.cli.options import Flag, Number
+from reticent.cli.progress import progress_bar
+from reticent.errors import OneAnswerWarning
+
+if TYPE_CHECKING:
+    from reticent.predictors.everlasting import EverlastingPredictor
+    from reticent.predictors.rows import Rows
+    from reticent.service.schema import Schema
+    from reticent.service.tables import Table
+
+
+def _answers(_: object, tokens: Sequence[Token]) -> int | str:
+    word = tokens[0].value
+    if word == "endless":
+        return word
+    if not (word.isascii() and word.isdecimal() and int(word) > 0):
+        raise ValueError(f"must be a whole number, or endless, got {word!r}")
+    return int(word)
+
+
+def fit(
+    table: Path,
+    *,
+    name: str,
+    epsilon: Number,
+    delta: Number,
+    target: str | None = None,
+    group: str | None = None,
+    schema: Path | None = None,
+    learner: Learner = "auto",
+    answers: Annotated[int | str, Parameter(converter=_answers)] = "endless",
+    drift: Literal["none", "slow", "fast"] = "none",
+    client_share: Number = 1,
+    client_phases: int = 1,
+    yes: Flag = False,
+    quiet: Flag = False,
+) -> int:
+    """Make a predictor from a table, ready to be served.
+
+    The plan is printed first, from the header, the schema and the number of rows. Only then are the rows read.
+
+    Parameters
+    ----------
+    table
+        A CSV, Parquet or Arrow file.
+    name
+        The name of the new predictor.
+    epsilon
+        Privacy-loss bound ε for everyone in the table and everyone in the queries.
+    delta
+        Probability δ with which that bound may fail; choose it well below one over the number of rows.
+    target
+        The column to predict, if the schema does not name it.
+    group
+        The column that identifies whose row it is: all rows of one person are protected together.
+    schema
+        The public description of the columns; `reticent schema` drafts one.
+    learner
+        What answers: teachers that vote (linear, trees, thresholds), or private, one private linear model per phase.
+        auto takes linear or private, whichever is expected to lose less to a linear model without privacy.
+    answers
+        The number of queries to answer, or endless.
+    drift
+        How fast the data change over time. It decides the advice, and how long phases are.
+    client_share
+        The largest share of a phase's rows that may come from one client. Queries are learned from, so choose less than
+        1 if clients have keys and are not trusted: 0.01 if hundreds will ask. The default is 1, since with fewer than
+        1/share clients each phase is smaller than the one before, and a single client would end the service.
+    client_phases
+        With a group: the number of phases that the queries of one client may enter; each costs epsilon and delta. Later
+        queries of that client are answered, but not learned from.
+    yes
+        Continue although another option is better.
+    quiet
+        Show no progress.
+    """
+    from reticent.service import home, tables
+
+    with as_usage_errors():
+        folder = home.folder_of(name)
+        if folder.exists():
+            raise UsageError(f"there is a predictor {name!r} already; choose another --name, or delete {folder}")
+        _check_writable(folder.parent)
+        found = tables.open_table(table)
+        declared = _read_schema(found, schema, target, group)
+        with progress_bar("counting rows", quiet=quiet) as advance:
+            rows = found.count(advance)
+        if rows == 0:
+            raise UsageError(f"{table} has no rows")
+        choice = choose(declared, rows, learner, epsilon=epsilon, delta=delta, answers=answers, drift=drift)
+        print(choice.text(table, client_share=client_share, client_phases=client_phases))
+        if not choice.plan.phases or not choice.plan.sustained:
+            raise UsageError(choice.required())
+        if (better := choice.better()) is not None:
+            _confirm(better, yes)
+        predictor = _predictor(
+            choice, epsilon=epsilon, delta=delta, client_share=client_share, client_phases=client_phases
+        )
+        training = read_rows(found, declared, rows, quiet=quiet)
+        with progress_bar("learning", quiet=quiet), warnings.catch_warnings():
+            warnings.simplefilter("ignore", OneAnswerWarning)  # printed below
+            predictor.fit(training.X, _labels(declared, training), groups=training.groups)
+        with progress_bar("saving", quiet=quiet):
+            home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta)).close()
+    print(f"\n{predictor.guarantee_.explain()}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
+    if predictor.one_answer_ is not None:
+        print(one_answer(predictor.one_answer_))
+    return 0
+
+
+def _check_writable(root: Path) -> None:
+    """Refuse at once if nothing can be saved there, not after all rows are learned from."""
+    existing = next(folder for folder in (root, *root.absolute().parents) if folder.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise UsageError(f"no predictor can be saved in {root}: {existing} is not writable; set RETICENT_HOME")
+
+
+def _read_schema(table: Table, path: Path | None, target: str | None, group: str | None) -> Schema:
+    """The schema, with the group that the command line names; it must fit the table and the options."""
+    from reticent.service import tables
+    from reticent.service.schema import Schema
+
+    if path is None:
+        options = [*(["--target", target] if target else []), *(["--group", group] if group else [])]
+        command = shlex.join(["reticent", "schema", str(table.path), *options, "--out", "schema.toml"])
+        raise UsageError(
+            "a schema is needed: ranges, categories and classes are not read from private rows. Draft one from the "
+            f"header with: {command} (then fill it in, and add --schema schema.toml)"
+        )
+    schema = Schema.read(path)
+    if target is not None and target != schema.target:
+        raise UsageError(f"--target {target!r} is not the target of {path}, which is {schema.target!r}")
+    if group is not None and schema.group not in (None, group):
+        raise UsageError(f"--group {group!r} is not the group of {path}, which is {schema.group!r}")
+    schema = schema if group is None else replace(schema, group=group)
+    tables.check_columns(table, _columns_read(schema))
+    for column in schema.columns:
+        if column.kind == "number" and table.types.get(column.name) == "category":
+            raise UsageError(f"{path}: the column {column.name!r} is a number, but the file declares another type")
+    return schema
+
+
+def _columns_read(schema: Schema) -> list[str]:
+    columns = [*(column.name for column in schema.columns), schema.target]
+    return columns if schema.group is None else [*columns, schema.group]
+
+
+def _confirm(better: str, yes: bool) -> None:
+    print(f"\nAnother option is better: {better}.")
+    if yes:
+        return
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
+        if input("Continue anyway? [y/N] ").strip().lower() in ("y", "yes"):
+            return
+        raise UsageError("nothing was read or made")
+    raise UsageError(f"another option is better ({better}); add --yes to continue anyway")
+
+
+def _predictor(
+    choice: Choice, *, epsilon: Any, delta: Any, client_share: Any, client_phases: int
+) -> EverlastingPredictor:
+    from reticent.predictors.everlasting import EverlastingPredictor
+
+    learner: Any = None
+    if choice.learner == "trees":
+        from sklearn.tree import DecisionTreeClassifier
+
+        learner = DecisionTreeClassifier(random_state=0)
+    elif choice.learner == "thresholds":
+        from reticent.concepts import Thresholds
+
+        learner = Thresholds(both_orientations=True)  # the order of classes does not say which one lies below
+    elif choice.learner == "private":
+        from reticent.learners.logistic import PrivateLogisticRegression
+
+        learner = PrivateLogisticRegression(epsilon=epsilon, delta=delta, row_norm=choice.schema.row_norm)
+    return EverlastingPredictor(
+        learner,
+        epsilon=epsilon,
+        delta=delta,
+        answers=choice.answers,
+        classes=list(choice.schema.classes),
+        **choice.phases,
+        client_share=client_share,
+        client_phases=client_phases,
+    )
+
+
+def _labels(schema: Schema, rows: Rows) -> Any:
+    import numpy as np
+
+    return np.asarray(schema.classes)[rows.codes]
+
+
+def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -> Rows:
+    """Read all rows of a table as numbers.
+
+    Rows that would take too much memory are kept in an unnamed file.
+
+    Parameters
+    ----------
+    table : Table
+        The table, with all columns of the schema.
+    schema : Schema
+        What cells mean.
+    rows : int
+        The number of rows that were counted; a table that has changed since is refused.
+    quiet : bool, default=False
+        Show no progress.
+
+    Returns
+    -------
+    Rows
+        Numbers, classes and, if the schema has a group, the group of each row.
+    """
+    import numpy as np
+
+    from reticent.data.cells import as_text
+    from reticent.predictors.rows import RowStore
+
+    store = RowStore(rows, schema.width, dtype=np.float64, classes=len(schema.classes), memory_limit=1 << 30)
+    known: dict[str, int] = {}  # groups by their text, so that a group is the same in a CSV file as elsewhere
+    groups = None if schema.group is None else np.empty(rows, dtype=np.int64)
+    numbers = {column.name for column in schema.columns if column.kind == "number"}
+    with progress_bar("reading rows", rows, quiet=quiet) as advance:
+        for chunk in table.chunks(_columns_read(schema), advance, numbers=numbers):
+            start = len(store)
+            encoded = schema.encode(chunk)
+            if start + len(encoded) > rows:
+                raise UsageError(f"{table.path} has changed while it was read")
+            store.append(encoded, schema.codes(chunk[schema.target]))
+            if groups is not None and schema.group is not None:
+                names = [as_text(cell) for cell in chunk[schema.group]]
+                if "" in names:  # a row of an unknown group would protect nobody
+                    raise UsageError(
+                        f"{table.path}: the column {schema.group!r} must name the group of every row; row "
+                        f"{start + names.index('') + 1:,} names none"
+                    )
+                groups[start : start + len(names)] = [known.setdefault(each, len(known)) for each in names]
+    if len(store) < rows:
+        raise UsageError(f"{table.path} has changed while it was read")
+    return store.rows()._replace(groups=groups)
+
+
+def _model(choice: Choice, rows: int, epsilon: Any, delta: Any) -> str:
+    """The text of model.toml: the schema and, under [model], how the predictor was made. All of it is public."""
+    from reticent.service.schema import toml
+
+    made: dict[str, Any] = {
+        "epsilon": str(epsilon),
+        "delta": str(delta),
+        "learner": choice.learner,
+        "answers": choice.answers,
+        "rows": rows,
+        "features": list(choice.schema.features),
+        "reticent": version("reticent"),
+    }
+    return choice.schema.to_toml() + "\n[model]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in made.items())

@@ -1,0 +1,220 @@
+"""The plan of `reticent fit`: which learner to take, from public numbers alone, and what to expect of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from reticent.cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from reticent.plan.advise import Advice, Option
+    from reticent.plan.everlasting import Everlasting
+    from reticent.service.schema import Schema
+
+Learner = Literal["auto", "linear", "trees", "thresholds", "private"]
+
+NOTABLE_GAIN = 0.01  # of all answers: what another option must gain before `fit` asks for confirmation
+PLANNED = {"linear": "linear", "trees": "other", "thresholds": "thresholds", "private": "private"}
+MOST_NAMED = 20  # classes that the plan names
+ROWS_PER_TREE = 100  # the fewest rows with which a tree is a useful teacher
+FOURIER = (
+    "Here one-shot and chain are private models on random Fourier features, which follow a smooth boundary. Only "
+    "Python makes them: PrivateLogisticRegression(fourier_features=…). --learner private is linear. Before you spend "
+    "anything, compare such a model with trees, both without privacy, on public rows."
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The learner that was chosen, its plan, and the advice.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of the table.
+    learner : str
+        What answers, never "auto".
+    answers : int or str
+        The number of queries to answer, or "endless".
+    phases : dict
+        Parameters of the predictor that set its phases.
+    plan : Everlasting
+        The phases that result.
+    advice : Advice
+        The expected loss of every option.
+    """
+
+    schema: Schema
+    learner: str
+    answers: int | str
+    phases: dict[str, Any]
+    plan: Everlasting
+    advice: Advice
+
+    @property
+    def reference(self) -> str:
+        """The model that losses are against, in words."""
+        from reticent.plan.advise import REFERENCES
+
+        return "trees, without privacy" if self.learner == "trees" else REFERENCES[self.advice.reference]
+
+    @property
+    def option_name(self) -> str:
+        """What the advice calls this choice."""
+        return "chain" if self.learner == "private" else _votes(self.answers)
+
+    def better(self) -> str | None:
+        """What is better by much, in words; None if nothing is."""
+        if self.schema.group is not None and self.learner != "private" and len(self.plan.phases) > 1:
+            least = self.plan.phases[1].teachers
+            return (
+                f"with a group, all queries of a client stay together, and the next phase needs {least:,} clients or "
+                "more, since every teacher learns from clients of its own. If there will be fewer, give --answers a "
+                "number that one phase can give, or take --learner private"
+            )
+        best, mine = self.advice.best, self._option()
+        if not mine.possible or mine.loss - best.loss < NOTABLE_GAIN:
+            return None
+        # --learner private is linear: it is what advice means by a private model only if a linear model suits the data.
+        served = self.advice.reference == "linear" and best.way in ("one-shot", "chain") and self.learner != "private"
+        how = " (--learner private)" if served else f", from Python: {best.estimator}"
+        return (
+            f"{best.way} is expected to lose {best.loss:.1%} of all answers to {self.reference}, and "
+            f"{self.option_name} {mine.loss:.1%}. Better take {best.way}{how}"
+        )
+
+    def _option(self) -> Option:
+        return next(option for option in self.advice.options if option.way == self.option_name)
+
+    def required(self) -> str:
+        """Why this plan is refused, and what is needed."""
+        plan = self.plan
+        if plan.phases:
+            return "this cannot be sustained: " + plan.why
+        remedies = [f"at least {plan.rows_required:,} rows"]
+        if plan.epsilon_required > plan.guarantee.epsilon:
+            remedies.append(f"--epsilon {plan.epsilon_required:.3g}")
+        if plan.finite:
+            remedies.append(f"--answers {plan.finite}")
+        if self.learner in ("linear", "thresholds"):
+            remedies.append("--learner private")
+        found = f"{plan.rows:,} rows are too few for this; use {', or '.join(remedies)}"
+        if self.learner == "trees":
+            return (
+                f"{found}. A private model needs far fewer rows, but --learner private is linear: it helps only if a "
+                "linear model is nearly as good as trees on your data"
+            )
+        return found
+
+    def text(self, table: Path, *, client_share: Any, client_phases: int) -> str:
+        """The plan and the advice, for the terminal."""
+        from reticent.plan.advise import CHECK
+
+        schema = self.schema
+        columns = f"{len(schema.columns)} columns ({schema.width} numbers per row)"
+        lines = [
+            f"The plan, from the header of {table.name}, the schema and the number of rows. No row has been read yet.",
+            columns + ("" if schema.group is None else f", grouped by {schema.group!r}"),
+            f"{len(schema.classes)} classes: {_first(schema.classes)}; any other label counts as "
+            f"{schema.classes[0]!r}",
+            "",
+            str(self.plan),
+            *self._who_is_learned_from(client_share, client_phases),
+            "",
+            f"What each option is expected to lose, of all answers, to {self.reference}:",
+        ]
+        for option in self.advice.options:
+            mark = "→" if option.way == self.option_name else " "
+            loss = f"{option.loss:.1%}" if option.possible else f"cannot be done: {option.why}"
+            lines.append(f"{mark} {option.way:14} {loss}")
+        if self.advice.reference == "linear":
+            lines.append(CHECK.format(how="--learner trees"))
+        elif self.learner == "trees":
+            lines.append(FOURIER)
+        return "\n".join(lines)
+
+    def _who_is_learned_from(self, share: Any, phases: int) -> list[str]:
+        """Whose rows and queries are learned from."""
+        if self.schema.group is None:
+            return [] if len(self.plan.phases) < 2 else [_share_of_clients(share)]
+        if self.learner != "private":
+            return ["With a group, there are at most as many teachers as groups, and later as many as clients."]
+        lines = [
+            "With a group, only its first row is learned from and, in each phase, only the first query of each client."
+        ]
+        if len(self.plan.phases) > 1:
+            lines.append(
+                f"A client enters at most {phases} phase{'s' if phases > 1 else ''} (--client-phases): its later "
+                "queries are answered, but not learned from. Where too few clients are new, the next phase keeps the "
+                "model."
+            )
+        return lines
+
+
+def _share_of_clients(share: Any) -> str:
+    if share == 1:
+        return "Every query is learned from, whoever asks: one client may give all rows of a phase (--client-share)."
+    least = math.ceil(1 / share) if 0 < share < 1 else 1
+    return (
+        f"No client gives more than {float(share):.3g} of the rows of a phase (--client-share): with fewer than "
+        f"{least:,} clients each phase is smaller than planned, and so are all that follow."
+    )
+
+
+def choose(
+    schema: Schema,
+    rows: int,
+    learner: str,
+    *,
+    epsilon: Any,
+    delta: Any,
+    answers: int | str,
+    drift: Literal["none", "slow", "fast"],
+) -> Choice:
+    """Choose the learner and plan its phases, from public numbers alone."""
+    from reticent.plan.advise import DRIFT_GROWTH, advise
+    from reticent.plan.everlasting import everlasting
+
+    if learner == "thresholds" and (schema.width != 1 or len(schema.classes) != 2):
+        raise UsageError("--learner thresholds is for two classes and one column, which is a number")
+    common: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "classes": len(schema.classes), "answers": answers}
+    advice = advise(
+        rows,
+        schema.width,
+        drift=drift,
+        black_box=learner == "trees",
+        concept="thresholds" if learner == "thresholds" else None,
+        **common,
+    )
+    if learner == "auto":
+        votes = _votes(answers)
+        ranked = [option for option in advice.options if option.way in (votes, "chain") and option.possible]
+        # With groups, votes of later phases need as many clients as teachers, which few services have.
+        takes_votes = ranked and ranked[0].way == votes and not (schema.group is not None and answers == "endless")
+        learner = "linear" if takes_votes else "private"
+    phases: dict[str, Any] = {"rows_per_teacher": ROWS_PER_TREE if learner == "trees" else "auto"}
+    if drift != "none":
+        phases |= {"growth": DRIFT_GROWTH, "max_rows": rows}  # short phases, as advised, follow the drift
+    plan = everlasting(
+        rows,
+        schema.width,
+        learner=PLANNED[learner],  # type: ignore[arg-type]
+        phases=4,
+        **phases,
+        **common,
+    )
+    return Choice(schema, learner, answers, phases, plan, advice)
+
+
+def _votes(answers: int | str) -> str:
+    return "endless votes" if answers == "endless" else "finite votes"
+
+
+def _first(values: Sequence[Any]) -> str:
+    """Public values in one line; the first ones, if there are many."""
+    written = [repr(value) for value in values]
+    return ", ".join(written if len(written) <= MOST_NAMED else [*written[:MOST_NAMED], "…"])

@@ -1,0 +1,190 @@
+"""`reticent keys`: who may ask, observe or administer a service."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter, Token
+
+from reticent.cli.errors import UsageError, as_usage_errors
+from reticent.cli.opening import existing_folder
+from reticent.cli.options import Flag
+
+if TYPE_CHECKING:
+    from reticent.service.keys import Key, KeyTable
+
+NO_LIMIT = "none"
+
+
+def _limit(kind: type[int] | type[float]) -> Any:
+    """Make a converter for a limit: a number, or `none` to remove the limit."""
+
+    def convert(_: object, tokens: Sequence[Token]) -> int | float | str:
+        word = tokens[0].value
+        if word == NO_LIMIT:
+            return word
+        try:
+            return kind(word)
+        except ValueError:
+            what = "whole number" if kind is int else "number"
+            raise ValueError(f"must be a {what}, or {NO_LIMIT} to remove the limit, got {word!r}") from None
+
+    return convert
+
+
+Rate = Annotated[float | str | None, Parameter(converter=_limit(float))]
+Count = Annotated[int | str | None, Parameter(converter=_limit(int))]
+
+
+def add(
+    name: str,
+    who: str,
+    *,
+    scope: Annotated[list[Literal["ask", "observe", "admin"]] | None, Parameter(negative="")] = None,
+    rate: float | None = None,
+    burst: int | None = None,
+    quota: int | None = None,
+) -> int:
+    """Make a key and print it. It is shown only now: just its hash is stored.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    who
+        Whom the key is for; a name that no other key has.
+    scope
+        What the key allows: ask (the default), observe, admin. May be given several times.
+    rate
+        Answers per second.
+    burst
+        Answers at once; by default as many as in one second.
+    quota
+        Answers in all.
+    """
+    from reticent.service.keys import make_key
+
+    with as_usage_errors(), _key_table(name) as table:
+        token, key = make_key(who, scope or ["ask"], rate=rate, burst=burst, quota=quota)
+        table.add(key)
+    print(token)
+    print(f"A key for {who}, to {' and '.join(key.scopes)}. It is not stored: write it down now.", file=sys.stderr)
+    return 0
+
+
+def list_all(name: str, *, json: Flag = False) -> int:
+    """List the keys.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    json
+        Print a JSON object instead of text.
+    """
+    with as_usage_errors(), _key_table(name) as table:
+        found = table.all()
+    if json:
+        print(json_format.dumps([_public(key) for key in found], indent=2, ensure_ascii=False))
+        return 0
+    if not found:
+        print(f"there are no keys: anyone on this machine may ask; reticent keys add {name} WHO makes one")
+    for key in found:
+        state = "revoked" if key.revoked is not None else _limits(key)
+        print(f"{key.id}  {key.name:20}  {'+'.join(key.scopes):18}  {state}")
+    return 0
+
+
+def set_limits(name: str, who: str, *, rate: Rate = None, burst: Count = None, quota: Count = None) -> int:
+    """Change the limits of a key, also on a running server. The key itself and what it has used stay as they are.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    who
+        The name or id of the key.
+    rate
+        Answers per second, or none for no limit. Without --burst, as many are allowed at once as in one second.
+    burst
+        Answers at once.
+    quota
+        Answers in all, including those given so far, or none for no limit.
+    """
+    given = {"rate": rate, "burst": burst, "quota": quota}
+    limits: dict[str, Any] = {
+        limit: None if value == NO_LIMIT else value for limit, value in given.items() if value is not None
+    }
+    if not limits:
+        raise UsageError("nothing to change: give --rate, --burst or --quota")
+    with as_usage_errors(), _key_table(name) as table:
+        key = table.change(who, **limits)
+    print(f"the key of {key.name} ({key.id}) now has: {_limits(key)}")
+    return 0
+
+
+def rotate(name: str, who: str) -> int:
+    """Replace the key of a client and print the new one; the old one stops working. The client stays the same.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    who
+        The name or id of the key.
+    """
+    with as_usage_errors(), _key_table(name) as table:
+        token, key = table.rotate(who)
+    print(token)
+    print(f"A new key for {key.name}; the old one is void. It is not stored: write it down now.", file=sys.stderr)
+    return 0
+
+
+def revoke(name: str, who: str) -> int:
+    """Revoke a key, also on a running server; answers that it was given stay counted.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    who
+        The name or id of the key.
+    """
+    with as_usage_errors(), _key_table(name) as table:
+        key = table.revoke(who)
+    print(f"the key of {key.name} ({key.id}) is revoked")
+    return 0
+
+
+@contextmanager
+def _key_table(name: str) -> Iterator[KeyTable]:
+    from reticent.service.home import KEYS
+    from reticent.service.keys import KeyTable
+
+    table = KeyTable(existing_folder(name) / KEYS)
+    try:
+        yield table
+    finally:
+        table.close()
+
+
+def _public(key: Key) -> dict[str, object]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "scopes": list(key.scopes),
+        "rate": key.rate,
+        "burst": key.burst,
+        "quota": key.quota,
+        "revoked": key.revoked is not None,
+    }
+
+
+def _limits(key: Key) -> str:
+    limits = [f"{key.rate:g}/s, {key.burst} at once"] if key.rate else []
+    limits += [f"{key.quota:,} in all"] if key.quota is not None else []
+    return ", ".join(limits) or "no limits"

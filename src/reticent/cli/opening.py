@@ -1,0 +1,59 @@
+"""Open a predictor by its name."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reticent.cli.errors import UsageError
+from reticent.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from reticent.service.desk import Desk
+    from reticent.service.schema import Schema
+
+
+def existing_folder(name: str) -> Path:
+    """The folder of a predictor, which must exist."""
+    from reticent.service import home
+
+    folder = home.folder_of(name)
+    if not (folder / home.STORE).is_file():
+        known = home.names()
+        there = f"there are: {', '.join(known)}" if known else "there are none yet"
+        raise UsageError(f"there is no predictor {name!r}; {there} (reticent fit makes one)")
+    return folder
+
+
+def open_predictor(name: str, *, records: bool = False) -> Desk:
+    """Open a predictor in this process, to answer or, with `records`, only to be read."""
+    from reticent.service import halting
+    from reticent.service.desk import Desk
+    from reticent.service.home import Home
+    from reticent.service.store import VERSION, kept_path
+
+    folder = existing_folder(name)
+    with progress_bar("opening"):
+        home = Home(folder, records=records)
+        answering = Desk(home)
+    if not records:
+        halting.clear(folder)
+    if (before := home.store.upgraded) is not None:
+        print(
+            f"reticent: the store was upgraded from version {before} to {VERSION}; the old one is kept in "
+            f"{kept_path(home.store.path, before)} until the phase ends",
+            file=sys.stderr,
+        )
+    return answering
+
+
+def schema_of(folder: Path, model: str) -> Schema:
+    """The schema in the text of a model.toml; an error names the file."""
+    from reticent.service.home import MODEL
+    from reticent.service.schema import Schema, SchemaError
+
+    try:
+        return Schema.from_toml(model)
+    except SchemaError as error:
+        raise SchemaError(f"{folder / MODEL}: {error}") from None

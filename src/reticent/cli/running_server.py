@@ -1,0 +1,31 @@
+"""The server of a predictor that runs on this machine: its address, and the key to ask it with."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from reticent.cli.errors import UsageError
+from reticent.cli.opening import existing_folder
+
+ADDRESS = "address"  # a file in the predictor's folder, written by `serve` while it runs
+
+
+def address_of(name: str) -> str:
+    """The address that the running server has written down."""
+    from reticent.service.server import HOST, PORT
+
+    with suppress(OSError):
+        return (existing_folder(name) / ADDRESS).read_text(encoding="utf-8").strip()
+    return f"http://{HOST}:{PORT}"
+
+
+def read_key(key_file: Path | None) -> str | None:
+    """The key in a file, or in $RETICENT_KEY if no file is named; None without either."""
+    if key_file is None:
+        return os.environ.get("RETICENT_KEY") or None
+    try:
+        return key_file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"--key-file: {key_file} cannot be read, or holds no key") from None

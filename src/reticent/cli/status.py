@@ -1,0 +1,144 @@
+"""`reticent status`: what a predictor guarantees, and its current phase."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.cli.errors import as_usage_errors
+from reticent.cli.notices import PHASES_SHRINK, one_answer
+from reticent.cli.opening import existing_folder, open_predictor
+from reticent.cli.options import Flag
+from reticent.cli.progress import progress_bar
+from reticent.cli.running_server import address_of, read_key
+
+if TYPE_CHECKING:
+    from reticent.service.desk import Desk
+
+
+def status(
+    name: str | None = None, *, verify: Flag = False, json: Flag = False, key_file: Path | None = None
+) -> int:
+    """Show what a predictor guarantees, and its current phase; without a name, list all predictors.
+
+    Parameters
+    ----------
+    name
+        The predictor.
+    verify
+        Check every entry of the answer log, and that all counts add up.
+    json
+        Print a JSON object instead of text.
+    key_file
+        A file with the key for a running server; by default the key is in $RETICENT_KEY.
+    """
+    from reticent.service import home, store
+
+    if name is None:
+        print("\n".join(home.names()) or "there are no predictors yet: make one with reticent fit")
+        return 0
+    with as_usage_errors():
+        folder = existing_folder(name)
+        found = _status(name, folder, read_key(key_file))
+        if verify:
+            with progress_bar("checking the answer log", quiet=json):
+                found["verified"] = asdict(store.verify(folder / home.STORE))
+    if json:
+        print(json_format.dumps(found, indent=2, ensure_ascii=False, default=str))
+        return 0
+    print(_as_text(name, found))
+    return 0
+
+
+def _status(name: str, folder: Path, key: str | None) -> dict[str, Any]:
+    from reticent.service.client import Client
+    from reticent.service.home import AlreadyServed
+    from reticent.service.store import can_be_written
+
+    if not can_be_written(folder):
+        return _status_of_copy(name, folder)
+    try:
+        answering = open_predictor(name, records=True)
+    except AlreadyServed:
+        url = address_of(name)
+        with Client(url, model=name, key=key) as client:
+            return {**client.status(), "words": client.guarantee()["words"], "served": url, "retired": None}
+    return _status_and_close(name, folder, answering)
+
+
+def _status_and_close(name: str, folder: Path, answering: Desk) -> dict[str, Any]:
+    from reticent.service import halting
+
+    try:
+        now, retired, halt = answering.status(), answering.home.store.retired, halting.last(folder)
+        found = {"model": name, **asdict(now), "words": now.guarantee.explain(), "served": None, "retired": retired}
+        if halt is not None:
+            found |= {"halted": halt.words(folder), "halt": asdict(halt)}
+        return found
+    finally:
+        answering.close()
+
+
+def _status_of_copy(name: str, folder: Path) -> dict[str, Any]:
+    """The status of a predictor whose folder is read-only: a temporary copy of it is opened."""
+    from tempfile import TemporaryDirectory
+
+    from reticent.service import backup
+    from reticent.service.desk import Desk
+    from reticent.service.home import Home
+
+    with TemporaryDirectory() as scratch:  # mode 0700
+        print(f"reticent: {folder} is read-only: it is copied to {scratch}, which is then removed", file=sys.stderr)
+        backup.copy(folder, Path(scratch) / name)
+        return _status_and_close(name, folder, Desk(Home(Path(scratch) / name, records=True)))
+
+
+def _as_text(name: str, found: dict[str, Any]) -> str:
+    left = found["answers_left"]
+    lines = [
+        f"{name}: {'served at ' + found['served'] if found['served'] else 'not served now'}",
+        "",
+        found["words"],
+        "",
+        f"phase {found['phase']}: learned from {found['rows']:,} rows"
+        + (f" with {found['teachers']:,} teachers" if found["teachers"] else ""),
+        f"answered: {found['answered']:,} in all; left in this phase: {found['answers_left_in_phase']:,} of "
+        f"{found['answers_in_phase']:,}" + ("" if left is None else f"; left in all: {left:,}"),
+        f"gathered for the next phase: {found['rows_gathered']:,} of {found['rows_wanted']:,} rows, at most "
+        f"{found['client_cap']:,} from one client",
+        f"drift before this phase: {found['drift']}",
+        f"answer log: {found['ledger_length']:,} entries, head {found['ledger_head']}",
+    ]
+    if past := found.get("past"):
+        given = ", ".join(f"{one['answers']:,} in phase {one['number']} (from {one['rows']:,} rows)" for one in past)
+        lines.insert(6, f"answers in earlier phases: {given}")
+        if left is None and found["teachers"] and found["rows"] < past[-1]["rows"]:
+            lines.append(PHASES_SHRINK)
+    if found.get("one_answer") is not None:
+        lines.append(one_answer(found["one_answer"]))
+    return "\n".join([*lines, *_halted(found), *_verified(found)])
+
+
+def _halted(found: dict[str, Any]) -> list[str]:
+    """Why it answers no more, if it does not."""
+    lines = [f"HALTED: {found['halted']}"] if found["halted"] else []
+    if "halt" in found:
+        lines += [f"  {line}" for line in found["halt"]["trace"].splitlines()]
+    if found["retired"]:
+        from reticent.service.home import RETIREMENT
+
+        lines.append(f"RECORDS ONLY: no more queries are answered: {RETIREMENT[found['retired']]}")
+    return lines
+
+
+def _verified(found: dict[str, Any]) -> list[str]:
+    if "verified" not in found:
+        return []
+    counted = ", ".join(f"{many:,} in phase {phase}" for phase, many in found["verified"]["counted"].items())
+    return [
+        f"verified: {found['verified']['length']:,} entries are chained without a gap, and count {counted}, as the "
+        "phases do"
+    ]

@@ -1,0 +1,145 @@
+"""`reticent fit`: the plan comes first, and options are refused by name."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import command_line
+import pytest
+from command_line import FIT, Reticent
+
+from reticent.cli.errors import UsageError
+from reticent.service import tables
+
+run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
+
+
+def test_without_a_schema_the_command_that_drafts_one_is_named(run: Reticent, folder: Path) -> None:
+    command = ("fit", "patients.csv", "--target", "ill", "--epsilon", "1", "--delta", "1e-6", "--name", "clinic")
+    outcome = run(*command)
+    assert (outcome.code, outcome.out) == (2, "")
+    named = re.search(r"reticent (schema .* --out) schema.toml", outcome.err)
+    assert named is not None
+    assert run(*shlex.split(named[1]), "draft.toml").code == 0
+    unfilled = run(*command, "--schema", "draft.toml")
+    assert unfilled.code == 2
+    assert "still to be filled in: classes, range or categories of age" in unfilled.err
+
+
+def test_the_plan_is_printed_before_a_row_is_read(
+    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def touched(*_: object, **__: object) -> Iterator[Any]:
+        raise UsageError("the rows were read")
+
+    monkeypatch.setattr(tables.Csv, "chunks", touched)
+    outcome = run(*FIT)
+    assert outcome.code == 2
+    assert "3,000 rows of 3 columns" in outcome.out
+    assert "\n2 classes: 'no', 'yes'; any other label counts as 'no'\n" in outcome.out
+    assert "It can be sustained." in outcome.out
+    assert "the rows were read" in outcome.err
+    assert not (folder / "home").exists()
+
+
+def test_a_better_option_needs_a_yes(run: Reticent, folder: Path) -> None:
+    votes = (*FIT, "--learner", "linear", "--answers", "100")
+    outcome = run(*votes)
+    assert outcome.code == 2
+    assert "add --yes to continue anyway" in outcome.err
+    assert "--learner private" in outcome.err
+    assert not (folder / "home").exists()
+    agreed = run(*votes, "--yes")
+    assert agreed.code == 0
+    assert "Another option is better" in agreed.out
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 2)])
+def test_at_a_terminal_it_is_asked(
+    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    assert run(*FIT, "--learner", "linear", "--answers", "100").code == code
+
+
+def test_votes_with_groups_say_how_many_clients_they_need(run: Reticent, folder: Path) -> None:
+    outcome = run(*FIT[:4], "--epsilon", "30", *FIT[6:], "--group", "patient", "--learner", "linear")
+    assert outcome.code == 2
+    assert re.search(r"the next phase needs [\d,]+ clients or more", outcome.err)
+
+
+def test_too_few_rows_say_what_is_needed(run: Reticent, folder: Path) -> None:
+    outcome = run(*FIT, "--learner", "linear")
+    assert outcome.code == 2
+    assert re.search(r"3,000 rows are too few for this; use at least [\d,]+ rows, or --epsilon \d", outcome.err)
+    assert "It cannot be sustained." in outcome.out
+
+
+@pytest.mark.parametrize("learner", ["trees", "private"])
+def test_other_learners(run: Reticent, folder: Path, learner: str) -> None:
+    assert run(*FIT[:4], "--epsilon", "4", *FIT[6:], "--learner", learner, "--answers", "3", "--yes").code == 0
+    assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").code == 2  # 4 rows, 3 answers
+    assert not Path("answers.csv").exists()
+
+
+def test_drift_makes_short_phases_of_votes(run: Reticent, folder: Path) -> None:
+    outcome = run(*FIT[:4], "--epsilon", "30", *FIT[6:], "--drift", "slow")
+    assert outcome.code == 0
+    assert "→ endless votes" in outcome.out
+    assert "phase 2           3,000 rows          3,600 queries" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--epsilon", "0"), "epsilon must be"),
+        (("--epsilon", "many"), "must be a number such as"),
+        (("--delta", "2"), "delta must be"),
+        (("--name", "../x"), "name must be letters"),
+        (("--answers", "0"), "must be a whole number, or endless"),
+        (("--target", "age"), "--target 'age' is not the target of schema.toml, which is 'ill'"),
+        (("--group", "nobody"), "has no column 'nobody'"),
+        (("--learner", "thresholds"), "one column, which is a number"),
+        (("--client-share", "2"), "client_share must be in"),
+        (("--schema", "nothing.toml"), "nothing.toml cannot be read"),
+    ],
+)  # fmt: skip
+def test_bad_options_are_refused_by_name(
+    run: Reticent, folder: Path, options: tuple[str, str], message: str
+) -> None:
+    arguments = dict(zip(FIT[2::2], FIT[3::2], strict=True)) | {options[0]: options[1]}
+    outcome = run(*FIT[:2], *(word for pair in arguments.items() for word in pair))
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert not (folder / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "one client may give all rows of a phase"),
+        (("--client-share", "0.01"), "with fewer than 100 clients each phase is smaller than planned"),
+        (("--group", "patient"), "A client enters at most 1 phase (--client-phases): its later queries are answered"),
+        (("--group", "patient", "--client-phases", "3"), "A client enters at most 3 phases"),
+    ],
+)
+def test_the_plan_says_who_is_learned_from(run: Reticent, folder: Path, options: tuple[str, ...], words: str) -> None:
+    outcome = run(*FIT, *options)
+    assert outcome.code == 0
+    assert words in outcome.out
+
+
+def test_a_place_that_cannot_be_written_is_found_before_rows_are_read(
+    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETICENT_HOME", str(folder / "new.csv" / "home"))
+    outcome = run(*FIT)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "set RETICENT_HOME" in outcome.err

@@ -1,0 +1,52 @@
+"""`reticent keys`: add, list, set, rotate, revoke."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import command_line
+import pytest
+from command_line import Reticent
+
+from reticent.service import home
+
+run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
+fitted = pytest.fixture(command_line.fitted)
+
+
+def test_keys(run: Reticent, fitted: Path) -> None:
+    assert "there are no keys" in run("keys", "list", "clinic").out
+    options = ("--scope", "ask", "--scope", "observe", "--rate", "10", "--quota", "99")
+    made = run("keys", "add", "clinic", "ward 3", *options)
+    assert made.code == 0
+    token = made.out.strip()
+    assert re.fullmatch(r"[0-9a-f]{12}\.[\w-]{43}", token)
+    assert "write it down now" in made.err
+    (shown,) = json.loads(run("keys", "list", "clinic", "--json").out)
+    assert shown == {
+        "id": token[:12], "name": "ward 3", "scopes": ["ask", "observe"], "rate": 10.0, "burst": 10, "quota": 99,
+        "revoked": False,
+    }  # fmt: skip
+    assert "10/s, 10 at once, 99 in all" in run("keys", "list", "clinic").out
+    changed = run("keys", "set", "clinic", "ward 3", "--rate", "20", "--quota", "none")
+    assert changed == (0, f"the key of ward 3 ({token[:12]}) now has: 20/s, 20 at once\n", "")
+    assert "50 at once" in run("keys", "set", "clinic", token[:12], "--burst", "50").out
+    assert "no limits" in run("keys", "set", "clinic", "ward 3", "--rate", "none").out
+    assert "give --rate, --burst or --quota" in run("keys", "set", "clinic", "ward 3").err
+    assert "must be a whole number, or none" in run("keys", "set", "clinic", "ward 3", "--quota", "many").err
+    assert "quota must be at least 0, got -1" in run("keys", "set", "clinic", "ward 3", "--quota=-1").err
+    assert "there is no key" in run("keys", "set", "clinic", "x", "--quota", "1").err
+    for name in (" ", "."):
+        assert "name must be 1 to 64 letters" in run("keys", "add", "clinic", name).err
+    secret = token.partition(".")[2].encode()
+    assert not any(secret in one.read_bytes() for one in home.folder_of("clinic").iterdir())
+    assert run("keys", "add", "clinic", "ward 3").code == 2
+    rotated = run("keys", "rotate", "clinic", "ward 3")
+    assert (rotated.code, rotated.out[:13]) == (0, token[:13])
+    assert rotated.out.strip() != token
+    assert "the old one is void" in rotated.err
+    assert run("keys", "revoke", "clinic", "ward 3").code == 0
+    assert "revoked" in run("keys", "list", "clinic").out
+    assert "there is no key" in run("keys", "revoke", "clinic", "x").err

@@ -1,0 +1,46 @@
+"""`reticent status`: what a predictor guarantees, and what is wrong with it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import command_line
+import pytest
+from command_line import Reticent
+
+from reticent.service import home, store
+
+run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
+fitted = pytest.fixture(command_line.fitted)
+
+
+def test_a_broken_ledger_does_not_verify(run: Reticent, fitted: Path) -> None:
+    run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv")
+    with sqlite3.connect(home.folder_of("clinic") / home.STORE) as db:
+        db.execute("DROP TRIGGER ledger_no_update")
+        db.execute("UPDATE ledger SET answers = 3, cost = 3")
+    db.close()
+    outcome = run("status", "clinic", "--verify")
+    assert outcome.code == 2
+    assert "damaged" in outcome.err
+    with pytest.raises(store.Damaged):
+        store.verify(home.folder_of("clinic") / home.STORE)
+
+
+def test_an_upgrade_is_told(run: Reticent, fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "VERSION", store.VERSION + 1)
+    monkeypatch.setitem(store.UPGRADES, store.VERSION - 1, lambda db: None)
+    outcome = run("status", "clinic", "--verify")
+    assert outcome.code == 0
+    assert f"the store was upgraded from version {store.VERSION - 1} to {store.VERSION}" in outcome.err
+    assert run("status", "clinic").err == ""
+
+
+def test_names(run: Reticent, folder: Path) -> None:
+    assert "there are no predictors yet" in run("status").out
+    asking = ("ask", "x", "--table", "new.csv", "--out", "o")
+    for command in (("serve", "x"), ("status", "x"), asking, ("keys", "list", "x")):
+        outcome = run(*command)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert "there is no predictor 'x'; there are none yet" in outcome.err

@@ -1,0 +1,75 @@
+"""A store of an older version is kept, and upgraded."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from shop import labels, new_desk, request
+
+from reticent.service import home, store
+from reticent.service.desk import Desk
+from reticent.service.home import Home
+from reticent.service.store import Damaged
+
+
+def opened(folder: Path) -> Desk:
+    return Desk(Home(folder), elsewhere=False)
+
+
+def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From made-up versions -1 and 0, in which the ledger is called otherwise, and phases know less."""
+    folder = tmp_path / "clinic"
+    desk = new_desk(folder)
+    labels(desk.answer([request(5)]))
+    desk.close()
+    head = store.verify(folder / home.STORE).head
+    with sqlite3.connect(folder / home.STORE) as db:
+        db.execute("ALTER TABLE clients RENAME TO askers")
+        db.execute("ALTER TABLE phases DROP COLUMN event")
+        db.executescript("DROP INDEX answers_by_expiry; ALTER TABLE answers DROP COLUMN rest;"
+                         "CREATE INDEX answers_by_expiry ON answers (expires)")  # fmt: skip
+        db.execute("PRAGMA user_version = -1")
+    db.close()
+    older = (folder / home.STORE).read_bytes()
+    with pytest.raises(Damaged, match=f"version -1, which this reticent cannot bring up to {store.VERSION}"):
+        opened(folder)
+    monkeypatch.setitem(store.UPGRADES, -1, lambda db: db.execute("ALTER TABLE askers RENAME TO clients"))
+    monkeypatch.setitem(store.UPGRADES, 0, lambda db: db.execute("SELECT nothing"))
+    with pytest.raises(sqlite3.OperationalError):  # the second step fails: the first is undone
+        opened(folder)
+    with sqlite3.connect(folder / home.STORE) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (-1,)
+        assert db.execute("SELECT COUNT(*) FROM askers").fetchone() == (1,)
+    db.close()
+    step = "ALTER TABLE phases ADD COLUMN event TEXT NOT NULL DEFAULT 'null'"
+
+    def last(db: sqlite3.Connection) -> None:
+        db.execute(step)
+        rows = db.execute("SELECT number, rows, answers, event, counted FROM phases").fetchall()
+        db.execute("DROP TABLE phases")
+        for statement in store._statements(store.TABLES):
+            if "CREATE TABLE phases" in statement:
+                db.execute(statement)
+        db.executemany("INSERT INTO phases VALUES (?, ?, ?, ?, ?)", rows)
+
+    monkeypatch.setitem(store.UPGRADES, 0, last)
+    desk = opened(folder)
+    assert desk.home.store.upgraded == -1
+    assert store.verify(folder / home.STORE).head == head
+    kept = folder / "store-version--1.sqlite"
+    assert kept.stat().st_mode & 0o077 == 0
+    with sqlite3.connect(kept) as db:
+        assert db.execute("SELECT COUNT(*) FROM askers").fetchone() == (1,)
+    db.close()
+    labels(desk.answer([request(desk.status().answers_left_in_phase + 1)]))
+    desk.tidy()
+    assert not kept.exists()  # it held queries of a phase that is over
+    desk.close()
+    desk = opened(folder)
+    assert desk.home.store.upgraded is None
+    desk.close()
+    (folder / home.STORE).write_bytes(older)  # what was kept, put back after answers were given
+    with pytest.raises(Damaged, match="lost answers"):
+        Home(folder)
