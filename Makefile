@@ -6,11 +6,12 @@ BIN    := $(VENV)/bin
 OLDEST ?= .venv-oldest
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint types layers unit oldest docs tables audit bench clean
+.PHONY: help demo test quick lint types layers unit oldest docs tables audit bench clean
 
 help:
 	@echo "make demo    fit a made-up clinic, serve it, ask it from several clients; DEMO_SECONDS=30 ends by itself"
 	@echo "make test    lint, types, layers, tests"
+	@echo "make quick   the tests that take a few seconds at most"
 	@echo "make oldest  run tests with every dependency at its declared minimum, on Python 3.11"
 	@echo "make docs    regenerate every table and build the documentation into docs/_build/html"
 	@echo "make audit   attack every mechanism and every broken twin; print the table"
@@ -20,7 +21,7 @@ $(VENV)/.product: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "reticent needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -e .
+	$(PIP) -e ".[service]"
 	@touch $@
 
 $(VENV)/.development: $(VENV)/.product
@@ -43,6 +44,9 @@ layers: $(VENV)/.development
 
 unit: $(VENV)/.development
 	$(BIN)/pytest -n auto
+
+quick: $(VENV)/.development
+	$(BIN)/pytest -n auto -m "not slow"
 
 # What depends most on the versions of others: the protocol and its clients, tables, learners, stored states, the tools.
 # OLDEST_TESTS= (nothing) runs all tests. The fuzzer of the routes is left out: the test client of older Starlettes

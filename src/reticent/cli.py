@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 from cyclopts import App, CycloptsError, Parameter, Token
 
+from reticent.errors import MissingExtra
+from reticent.extras import require
 from reticent.service import commands, key_commands
 from reticent.service.commands import Flag, UsageError
 
@@ -200,6 +202,11 @@ def _run_experiment(name: str, out: Path | None, data: Path | None = None) -> No
 
     console = _console()
     module = import_module(f"reticent.experiments.{name}")
+    if out is not None and hasattr(module, "plots"):
+        try:
+            require("plots", "draw plots")
+        except MissingExtra as error:
+            raise UsageError(f"--out: {error}") from None
     if data is not None and hasattr(module, "measure"):
         try:
             module.measure(data)
