@@ -51,7 +51,9 @@ def test_the_environment_keeps_to_it(name: str) -> None:
     assert installed == minimum if os.environ.get("RETICENT_OLDEST") else installed >= minimum
 
 
-@pytest.mark.parametrize("requirement", ["numpy", "numpy<2", "numpy<2,>=1", "numpy>=1.26,<3,<4", "numpy==1.26", "numpy ~= 1.26"])
+@pytest.mark.parametrize(
+    "requirement", ["numpy", "numpy<2", "numpy<2,>=1", "numpy>=1.26,<3,<4", "numpy==1.26", "numpy ~= 1.26"]
+)
 def test_what_has_no_single_minimum_is_refused(requirement: str) -> None:
     with pytest.raises(ValueError, match="name>=version"):
         oldest.pinned(requirement)

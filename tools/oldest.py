@@ -28,7 +28,7 @@ def pinned(requirement: str) -> str:
     """A requirement at its minimum. Besides it, only an upper bound may be declared."""
     found = DECLARED.fullmatch(requirement)
     if found is None:
-        raise ValueError(f"a dependency must be declared as name>=version or name>=version,<version, got {requirement!r}")
+        raise ValueError(f"declare a dependency as name>=version or name>=version,<version, got {requirement!r}")
     name, minimum, marker = found.groups()
     return f"{name}=={minimum}{marker or ''}"
 

@@ -38,10 +38,8 @@ def require(extra: str, purpose: str) -> None:
     Raises
     ------
     MissingExtra
-        If a module is missing. The message names the packages and the extra that brings them.
+        If a module is missing. The message names it and the extra that brings it.
     """
-    missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
-    if missing:
-        raise MissingExtra(
-            f"to {purpose}, install {', '.join(missing)}: pip install 'reticent[{extra}]'", extra=extra
-        )
+    missing = next((name for name in EXTRAS[extra] if find_spec(name) is None), None)
+    if missing is not None:
+        raise MissingExtra(f"to {purpose}, run: pip install 'reticent[{extra}]' ({missing} is missing)", extra=extra)
