@@ -86,7 +86,7 @@ def test_what_was_loaded_lazily_pickles_and_copies() -> None:
 
 
 def test_help_describes_the_package() -> None:
-    text = pydoc.render_doc(reticent, renderer=pydoc.plaintext)
+    text = pydoc.render_doc(reticent, renderer=pydoc.plaintext)  # type: ignore[attr-defined]
     assert "never tells who taught it" in text
     assert "class EverlastingPredictor" in text
 

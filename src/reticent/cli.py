@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from fractions import Fraction
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
@@ -301,7 +302,7 @@ def _from_text(hint: Any, *, help: str | None) -> Any:
     plain = [kind for kind in kinds if kind in (int, str, bool, type(None)) or get_origin(kind) is Literal]
     if bool in kinds:
         return Annotated[bool, Parameter(negative="", help=help)]
-    if object in kinds:
+    if object in kinds or Fraction in kinds:
         return Annotated[float | None, Parameter(converter=commands.number, help=help)]  # an exact number, in truth
     examples: dict[type, str] = {ConceptClass: "thresholds:64 or rectangles:2:16", Domain: "floats or datetimes:s"}
     for base, example in examples.items():
