@@ -51,8 +51,8 @@ quick: $(VENV)/.development
 # What depends most on the versions of others: the protocol and its clients, tables, learners, stored states, the tools.
 # OLDEST_TESTS= (nothing) runs all tests. The fuzzer of the routes is left out: the test client of older Starlettes
 # leaves streams of newer AnyIOs open.
-OLDEST_TESTS ?= tests/test_oldest.py tests/test_cli.py tests/service/test_protocol.py tests/service/test_app.py \
-  tests/service/test_quick.py tests/service/test_invocations.py tests/service/test_limits.py \
+OLDEST_TESTS ?= tests/test_oldest.py tests/test_extras.py tests/test_import.py tests/test_cli.py tests/service/test_protocol.py tests/service/test_app.py \
+  tests/service/test_uvicorn_parts.py tests/service/test_quick.py tests/service/test_invocations.py tests/service/test_limits.py \
   tests/service/test_client.py tests/service/test_real_clients.py tests/service/test_service_tables.py \
   tests/service/test_store.py tests/service/test_desk.py \
   tests/teachers/test_frames.py tests/learners/test_logistic.py tests/predictors/test_saving.py \
