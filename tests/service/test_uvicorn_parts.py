@@ -28,7 +28,7 @@ OVERRIDDEN = {
     "shutdown": [],
     "send_400_response": ["msg"],
 }
-CALLED = {"_unset_keepalive_if_required": [], "timeout_keep_alive_handler": []}
+CALLED: dict[str, list[str]] = {"_unset_keepalive_if_required": [], "timeout_keep_alive_handler": []}
 # Set by `__init__` or when a connection or message begins, and used by the server or by what it hands to uvicorn.
 ATTRIBUTES = (
     "loop", "connections", "flow", "transport", "timeout_keep_alive_task", "cycle", "pipeline", "parser", "url",
