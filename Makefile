@@ -6,11 +6,12 @@ BIN    := $(VENV)/bin
 OLDEST ?= .venv-oldest
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint types layers unit oldest docs tables audit bench clean
+.PHONY: help demo test quick lint types layers unit oldest docs tables audit bench clean
 
 help:
 	@echo "make demo    fit a made-up clinic, serve it, ask it from several clients; DEMO_SECONDS=30 ends by itself"
 	@echo "make test    lint, types, layers, tests"
+	@echo "make quick   the tests that take a few seconds at most"
 	@echo "make oldest  run tests with every dependency at its declared minimum, on Python 3.11"
 	@echo "make tables  regenerate every table and plot of the documentation into docs/generated"
 	@echo "make docs    the same, then build the documentation into docs/_build/html"
@@ -21,7 +22,7 @@ $(VENV)/.product: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "reticent needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -e .
+	$(PIP) -e ".[service]"
 	@touch $@
 
 $(VENV)/.development: $(VENV)/.product
@@ -45,11 +46,14 @@ layers: $(VENV)/.development
 unit: $(VENV)/.development
 	$(BIN)/pytest -n auto
 
+quick: $(VENV)/.development
+	$(BIN)/pytest -n auto -m "not slow"
+
 # What depends most on the versions of others: the protocol and its clients, tables, learners, stored states, the tools.
 # OLDEST_TESTS= (nothing) runs all tests. The fuzzer of the routes is left out: the test client of older Starlettes
 # leaves streams of newer AnyIOs open.
-OLDEST_TESTS ?= tests/test_oldest.py tests/cli/test_command_line.py tests/service/test_protocol.py tests/service/test_app.py \
-  tests/service/test_quick.py tests/service/test_invocations.py tests/service/test_limits.py \
+OLDEST_TESTS ?= tests/test_oldest.py tests/test_extras.py tests/test_import.py tests/cli/test_command_line.py tests/service/test_protocol.py tests/service/test_app.py \
+  tests/service/test_uvicorn_parts.py tests/service/test_quick.py tests/service/test_invocations.py tests/service/test_limits.py \
   tests/service/test_client.py tests/service/test_real_clients.py tests/service/test_service_tables.py \
   tests/service/test_store.py tests/service/test_desk.py \
   tests/teachers/test_frames.py tests/learners/test_logistic.py tests/predictors/test_saving.py \

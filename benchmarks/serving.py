@@ -29,6 +29,7 @@ import numpy as np
 from reticent.service.processes import Child, Folder, ending_in_good_order
 
 if TYPE_CHECKING:
+    from reticent.service.app import Service
     from reticent.service.schema import Schema
     from reticent.service.store import Verified
 
@@ -53,13 +54,12 @@ def data() -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], np.ndarra
     return X, (X @ rng.standard_normal(COLUMNS) > 0).astype(np.int64)
 
 
-def serve_ours(folder: Path, port: int) -> None:
+def make_service(folder: Path) -> Service:
     from reticent import EverlastingPredictor
     from reticent.service.app import Service
     from reticent.service.batching import Batcher
     from reticent.service.desk import Desk
     from reticent.service.home import Home
-    from reticent.service.server import Binding, make_server
 
     model = EverlastingPredictor(
         None, epsilon=8, delta=1e-6, classes=(0, 1), rows_per_teacher=ROWS // TEACHERS, growth=100, client_share=1,
@@ -70,10 +70,14 @@ def serve_ours(folder: Path, port: int) -> None:
     encoded = rules.encode_numbers(X.copy())
     desk = Desk(Home.create(folder / "bench", model.fit(encoded, y), rules.to_toml()))
     print("teachers", desk.status().teachers, "answers in phase", desk.status().answers_in_phase, file=sys.stderr)
+    return Service("bench", rules, desk, Batcher(desk), dashboard=False)
+
+
+def serve_ours(folder: Path, port: int) -> None:
+    from reticent.service.server import Binding, make_server
 
     async def run() -> None:
-        service = Service("bench", rules, desk, Batcher(desk), dashboard=False)
-        await make_server(service, Binding(port=port)).serve()
+        await make_server(make_service(folder), Binding(port=port)).serve()
 
     import uvloop
 

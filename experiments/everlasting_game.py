@@ -73,7 +73,7 @@ def _predictors() -> list[tuple[str, Any, float, float]]:
 class _Counter:
     """Answers by BetweenThresholds from the votes of 20,000 teachers, x of which say 1; one halt is left."""
 
-    def __init__(self, noise: Noise, *, epsilon: object) -> None:
+    def __init__(self, noise: Noise, *, epsilon: float) -> None:
         self.sides = BetweenThresholds(9_600, 10_400, epsilon=epsilon, delta=1e-7, unsafe_noise=noise)
 
     def fit(self, X: Any, y: Any) -> None:
@@ -94,7 +94,7 @@ def _counter() -> Table:
     return Table(title, columns, tuple(rows))
 
 
-def counter_attack(epsilon: object) -> GameValue:
+def counter_attack(epsilon: float) -> GameValue:
     """A question with split votes against a clear one; then a clear one, to see whether it is answered."""
     nobody = Sample(((0,),), (0,))
     attack = Script((nobody, nobody), (Query((10_000,), (20_000,)), Query((20_000,))))

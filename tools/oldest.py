@@ -14,20 +14,21 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-DECLARED = re.compile(r"([A-Za-z0-9._-]+(?:\[[a-z,]+\])?)>=([0-9][0-9.]*)(\s*;.*)?")
+DECLARED = re.compile(r"([A-Za-z0-9._-]+(?:\[[a-z,]+\])?)>=([0-9][0-9.]*)(?:,<[0-9][0-9.]*)?(\s*;.*)?")
 
 
 def declared(project: dict[str, Any]) -> list[str]:
-    """All requirements: of the package, of its extras, and of those who work on it."""
+    """All requirements of the package and of its extras, without those on its own extras."""
     extras = project["optional-dependencies"].values()
-    return [*project["dependencies"], *(one for extra in extras for one in extra)]
+    itself = f"{project['name']}["
+    return [*project["dependencies"], *(one for extra in extras for one in extra if not one.startswith(itself))]
 
 
 def pinned(requirement: str) -> str:
-    """A requirement at its minimum, which is all that one may declare."""
+    """A requirement at its minimum. Besides it, only an upper bound may be declared."""
     found = DECLARED.fullmatch(requirement)
     if found is None:
-        raise ValueError(f"a dependency must be declared as name>=version, got {requirement!r}")
+        raise ValueError(f"declare a dependency as name>=version or name>=version,<version, got {requirement!r}")
     name, minimum, marker = found.groups()
     return f"{name}=={minimum}{marker or ''}"
 

@@ -1,23 +1,37 @@
-"""Private learning and private prediction: answers every question, never tells who taught it."""
+"""Private learning and private prediction: answers every question, never tells who taught it.
+
+Importing the package loads nothing else. A name loads the module that defines it when it is first used.
+"""
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from reticent import audit, mechanisms, noise, privacy
-from reticent.errors import (
-    BudgetExhausted,
-    ClassOrderWarning,
-    EndingWarning,
-    InsufficientData,
-    OneAnswerWarning,
-    OutOfReach,
-    PrivacyWarning,
-)
-from reticent.privacy import Guarantee, Ledger
-
 if TYPE_CHECKING:
-    from reticent import concepts, labellers, plan
+    from reticent import (
+        audit,
+        concepts,
+        data,
+        errors,
+        labellers,
+        learners,
+        mechanisms,
+        noise,
+        plan,
+        predictors,
+        privacy,
+        sanitizers,
+        service,
+        teachers,
+    )
+    from reticent.errors import (
+        BudgetExhausted,
+        ClassOrderWarning,
+        EndingWarning,
+        InsufficientData,
+        OneAnswerWarning,
+        OutOfReach,
+        PrivacyWarning,
+    )
     from reticent.learners import (
         ActiveLearner,
         ExponentialLearner,
@@ -32,11 +46,12 @@ if TYPE_CHECKING:
         ThresholdLearner,
     )
     from reticent.predictors import EverlastingPredictor, GenericBBL, PrivatePredictor, StablePredictor
+    from reticent.privacy import Guarantee, Ledger
     from reticent.sanitizers import NetSanitizer, PointSanitizer, ThresholdSanitizer
     from reticent.service.client import AsyncClient, Client
     from reticent.teachers import PATEClassifier, Teachers
 
-__version__ = version("reticent")
+    __version__: str
 
 __all__ = [
     "ActiveLearner",
@@ -72,27 +87,55 @@ __all__ = [
     "ThresholdSanitizer",
     "audit",
     "concepts",
+    "data",
+    "errors",
     "labellers",
+    "learners",
     "mechanisms",
     "noise",
     "plan",
+    "predictors",
     "privacy",
+    "sanitizers",
+    "service",
+    "teachers",
 ]
+
+# The module of every public name that is no module itself. The imports above say the same to type checkers.
+_HOMES = {
+    name: home
+    for home, names in {
+        "errors": (
+            "BudgetExhausted", "ClassOrderWarning", "EndingWarning", "InsufficientData", "OneAnswerWarning",
+            "OutOfReach", "PrivacyWarning",
+        ),
+        "learners": (
+            "ActiveLearner", "ExponentialLearner", "LabelBoost", "LabelPrivateLearner", "PointLearner",
+            "PrivateLogisticRegression", "RectangleLearner", "SanitizedLearner", "SemiPrivateLearner",
+            "SemiSupervisedLearner", "ThresholdLearner",
+        ),
+        "predictors": ("EverlastingPredictor", "GenericBBL", "PrivatePredictor", "StablePredictor"),
+        "privacy": ("Guarantee", "Ledger"),
+        "sanitizers": ("NetSanitizer", "PointSanitizer", "ThresholdSanitizer"),
+        "service.client": ("AsyncClient", "Client"),
+        "teachers": ("PATEClassifier", "Teachers"),
+    }.items()
+    for name in names
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    # What stands on scikit-learn takes a second to import: only who uses it should wait for it.
-    if name not in __all__:
+    if name == "__version__":
+        value: Any = import_module("importlib.metadata").version("reticent")
+    elif name in _HOMES:
+        value = getattr(import_module(f"reticent.{_HOMES[name]}"), name)
+    elif name in __all__:
+        value = import_module(f"reticent.{name}")
+    else:
         raise AttributeError(f"module 'reticent' has no attribute {name!r}")
-    if name in ("concepts", "labellers", "plan"):
-        return import_module(f"reticent.{name}")
-    homes = {
-        "Sanitizer": "sanitizers",
-        "Teachers": "teachers",
-        "PATEClassifier": "teachers",
-        "Predictor": "predictors",
-        "GenericBBL": "predictors",
-        "Client": "service.client",
-    }
-    home = next((module for ending, module in homes.items() if name.endswith(ending)), "learners")
-    return getattr(import_module(f"reticent.{home}"), name)
+    globals()[name] = value  # found without this function from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, "__version__", *(name for name in globals() if name.startswith("__"))})

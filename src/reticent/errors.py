@@ -10,6 +10,17 @@ class BudgetExhausted(RuntimeError):
     """A request would cost more privacy than is left. Nothing was spent and no data were touched."""
 
 
+class MissingExtra(ImportError):
+    """Optional packages are not installed; `extra` is the extra of reticent that brings them."""
+
+    def __init__(self, message: str, *, extra: str) -> None:
+        super().__init__(message)
+        self.extra = extra
+
+    def __reduce__(self) -> tuple[Any, ...]:  # from one process to another
+        return partial(type(self), str(self), extra=self.extra), ()
+
+
 class InsufficientData(ValueError):
     """There are too few rows for the accuracy asked for; `required` is the number that would do."""
 

@@ -82,41 +82,19 @@ def test_json(run: Reticent, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_without_twins_it_says_so_and_passes(
+def test_twins_come_with_the_package_and_no_others_run_unasked(
     run: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    outcome = run("audit", "mechanisms", "--runs", "100")
-    assert outcome.code == 0
-    assert outcome.out.count("not found") == 2
-    quiet = run("audit", "mechanisms", "--runs", "100", "--json", "--quiet")
-    assert json.loads(quiet.out)["twins"] is None
-    for err in (outcome.err, quiet.err):
-        assert err.startswith("reticent: WARNING: no twin was tried")
-        assert err.count("\n") == 1
-
-
-@pytest.mark.usefixtures("few")
-@pytest.mark.parametrize(
-    ("project", "found"),
-    [
-        ("[project]\nname = 'reticent'", True),
-        ("[project]\nname = 'garrulous'", False),
-        ("project = 'reticent'", False),
-        ("[project", False),
-        (None, False),
-    ],
-)
-def test_twins_are_looked_for_in_a_checkout_only(
-    run: Reticent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str | None, found: bool
-) -> None:
     (tmp_path / "tests").mkdir()
-    two_twins(tmp_path, broken=True).rename(tmp_path / "tests" / "twins.py")
-    if project is not None:
-        (tmp_path / "pyproject.toml").write_text(project)
+    two_twins(tmp_path, broken=False).rename(tmp_path / "tests" / "twins.py")
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'reticent'")
     monkeypatch.chdir(tmp_path)
-    report = json.loads(run("audit", "mechanisms", "--runs", "100", "--json").out)
-    assert report["twins"] == (str(Path("tests/twins.py")) if found else None)
+    outcome = run("audit", "mechanisms", "--runs", "100", "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    report = json.loads(outcome.out)
+    assert report["twins"] == "reticent.audit.twins"
+    for row in report["mechanisms"]:
+        assert [(twin["name"], twin["rejected"]) for twin in row["twins"]] == [("noise × 0.7", True)]
 
 
 @pytest.mark.usefixtures("few")

@@ -38,6 +38,7 @@ def allowed(trials: int, failure: float) -> int:
 
 def refuses_too_few_rows(learner: ConceptLearner) -> None:
     """A learner of one column that asks for an error says how many rows it needs, and needs no more."""
+    assert learner.error is not None
     required = learner.n_required(learner.error)
     X = np.zeros((required, 1), dtype=int)
     with pytest.raises(InsufficientData, match=f"from {required} rows on, got {required - 1}") as refusal:

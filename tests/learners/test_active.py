@@ -51,15 +51,15 @@ class Counting(ConceptLearner):
     """Publishes a noisy count of even labels in even places and odd ones in odd places: it looks at the order."""
 
     def __init__(
-        self, *, epsilon: object = 1, error: object = None, failure: object = 0.05, unsafe_seed: int | None = None
+        self, *, epsilon: Any = 1, error: Any = None, failure: Any = 0.05, unsafe_seed: int | None = None
     ) -> None:
         self.epsilon = epsilon
         self.error = error
         self.failure = failure
         self.unsafe_seed = unsafe_seed
 
-    def n_required(self, error: object, failure: object = None) -> int:
-        return math.ceil(10 / (float(self.epsilon) * float(error)))  # type: ignore[arg-type]
+    def n_required(self, error: Any, failure: Any = None) -> int:
+        return math.ceil(10 / (float(self.epsilon) * float(error)))
 
     def _hypotheses(self) -> ConceptClass[Any]:
         return Thresholds(bits=7)
@@ -80,7 +80,7 @@ class CountingAll(Counting, PartlyLabelled):
     def _count(self, rows: Array, labels: Array) -> int:
         return int(np.count_nonzero(np.where(labels >= 0, labels, rows) == 1))
 
-    def labels_required(self, error: object, failure: object = None) -> int:
+    def labels_required(self, error: Any, failure: Any = None) -> int:
         return math.ceil(self.n_required(error, failure) / 4)
 
 
@@ -336,7 +336,7 @@ def test_rows_without_labels() -> None:
     learner = ActiveLearner(Watched(), epsilon=0.1).fit(X, oracle=lambda rows: rows[:, 0] < 2, n_labels=5)
     assert learner.n_rows_ == math.floor(1000 * math.expm1(0.1) / math.expm1(1))
     assert learner.learner_.epsilon == pytest.approx(1, abs=0.02)
-    assert learner.learner_.epsilon >= 1  # type: ignore[operator]
+    assert learner.learner_.epsilon >= 1
     assert (seen[0][:5] >= 0).all()
     assert (seen[0][5:] == -1).all()
     assert learner.fit(X, X[:, 0] < 2, n_labels=5, n_rows=50).n_rows_ == 50

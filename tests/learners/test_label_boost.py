@@ -79,7 +79,7 @@ def loss(first: Law, second: Law) -> tuple[float, float]:
 # ── the lemma: one round ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def labels_of(data: Data, concepts: Finite, *, without: int = 0, variant: Any = "max", epsilon: object = 1) -> Law:
+def labels_of(data: Data, concepts: Finite, *, without: int = 0, variant: Any = "max", epsilon: Any = 1) -> Law:
     """The law of the labels that a round gives, but for those of the last rows."""
     X, y = table(data)
     rows, known = X[:, 0], y >= 0
@@ -160,7 +160,7 @@ class Answers(ConceptLearner):
     """
 
     def __init__(
-        self, concept_class: Finite, bits: Any, *, epsilon: object, error: object = None, failure: object = 0.05
+        self, concept_class: Finite, bits: Any, *, epsilon: Any, error: Any = None, failure: Any = 0.05
     ) -> None:
         self.concept_class = concept_class
         self.bits = bits

@@ -44,7 +44,7 @@ class Above(Sanitizer):
     """A tiny sanitizer: about how many rows are above a cut. It stands for them by one point on either side."""
 
     def __init__(
-        self, *, epsilon: object, delta: object = 0, cut: float = 0.5, error: object = None, failure: object = 0.05,
+        self, *, epsilon: Any, delta: Any = 0, cut: float = 0.5, error: Any = None, failure: Any = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:  # fmt: skip
         self.epsilon = epsilon
@@ -54,8 +54,8 @@ class Above(Sanitizer):
         self.failure = failure
         self.unsafe_seed = unsafe_seed
 
-    def n_required(self, error: object, failure: object = None) -> int:
-        return math.ceil(3 * math.log(3 / float(failure or self.failure)) / (float(self.epsilon) * float(error)))  # type: ignore[arg-type]
+    def n_required(self, error: Any, failure: Any = None) -> int:
+        return math.ceil(3 * math.log(3 / float(failure or self.failure)) / (float(self.epsilon) * float(error)))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -62,7 +62,7 @@ class OnePoint(Sanitizer):
     """The smallest of sanitizers: the copy is one of the values 0 … 3, drawn by how often each occurs."""
 
     def __init__(
-        self, *, epsilon: object, error: object = None, failure: object = 0.05, unsafe_seed: int | None = None
+        self, *, epsilon: Any, error: Any = None, failure: Any = 0.05, unsafe_seed: int | None = None
     ) -> None:
         self.epsilon = epsilon
         self.error = error
@@ -406,7 +406,7 @@ def test_candidates_come_from_a_sample_of_a_large_copy() -> None:
             values = np.arange(2**16)
             return Release((values, np.full(len(values), 2.0**-16)), BoundedRange(Fraction(1)))
 
-        def n_required(self, error: object, failure: object = None) -> int:
+        def n_required(self, error: Any, failure: Any = None) -> int:
             return 1
 
     learner = SemiSupervisedLearner(Thresholds(bits=16), epsilon=1, sanitizer=Uniform(epsilon=1), error=0.2)
@@ -570,7 +570,7 @@ def test_the_sanitizer_is_made_for_what_was_counted() -> None:
     y = np.where(np.arange(len(x)) < labelled, x[:, 0] < 8, UNLABELLED)
     used = learner.fit(x, y).sanitizer_
     assert (used.error, used.failure) == (Fraction(4, 10) / 32, Fraction(5, 400))
-    assert used.n_required(used.error) <= rest
+    assert used.n_required(Fraction(4, 10) / 32) <= rest
     assert (own.error, own.failure) == (None, 0.9)
     assert learner.set_params(error=None).fit(x, y).sanitizer_.error is None
 

@@ -276,13 +276,13 @@ def test_copies_are_refused() -> None:
 @given(
     st.one_of(st.floats(max_value=0), st.sampled_from([math.nan, math.inf, -math.inf, "1", None, True, 1j, [1.0]])),
 )
-def test_bad_epsilon(epsilon: object) -> None:
+def test_bad_epsilon(epsilon: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="epsilon"):
         AboveThreshold(0, epsilon=epsilon)
 
 
 @given(st.one_of(st.floats(max_value=-1e-300), st.floats(min_value=1), st.sampled_from([math.nan, "0", None])))
-def test_bad_delta(delta: object) -> None:
+def test_bad_delta(delta: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="delta"):
         AboveThreshold(0, epsilon=1, delta=delta)
 

@@ -91,7 +91,7 @@ class Kept(BetweenThresholds):
 # ── the guarantee ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def segment(kind: type[BetweenThresholds], *, epsilon: object = EPSILON, delta: object = DELTA) -> Segment:
+def segment(kind: type[BetweenThresholds], *, epsilon: Any = EPSILON, delta: Any = DELTA) -> Segment:
     gap = required_gap(epsilon=epsilon, delta=delta)
     return Segment(lambda noise: kind(0, gap, epsilon=epsilon, delta=delta, unsafe_noise=noise), halting="between")
 
@@ -344,7 +344,7 @@ def test_seeded_noise_is_marked() -> None:
 
 
 @given(st.one_of(st.floats(max_value=0), st.sampled_from([math.nan, math.inf, -math.inf, "1", None, True])))
-def test_bad_epsilon(epsilon: object) -> None:
+def test_bad_epsilon(epsilon: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="epsilon"):
         required_gap(epsilon=epsilon, delta=1e-6)
 
@@ -355,7 +355,7 @@ def test_an_epsilon_beyond_all_counts() -> None:
 
 
 @given(st.one_of(st.floats(max_value=0), st.floats(min_value=1), st.sampled_from([math.nan, "0", None])))
-def test_bad_delta(delta: object) -> None:
+def test_bad_delta(delta: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="delta"):
         required_gap(epsilon=1, delta=delta)
 

@@ -205,13 +205,13 @@ def test_a_million_candidates() -> None:
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 @pytest.mark.parametrize("epsilon", BAD_EPSILON)
-def test_bad_epsilon(epsilon: object) -> None:
+def test_bad_epsilon(epsilon: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="epsilon must be"):
         choosing([1], epsilon=epsilon, delta=0.1)
 
 
 @pytest.mark.parametrize("delta", BAD_DELTA)
-def test_bad_delta(delta: object) -> None:
+def test_bad_delta(delta: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="delta must be"):
         choosing([1], epsilon=1, delta=delta)
 

@@ -23,7 +23,7 @@ TAIL = 1e-9  # more than the mass of the noise that is not walked
 Mechanism = Callable[[Noise, Any], Any]
 
 
-def worst(mechanism: Mechanism, pairs: Iterable[tuple[Any, Any]], epsilon: object) -> tuple[float, float]:
+def worst(mechanism: Mechanism, pairs: Iterable[tuple[Any, Any]], epsilon: Any) -> tuple[float, float]:
     """Certified bounds on the worst exact δ at ε over the pairs."""
     bounds = [
         exact(*(law(lambda noise, data=data: mechanism(noise, data), tail_bits=32) for data in pair)).delta(epsilon)  # type: ignore[misc]

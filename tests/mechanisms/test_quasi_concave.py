@@ -358,9 +358,9 @@ def doubled_draw(parts: Sequence[Pieces], *, rate: Fraction, noise: Noise) -> in
     return draw(parts, rate=2 * rate, noise=noise)
 
 
-def budgets_for_one_call_a_level(needs: list[Any], *, epsilon: object, delta: object) -> list[Budget]:
+def budgets_for_one_call_a_level(needs: list[Any], *, epsilon: Any, delta: Any) -> list[Budget]:
     """Charges N calls, not 3N − 2."""
-    return [Budget(epsilon / Fraction(len(needs)), epsilon / Fraction(len(needs)), each.delta)  # type: ignore[operator]
+    return [Budget(epsilon / Fraction(len(needs)), epsilon / Fraction(len(needs)), each.delta)
             for each in _budgets(needs, epsilon=epsilon, delta=delta)]  # fmt: skip
 
 

@@ -257,13 +257,13 @@ def test_copies_are_refused() -> None:
 
 
 @given(st.one_of(st.floats(max_value=0), st.sampled_from([math.nan, math.inf, -math.inf, "1", None, True])))
-def test_bad_epsilon(epsilon: object) -> None:
+def test_bad_epsilon(epsilon: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="epsilon"):
         SparseVector(epsilon=epsilon, delta=1e-6, halts=1)
 
 
 @given(st.one_of(st.floats(max_value=0), st.floats(min_value=1), st.sampled_from([math.nan, "0", None])))
-def test_bad_delta(delta: object) -> None:
+def test_bad_delta(delta: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="delta"):
         SparseVector(epsilon=1, delta=delta, halts=1)
 

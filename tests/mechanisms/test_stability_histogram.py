@@ -168,12 +168,12 @@ def test_a_million_rows(kind: type) -> None:
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 @pytest.mark.parametrize("epsilon", BAD_EPSILON)
-def test_bad_epsilon(epsilon: object) -> None:
+def test_bad_epsilon(epsilon: Any) -> None:
     assert "epsilon must be" in refusal(lambda: stability_histogram([1], epsilon=epsilon, delta=0.1))
 
 
 @pytest.mark.parametrize("delta", BAD_DELTA)
-def test_bad_delta(delta: object) -> None:
+def test_bad_delta(delta: Any) -> None:
     assert "delta must be" in refusal(lambda: stability_histogram([1], epsilon=1, delta=delta))
 
 

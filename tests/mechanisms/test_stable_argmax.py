@@ -234,13 +234,13 @@ def test_ten_million_scores(method: Any) -> None:
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 @pytest.mark.parametrize("epsilon", BAD_EPSILON)
-def test_bad_epsilon(epsilon: object) -> None:
+def test_bad_epsilon(epsilon: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="epsilon must be"):
         stable_argmax([1, 2], epsilon=epsilon, delta=0.1)
 
 
 @pytest.mark.parametrize("delta", BAD_DELTA)
-def test_bad_delta(delta: object) -> None:
+def test_bad_delta(delta: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="delta must be"):
         stable_argmax([1, 2], epsilon=1, delta=delta)
 

@@ -38,7 +38,7 @@ Make = Callable[[Noise], Askable]
 
 
 def certified(
-    make: Make, strategies: Iterable[Strategy], *, questions: int, epsilon: object, tail_bits: int = 80
+    make: Make, strategies: Iterable[Strategy], *, questions: int, epsilon: Any, tail_bits: int = 80
 ) -> tuple[float, float]:
     """Certified (lower, upper) bounds on the worst δ at ε over the strategies, from the real code on all its noise."""
     bounds = []

@@ -49,7 +49,7 @@ def sanitizer_law(sanitizer: NetSanitizer) -> Callable[[Noise, Rows], Found]:
     return run
 
 
-def worst(sanitizer: NetSanitizer, pairs: list[tuple[Rows, Rows]], epsilon: object = None) -> tuple[float, float]:
+def worst(sanitizer: NetSanitizer, pairs: list[tuple[Rows, Rows]], epsilon: Any = None) -> tuple[float, float]:
     at = sanitizer.epsilon if epsilon is None else epsilon
     found = worst_case(sanitizer_law(sanitizer), pairs, epsilon=at, tail_bits=TAIL_BITS)
     return found.lower, found.upper
@@ -286,7 +286,7 @@ def test_each_round_lowers_the_relative_entropy_as_promised() -> None:
 
 
 def test_rows_required() -> None:
-    def rows(concepts: ConceptClass[Any], error: object = 0.2, **changed: Any) -> int:
+    def rows(concepts: ConceptClass[Any], error: Any = 0.2, **changed: Any) -> int:
         return NetSanitizer(concepts, **{"epsilon": 1, **changed}).n_required(error)
 
     small, large = Intervals(bits=3), Thresholds(bits=12)

@@ -248,7 +248,7 @@ def test_the_rows_promised_are_hardly_more_than_the_worst_column_needs() -> None
 
 
 def test_rows_required() -> None:
-    def rows(error: object = 0.1, k: int = 1, **changed: Any) -> int:
+    def rows(error: Any = 0.1, k: int = 1, **changed: Any) -> int:
         return PointSanitizer(**{"bits": 64, "epsilon": 1, "delta": 1e-6, **changed}).n_required(error, k=k)
 
     assert rows() == rows(bits=1) == rows(bits=10_000) == rows(bits=None, domain=Integers())

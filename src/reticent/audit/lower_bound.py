@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from numbers import Real
 from typing import Any
 
@@ -135,21 +137,31 @@ def _run(
     quiet: bool,
 ) -> list[Tallies]:
     from joblib import Parallel, delayed
-    from rich.console import Console
-    from rich.progress import Progress
 
     tasks = [(kind, which, number) for kind, size in enumerate(sizes) for which in (0, 1) for number in _split(size)]
     tallies: list[Tallies] = [(Counter(), Counter()) for _ in sizes]
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
-        bar = progress.add_task("auditing", total=2 * sum(sizes))
+    with _progress(2 * sum(sizes), quiet) as advance:
         counted = Parallel(n_jobs=jobs, return_as="generator")(
             delayed(_tally)(mechanism, inputs[which], number) for _, which, number in tasks
         )
         for (kind, which, number), tally in zip(tasks, counted, strict=True):
             tallies[kind][which].update(tally)
-            progress.advance(bar, number)
+            advance(number)
     return tallies
+
+
+@contextmanager
+def _progress(total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal if rich is installed; otherwise nothing."""
+    if quiet or find_spec("rich") is None:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield partial(progress.advance, progress.add_task("auditing", total=total))
 
 
 def _split(size: int) -> Iterator[int]:

@@ -47,16 +47,16 @@ class Row:
     empirical_epsilon: float
     empirical_event: str
     empirical_passed: bool
-    twins: tuple[TwinResult, ...] | None
+    twins: tuple[TwinResult, ...]
 
     @property
     def passed(self) -> bool:
         """The real mechanism keeps its claim, and each broken twin is caught; a missing twin is a failure too."""
-        caught = self.twins is None or (len(self.twins) > 0 and all(twin.rejected for twin in self.twins))
+        caught = len(self.twins) > 0 and all(twin.rejected for twin in self.twins)
         return self.exact_passed and self.empirical_passed and caught
 
 
-def examine(entry: Entry, *, twins: Twins | None, runs: int, confidence: float, jobs: int | None = None) -> Row:
+def examine(entry: Entry, *, twins: Twins, runs: int, confidence: float, jobs: int | None = None) -> Row:
     """Audit one entry: its exact laws, then `runs` runs on the pair that promises most, then its twins."""
     pairs = divergences(entry.run, entry.neighbours, tail_bits=TAIL_BITS)
     bounds = [pair.delta(entry.epsilon) for _, _, pair in pairs]
@@ -85,7 +85,7 @@ def examine(entry: Entry, *, twins: Twins | None, runs: int, confidence: float, 
         empirical_epsilon=seen.epsilon_lower,
         empirical_event=seen.event,
         empirical_passed=seen.passed is True,
-        twins=None if twins is None else tuple(reject(entry, *twin) for twin in twins.get(entry.name, {}).items()),
+        twins=tuple(reject(entry, *twin) for twin in twins.get(entry.name, {}).items()),
     )
 
 
@@ -117,12 +117,15 @@ def load_twins(path: Path, entries: Sequence[Entry]) -> Twins:
     return twins
 
 
-def to_json(rows: Sequence[Row], *, runs: int, twins: Path | None) -> dict[str, Any]:
-    """The whole table as a JSON object; fields are added in later versions, never renamed."""
+def to_json(rows: Sequence[Row], *, runs: int, twins: str) -> dict[str, Any]:
+    """The whole table as a JSON object; fields are added in later versions, never renamed.
+
+    `twins` says where the twins came from: a file or a module.
+    """
     return {
         "passed": all(row.passed for row in rows),
         "runs": runs,
         "confidence": CONFIDENCE,
-        "twins": None if twins is None else str(twins),
+        "twins": twins,
         "mechanisms": [asdict(row) | {"passed": row.passed} for row in rows],
     }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +31,7 @@ def mechanisms(
     runs
         Runs of each mechanism on each of two inputs, for the empirical lower bound.
     twins
-        A Python file with broken copies of the mechanisms; by default, in a checkout of reticent, tests/twins.py.
+        A Python file with broken copies of the mechanisms, in place of those that come with reticent.
     jobs
         Processes for the empirical runs; -1 uses all cores.
     quiet
@@ -44,17 +42,19 @@ def mechanisms(
 
     from reticent.audit import report
     from reticent.audit.catalogue import catalogue
+    from reticent.audit.twins import TWINS
 
     if runs < 8:
         raise UsageError(f"--runs must be at least 8, got {runs}")
     if jobs == 0:
         raise UsageError("--jobs must be a number of processes, or -1 for all cores, got 0")
     entries = catalogue()
-    path = _twins_path(twins)
+    if twins is not None and not twins.is_file():
+        raise UsageError(f"--twins: there is no file {twins}")
     errors = Console(stderr=True)
     confidence = 1 - (1 - report.CONFIDENCE) / len(entries)
     try:
-        broken = None if path is None else report.load_twins(path, entries)
+        broken = TWINS if twins is None else report.load_twins(twins, entries)
         rows = [
             report.examine(entry, twins=broken, runs=runs, confidence=confidence, jobs=jobs)
             for entry in track(
@@ -64,36 +64,12 @@ def mechanisms(
     except report.TwinError as error:
         raise UsageError(f"--twins: {error}") from error
     if json:
-        print(json_format.dumps(report.to_json(rows, runs=runs, twins=path), indent=2))
+        print(json_format.dumps(report.to_json(rows, runs=runs, twins=str(twins or "reticent.audit.twins")), indent=2))
     else:
         console = plain_console()
         console.print(_table(rows))
         console.print(f"\nempirical: {runs} runs on either input, {report.CONFIDENCE:.1%} confidence in the column")
-    if path is None:
-        print(
-            "reticent: WARNING: no twin was tried, so nothing shows that this audit can fail; name a file of twins "
-            "with --twins",
-            file=sys.stderr,
-        )
     return 0 if all(row.passed for row in rows) else 1
-
-
-def _twins_path(given: Path | None) -> Path | None:
-    if given is not None:
-        if not given.is_file():
-            raise UsageError(f"--twins: there is no file {given}")
-        return given
-    usual = Path("tests") / "twins.py"
-    return usual if usual.is_file() and _in_checkout() else None
-
-
-def _in_checkout() -> bool:
-    """Whether the current directory is reticent's own: the tests of another project must not run unasked."""
-    try:
-        project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8")).get("project")
-    except (OSError, ValueError):
-        return False
-    return isinstance(project, dict) and project.get("name") == "reticent"
 
 
 def _table(rows: Sequence[Row]) -> Table:
@@ -105,11 +81,8 @@ def _table(rows: Sequence[Row]) -> Table:
     for heading in ("mechanism", "claim (ε, δ)", "worst exact δ at ε", "empirical ε ≥", "twin rejected", ""):
         table.add_column(heading, no_wrap=heading in ("mechanism", "claim (ε, δ)"))
     for row in rows:
-        if row.twins is None:
-            twins = "not found"
-        else:
-            twins = ", ".join(twin.name for twin in row.twins if not twin.rejected)
-            twins = f"no: {twins}" if twins else "yes" if row.twins else "no: there is none"
+        missed = ", ".join(twin.name for twin in row.twins if not twin.rejected)
+        twins = f"no: {missed}" if missed else "yes" if row.twins else "no: there is none"
         table.add_row(
             row.mechanism,
             f"({row.epsilon:.4g}, {row.delta:.4g})",

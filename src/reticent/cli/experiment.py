@@ -10,6 +10,8 @@ import reticent
 from reticent.cli.console import plain_console
 from reticent.cli.errors import UsageError
 from reticent.cli.options import Flag
+from reticent.errors import MissingExtra
+from reticent.extras import require
 
 SHARED = ("__init__", "drawing", "everlasting_cases", "linear_models", "table")  # modules that are no experiments
 
@@ -64,6 +66,11 @@ def _run(name: str, out: Path | None, data: Path | None) -> None:
 
     console = plain_console()
     module = import_module(f"experiments.{name}")
+    if out is not None and hasattr(module, "plots"):
+        try:
+            require("plots", "draw plots")
+        except MissingExtra as error:
+            raise UsageError(f"--out: {error}") from None
     if data is not None and hasattr(module, "measure"):
         try:
             module.measure(data)

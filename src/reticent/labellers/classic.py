@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from reticent.exact import integer, rational
+from reticent.exact import Number, integer, rational
 from reticent.labellers.base import ABSTAINS, Labeller, Labels, Votes
 from reticent.labellers.budget import check_budget
 from reticent.mechanisms.counts import Integers
@@ -240,8 +240,8 @@ class SparseVector(Labeller):
         *,
         teachers: int,
         classes: int = 2,
-        epsilon: object,
-        delta: object,
+        epsilon: Number,
+        delta: Number,
         halts: int = 50,
         unsafe_noise: Noise | None = None,
     ) -> None:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from reticent import noise
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import Array, Labels, as_labels
-from reticent.exact import exp_fractions, integer, log_bounds
+from reticent.exact import Number, exp_fractions, integer, log_bounds
 from reticent.learners.base import UNLABELLED, ConceptLearner, PartlyLabelled, as_table
 from reticent.learners.label_private import SemiPrivateLearner
 from reticent.mechanisms.release import Release, noise_or_system
@@ -123,11 +123,11 @@ class ActiveLearner(ConceptLearner):
         self,
         learner: ConceptLearner,
         *,
-        epsilon: object,
-        delta: object = 0,
+        epsilon: Number,
+        delta: Number = 0,
         transcript: Literal["hidden", "private"] = "hidden",
-        error: object = None,
-        failure: object = 0.05,
+        error: Number | None = None,
+        failure: Number = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:
         self.learner = learner
@@ -172,7 +172,7 @@ class ActiveLearner(ConceptLearner):
 
     # ── how many rows, how many labels ────────────────────────────────────────────────────────────────────────────
 
-    def n_required(self, error: object, failure: object = None, *, n_labels: int | None = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None, *, n_labels: int | None = None) -> int:
         """The rows of the pool with which the learner inside keeps its promise, if so many labels are asked for.
 
         Without `n_labels`, `labels_required` of them. Fewer labels need a larger pool, down to some number of labels
@@ -200,10 +200,10 @@ class ActiveLearner(ConceptLearner):
         super().check_size(rows)
         self._check_draw(self._draw(rows, rows if n_labels is None else n_labels, n_rows), self.error)
 
-    def _check_draw(self, draw: Draw, error: object) -> None:
+    def _check_draw(self, draw: Draw, error: Number | None) -> None:
         _check_inner(self._inner(draw.epsilon, draw.delta, error), draw)
 
-    def labels_required(self, error: object, failure: object = None) -> int:
+    def labels_required(self, error: Number, failure: Number | None = None) -> int:
         """The labels that the learner inside needs at ε* = max(1, ε), or at ε where the transcript is private."""
         self._check_parameters()
         epsilon = check_epsilon(self.epsilon)
@@ -212,16 +212,17 @@ class ActiveLearner(ConceptLearner):
 
     def _check_promise(self, draw: Draw, *, every_row: bool) -> None:
         """Refuse what the learner inside cannot promise from so many rows; `every_row` of a larger pool has a label."""
-        if self.error is None or self._keeps(draw, self.error, self.failure):
+        error = self.error
+        if error is None or self._keeps(draw, error, self.failure):
             return
         if every_row:
-            required = fewest_rows(lambda pool: self._keeps(self._draw(pool, pool, None), self.error, self.failure))
+            required = fewest_rows(lambda pool: self._keeps(self._draw(pool, pool, None), error, self.failure))
         else:
-            required = self.n_required(self.error, n_labels=draw.labels)
-        check_rows(draw.pool, required=required, error=self.error, failure=self.failure)
+            required = self.n_required(error, n_labels=draw.labels)
+        check_rows(draw.pool, required=required, error=error, failure=self.failure)
         raise ValueError(f"n_rows={draw.rows} rows are too few or too many for error={self.error}: leave n_rows out")
 
-    def _keeps(self, draw: Draw, error: object, failure: object) -> bool:
+    def _keeps(self, draw: Draw, error: Number, failure: Number) -> bool:
         """Whether the learner inside keeps its promise from what it is handed."""
         inner = self._inner(draw.epsilon, draw.delta)
         rows, labels = _needs(inner, error, failure)
@@ -295,7 +296,7 @@ class ActiveLearner(ConceptLearner):
         rate = Fraction(rows, pool)
         return Draw(pool, rows, labels, inner_epsilon(epsilon, rate), min(delta / rate, max(delta, Fraction(1, 2))))
 
-    def _inner(self, epsilon: Fraction, delta: Fraction, error: object = None) -> ConceptLearner:
+    def _inner(self, epsilon: Fraction, delta: Fraction, error: Number | None = None) -> ConceptLearner:
         """The learner inside, with its privacy and the error that it is to promise set."""
         inner: ConceptLearner = clone(self.learner)
         settings = {
@@ -374,7 +375,7 @@ def _check_inner(inner: ConceptLearner, draw: Draw) -> None:
         inner.check_size(draw.rows)
 
 
-def _needs(inner: ConceptLearner, error: object, failure: object) -> tuple[int, int]:
+def _needs(inner: ConceptLearner, error: Number, failure: Number) -> tuple[int, int]:
     """How many rows a learner needs, and how many of them with a label: all, unless it says otherwise."""
     rows = rows_needed(inner.n_required, error, failure)
     return rows, inner.labels_required(error, failure) if hasattr(inner, "labels_required") else rows

@@ -18,6 +18,7 @@ from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import Array, Labels, as_array, as_labels, as_rows
 from reticent.data.lists import as_floats
 from reticent.errors import OutOfReach
+from reticent.exact import Number
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy import fits, guarantee
@@ -45,10 +46,10 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier whose hypothesis is a concept, drawn privately. Labels are 0 and 1, both known beforehand."""
 
     protects: Protects = "rows"
-    epsilon: object
-    delta: object = 0
-    error: object
-    failure: object
+    epsilon: Number
+    delta: Number = 0
+    error: Number | None
+    failure: Number
     unsafe_seed: int | None
 
     def __sklearn_tags__(self) -> Any:
@@ -68,7 +69,7 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validate_data(self, X, reset=False, skip_check_array=True)
         return self._hypotheses().predict(self.hypothesis_, self._points(rows))
 
-    def n_required(self, error: object, failure: object = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None) -> int:
         """How many rows make the promise of this learner hold with this error and probability of failure."""
         raise NotImplementedError
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from reticent.concepts.interface import ConceptClass, Dichotomies, about
 from reticent.concepts.reading import Array, Labels
 from reticent.errors import OutOfReach
+from reticent.exact import Number
 from reticent.learners.base import ConceptLearner, check_share
 from reticent.learners.sample_bounds import log_step, log_step_excess
 from reticent.mechanisms.release import Release, noise_or_system, release
@@ -87,10 +88,10 @@ class ExponentialLearner(ConceptLearner):
         self,
         concept_class: ConceptClass[Any],
         *,
-        epsilon: object,
+        epsilon: Number,
         net: ArrayLike | None = None,
-        error: object = None,
-        failure: object = 0.05,
+        error: Number | None = None,
+        failure: Number = 0.05,
         realizable: bool = False,
         unsafe_seed: int | None = None,
     ) -> None:
@@ -102,7 +103,7 @@ class ExponentialLearner(ConceptLearner):
         self.realizable = realizable
         self.unsafe_seed = unsafe_seed
 
-    def n_required(self, error: object, failure: object = None, *, realizable: bool | None = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None, *, realizable: bool | None = None) -> int:
         """The rows with which the error is at most `error` above the best candidate's, but for a `failure`.
 
         With `realizable=True`, the best candidate is taken to make no error. `failure` and `realizable` are the

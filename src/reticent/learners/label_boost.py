@@ -14,7 +14,7 @@ from sklearn.base import clone
 from reticent.concepts.interface import ConceptClass, joined
 from reticent.concepts.reading import Array, Labels, as_array, as_labels
 from reticent.errors import InsufficientData
-from reticent.exact import exp_fractions, integer, log_bounds
+from reticent.exact import Number, exp_fractions, integer, log_bounds
 from reticent.learners.active import ActiveLearner
 from reticent.learners.base import UNLABELLED, ConceptLearner, PartlyLabelled, refuse_bad_points
 from reticent.learners.label_private import SemiPrivateLearner
@@ -55,7 +55,7 @@ def label_boost(
     unlabelled: ArrayLike,
     concept_class: ConceptClass[Any],
     *,
-    epsilon: object,
+    epsilon: Number,
     variant: Variant = "max",
     unsafe_noise: Noise | None = None,
 ) -> Relabelled:
@@ -199,13 +199,13 @@ class LabelBoost(PartlyLabelled):
         learner: ConceptLearner,
         concept_class: ConceptClass[Any],
         *,
-        epsilon: object,
-        delta: object = 0,
+        epsilon: Number,
+        delta: Number = 0,
         variant: Variant = "max",
         agnostic: bool = False,
         rounds: int | Literal["auto"] = "auto",
-        error: object = None,
-        failure: object = 0.05,
+        error: Number | None = None,
+        failure: Number = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:
         self.learner = learner
@@ -219,7 +219,7 @@ class LabelBoost(PartlyLabelled):
         self.failure = failure
         self.unsafe_seed = unsafe_seed
 
-    def n_required(self, error: object, failure: object = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None) -> int:
         """How many rows, with and without a label, make the promise hold; `labels_required` says how many with."""
         schedule = self._planned(error, failure)
 
@@ -247,7 +247,7 @@ class LabelBoost(PartlyLabelled):
         """Which rows have a label is not known yet: see `_learn`."""
         check_memory(rows, self.concept_class.columns)
 
-    def labels_required(self, error: object, failure: object = None) -> int:
+    def labels_required(self, error: Number, failure: Number | None = None) -> int:
         """How many of the rows need a label for the promise to hold."""
         return self._planned(error, failure).labels
 
@@ -298,7 +298,7 @@ class LabelBoost(PartlyLabelled):
         rate = Fraction(self.schedule_.scored[0], labelled)
         return Parallel((Subsampled(cost(inner + printed_cost(self._printed_epsilon())), rate), unlabelled))
 
-    def _base(self, rounds: int, failure: object = None) -> ConceptLearner:
+    def _base(self, rounds: int, failure: Number | None = None) -> ConceptLearner:
         """The learner with its own part of the privacy and of the failure; without a seed or a promise of its own."""
         beta = check_share(self.failure if failure is None else failure, "failure")
         given: dict[str, object] = {"epsilon": self._inner(), "delta": self._inner_delta()}
@@ -369,7 +369,7 @@ class LabelBoost(PartlyLabelled):
             promise = "" if self.error is None else f" to promise error={self.error} with failure={self.failure}"
             raise InsufficientData(f"{required} {which} are needed{promise}, got {have}", required=required)
 
-    def _planned(self, error: object, failure: object = None) -> Schedule:
+    def _planned(self, error: Number, failure: Number | None = None) -> Schedule:
         """The schedule that promises an error; more rounds as long as they need fewer labels."""
         self._check_parameters()
         if self._hypotheses() != self.concept_class:
@@ -387,7 +387,7 @@ class LabelBoost(PartlyLabelled):
             best = further
         return best
 
-    def _plan(self, rounds: int, alpha: float, failure: object) -> Schedule:
+    def _plan(self, rounds: int, alpha: float, failure: Number | None) -> Schedule:
         """From the learner back to the labels. Half of the error is for the first round, the rest in equal parts.
 
         Each of the rounds and the learner has an equal part of the failure; the learner half of it for its search.

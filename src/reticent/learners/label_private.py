@@ -13,7 +13,7 @@ from reticent import noise
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import Array, Labels
 from reticent.errors import InsufficientData
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.learners import sample_bounds
 from reticent.learners.base import ConceptLearner, as_table, read_as
 from reticent.mechanisms.exponential import exponential
@@ -30,7 +30,7 @@ class NetLearner(ConceptLearner):
     """What the learners share that draw from one concept for each way in which a class labels the points of a net."""
 
     concept_class: ConceptClass[Any]
-    epsilon: object
+    epsilon: Number
 
     def _draw(
         self, net: Array, rows: Array, labels: Labels, unsafe_noise: Noise | None, *, name: str, remedy: str
@@ -44,7 +44,7 @@ class NetLearner(ConceptLearner):
         index, event = exponential(-errors, epsilon=self.epsilon, unsafe_noise=unsafe_noise)
         return Release(candidates.concept(index), event)
 
-    def _log_failure(self, failure: object) -> float:
+    def _log_failure(self, failure: Number | None) -> float:
         return math.log(check_share(self.failure if failure is None else failure, "failure"))
 
     def _rate(self) -> float:
@@ -130,10 +130,10 @@ class LabelPrivateLearner(NetLearner):
         self,
         concept_class: ConceptClass[Any],
         *,
-        epsilon: object,
+        epsilon: Number,
         net_rows: int | None = None,
-        error: object = None,
-        failure: object = 0.05,
+        error: Number | None = None,
+        failure: Number = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:
         self.concept_class = concept_class
@@ -143,7 +143,7 @@ class LabelPrivateLearner(NetLearner):
         self.failure = failure
         self.unsafe_seed = unsafe_seed
 
-    def n_required(self, error: object, failure: object = None, *, agnostic: bool = False) -> int:
+    def n_required(self, error: Number, failure: Number | None = None, *, agnostic: bool = False) -> int:
         """The rows with which a fresh row is mislabelled with probability at most `error`, but for a `failure`.
 
         The rows are drawn from any distribution and labelled by a concept of the class. With `agnostic=True` they are
@@ -246,9 +246,9 @@ class SemiPrivateLearner(NetLearner):
         self,
         concept_class: ConceptClass[Any],
         *,
-        epsilon: object,
-        error: object = None,
-        failure: object = 0.05,
+        epsilon: Number,
+        error: Number | None = None,
+        failure: Number = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:
         self.concept_class = concept_class
@@ -266,7 +266,7 @@ class SemiPrivateLearner(NetLearner):
         return self._fit(X, y, None if seed is None else noise.Seeded(unsafe_seed=seed), public=public)
 
     def n_required(
-        self, error: object, failure: object = None, *, public: int | None = None, agnostic: bool = False
+        self, error: Number, failure: Number | None = None, *, public: int | None = None, agnostic: bool = False
     ) -> int:
         """The private rows with which a fresh row is mislabelled with probability at most `error`, but for a `failure`.
 
@@ -295,7 +295,7 @@ class SemiPrivateLearner(NetLearner):
         if public is not None:
             self.concept_class.check_points(public, what="points of public", remedy=_FEWER_PUBLIC)
 
-    def n_public_required(self, error: object, failure: object = None) -> int:
+    def n_public_required(self, error: Number, failure: Number | None = None) -> int:
         """The public points that are a net for a quarter of the error, but for half of the failure."""
         self._check_parameters()
         alpha = float(check_share(error, "error"))

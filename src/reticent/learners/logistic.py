@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
 from reticent.classes import codes_of_any, label_array, sorted_classes
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.mechanisms.counts import WIDEST, gaussian_count
 from reticent.noise import Noise
 from reticent.privacy import calibrate, fits, guarantee
@@ -118,14 +118,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     def __init__(
         self,
         *,
-        epsilon: object,
-        delta: object,
-        row_norm: object,
+        epsilon: Number,
+        delta: Number,
+        row_norm: Number,
         classes: Any = None,
         fit_intercept: bool = True,
         steps: int | None = None,
         fourier_features: int | None = None,
-        gamma: object = None,
+        gamma: Number | None = None,
         fourier_seed: int | None = None,
         start: Linear | None = None,
         unsafe_seed: int | None = None,
@@ -204,7 +204,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
     # ── predicting ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def n_required(self, error: object, failure: object = 0.05, *, columns: int, classes: int = 2) -> int:
+    def n_required(self, error: Number, failure: Number = 0.05, *, columns: int, classes: int = 2) -> int:
         """The rows with which the noise of every step is at most `error`, but for a probability of `failure`.
 
         The unit is the hardest pull of a row on the average gradient: with error=0.1 the noise weighs as much as a

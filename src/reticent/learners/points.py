@@ -12,6 +12,7 @@ from reticent.concepts.domains import Domain
 from reticent.concepts.order import Line
 from reticent.concepts.points import KPoints, Point, Points, PointSet
 from reticent.concepts.reading import Array, Labels
+from reticent.exact import Number
 from reticent.learners.base import ConceptLearner, check_share, fewest_rows
 from reticent.mechanisms.release import Release
 from reticent.mechanisms.stable_argmax import release_table, stable_argmax
@@ -74,10 +75,10 @@ class PointLearner(ConceptLearner):
         *,
         bits: int | None = None,
         domain: Domain | None = None,
-        epsilon: object,
-        delta: object,
-        error: object = None,
-        failure: object = 0.05,
+        epsilon: Number,
+        delta: Number,
+        error: Number | None = None,
+        failure: Number = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:
         self.bits = bits
@@ -88,7 +89,7 @@ class PointLearner(ConceptLearner):
         self.failure = failure
         self.unsafe_seed = unsafe_seed
 
-    def n_required(self, error: object, failure: object = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None) -> int:
         """The rows with which a fresh row is mislabelled with probability at most `error`, but for a `failure`.
 
         The rows are drawn from any distribution and labelled by one point or none. `failure` is the learner's own

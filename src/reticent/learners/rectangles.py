@@ -15,7 +15,7 @@ from reticent.concepts.domains import Domain
 from reticent.concepts.order import Line
 from reticent.concepts.reading import Array, Labels
 from reticent.concepts.rectangles import Rectangle, Rectangles
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.learners.base import ConceptLearner
 from reticent.mechanisms.counts import laplace_tail
 from reticent.mechanisms.pieces import Pieces
@@ -107,12 +107,12 @@ class RectangleLearner(ConceptLearner):
         bits: int | None = None,
         domain: Domain | None = None,
         dimensions: int | None = None,
-        epsilon: object,
-        delta: object = 0,
+        epsilon: Number,
+        delta: Number = 0,
         method: Method = "sides",
         depth: int | Literal["auto"] = "auto",
-        error: object = None,
-        failure: object = 0.05,
+        error: Number | None = None,
+        failure: Number = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:
         self.bits = bits
@@ -126,7 +126,7 @@ class RectangleLearner(ConceptLearner):
         self.failure = failure
         self.unsafe_seed = unsafe_seed
 
-    def n_required(self, error: object, failure: object = None, *, dimensions: int | None = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None, *, dimensions: int | None = None) -> int:
         """The rows with which a fresh row is mislabelled with probability at most `error`, but for a `failure`.
 
         The rows are drawn from any distribution and labelled by a rectangle. `dimensions` is the number of columns, by

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from reticent.concepts.interface import ConceptClass, joined
 from reticent.concepts.reading import Array, Labels, as_rows
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.learners.base import ConceptLearner, refuse_bad_points
 from reticent.learners.copies import check_promise, check_sanitizer, concept_parts, heaviest
 from reticent.learners.sample_bounds import log_bad, log_bad_excess
@@ -129,13 +129,13 @@ class SanitizedLearner(ConceptLearner):
         sanitizer: Sanitizer,
         concept_class: ConceptClass[Any],
         *,
-        epsilon: object,
-        delta: object = 0,
-        count_share: object = 0.1,
+        epsilon: Number,
+        delta: Number = 0,
+        count_share: Number = 0.1,
         step: int = 1,
         padding: ArrayLike | None = None,
-        error: object = None,
-        failure: object = 0.05,
+        error: Number | None = None,
+        failure: Number = 0.05,
         realizable: bool = False,
         unsafe_seed: int | None = None,
     ) -> None:
@@ -153,7 +153,7 @@ class SanitizedLearner(ConceptLearner):
 
     # ── how many rows ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def n_required(self, error: object, failure: object = None, *, realizable: bool | None = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None, *, realizable: bool | None = None) -> int:
         """The rows with which the error is at most `error` above the best concept's, but for a `failure`.
 
         A quarter of the failure goes to the count, another to the copies, half to the rows' deviation from the
@@ -174,7 +174,7 @@ class SanitizedLearner(ConceptLearner):
                 len(copy._dichotomies().points), what="points of sanitizer", remedy="give it fewer points"
             )
 
-    def _accuracy(self, error: object, failure: object = None, realizable: bool | None = None) -> Accuracy:
+    def _accuracy(self, error: Number, failure: Number | None = None, realizable: bool | None = None) -> Accuracy:
         """The accuracy of the copies with which the fewest rows do."""
         self._check_parameters()
         alpha = check_share(error, "error")

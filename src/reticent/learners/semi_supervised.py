@@ -16,6 +16,7 @@ from reticent.concepts.points import KPoints, Points
 from reticent.concepts.reading import Array, Labels
 from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
+from reticent.exact import Number
 from reticent.learners import sample_bounds
 from reticent.learners.base import UNLABELLED, PartlyLabelled, refuse_bad_points
 from reticent.learners.copies import check_promise, check_sanitizer, disagreement_parts, heaviest
@@ -105,11 +106,11 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         self,
         concept_class: ConceptClass[Any],
         *,
-        epsilon: object,
-        delta: object = 0,
+        epsilon: Number,
+        delta: Number = 0,
         sanitizer: Sanitizer | None = None,
-        error: object = None,
-        failure: object = 0.05,
+        error: Number | None = None,
+        failure: Number = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:
         self.concept_class = concept_class
@@ -120,7 +121,7 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         self.failure = failure
         self.unsafe_seed = unsafe_seed
 
-    def n_required(self, error: object, failure: object = None, *, agnostic: bool = False) -> int:
+    def n_required(self, error: Number, failure: Number | None = None, *, agnostic: bool = False) -> int:
         """How many rows, with and without a label, make the promise hold: the sum of the two numbers below.
 
         `OutOfReach` where `fit` cannot run on so many.
@@ -143,7 +144,7 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
             points = min(points, len(sanitizer._dichotomies().points))
         self.concept_class.check_points(points, **COPY)
 
-    def labels_required(self, error: object, failure: object = None, *, agnostic: bool = False) -> int:
+    def labels_required(self, error: Number, failure: Number | None = None, *, agnostic: bool = False) -> int:
         """The *labelled* rows with which a fresh row is mislabelled with probability at most `error`.
 
         There are `unlabelled_required(error)` others. All rows are drawn from any distribution and labelled by a
@@ -161,7 +162,7 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
             raise ValueError("no number of rows below 2^60 would do: ask for a larger error or epsilon")
         return math.ceil((candidates - log_quarter) / -step)
 
-    def unlabelled_required(self, error: object, failure: object = None) -> int:
+    def unlabelled_required(self, error: Number, failure: Number | None = None) -> int:
         """The rows *without a label* with which the promise of `labels_required` holds."""
         self._check_parameters()
         exact = check_share(error, "error")

@@ -14,7 +14,7 @@ from reticent.concepts.domains import Domain
 from reticent.concepts.order import Line
 from reticent.concepts.reading import Array, Labels
 from reticent.concepts.thresholds import Sign, Threshold, Thresholds, check_sign
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.learners.base import ConceptLearner, check_share, fewest_rows
 from reticent.mechanisms.exponential import exponential_over_pieces
 from reticent.mechanisms.pieces import Pieces
@@ -90,12 +90,12 @@ class ThresholdLearner(ConceptLearner):
         *,
         bits: int | None = None,
         domain: Domain | None = None,
-        epsilon: object,
-        delta: object = 0,
+        epsilon: Number,
+        delta: Number = 0,
         depth: int | Literal["auto"] = "auto",
         sign: Sign = "<",
-        error: object = None,
-        failure: object = 0.05,
+        error: Number | None = None,
+        failure: Number = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:
         self.bits = bits
@@ -108,7 +108,7 @@ class ThresholdLearner(ConceptLearner):
         self.failure = failure
         self.unsafe_seed = unsafe_seed
 
-    def n_required(self, error: object, failure: object = None, *, agnostic: bool = False) -> int:
+    def n_required(self, error: Number, failure: Number | None = None, *, agnostic: bool = False) -> int:
         """The rows with which a fresh row is mislabelled with probability at most `error`, but for a `failure`.
 
         The learner is one made with this `failure`; None means its own. The rows are drawn from any distribution and
@@ -169,11 +169,11 @@ class ThresholdLearner(ConceptLearner):
         spare = self.sample_errors(rows)
         return Fraction(spare, rows) if spare < rows else Fraction(1, 2)
 
-    def _finds(self, errors: int, rows: int, beta: object) -> bool:
+    def _finds(self, errors: int, rows: int, beta: Number) -> bool:
         """Whether the search makes at most so many errors on rows that a threshold fits, except with probability β."""
         return self._promise(Fraction(errors, rows), beta) <= rows
 
-    def _promise(self, accuracy: Fraction, beta: object) -> int:
+    def _promise(self, accuracy: Fraction, beta: Number) -> int:
         return required_promise(
             self._thresholds(),
             accuracy=accuracy,

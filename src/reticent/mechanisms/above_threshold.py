@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from reticent.errors import BudgetExhausted
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.mechanisms.release import noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import accounting, events
@@ -96,8 +96,8 @@ class AboveThreshold(Segments):
         self,
         threshold: int,
         *,
-        epsilon: object,
-        delta: object = 0,
+        epsilon: Number,
+        delta: Number = 0,
         halts: int = 1,
         unsafe_noise: Noise | None = None,
     ) -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from reticent.exact import exp_fractions, integer
+from reticent.exact import Number, exp_fractions, integer
 from reticent.mechanisms.above_threshold import Segments, check_segments, least, segment_epsilon
 from reticent.noise import Noise
 from reticent.privacy import events
@@ -60,8 +60,8 @@ class BetweenThresholds(Segments):
         lower: int,
         upper: int,
         *,
-        epsilon: object,
-        delta: object,
+        epsilon: Number,
+        delta: Number,
         halts: int = 1,
         unsafe_noise: Noise | None = None,
     ) -> None:
@@ -92,7 +92,7 @@ class BetweenThresholds(Segments):
             return side
 
 
-def required_gap(*, epsilon: object, delta: object, halts: int = 1) -> int:
+def required_gap(*, epsilon: Number, delta: Number, halts: int = 1) -> int:
     """The least upper − lower for which `BetweenThresholds` takes these parameters.
 
     >>> required_gap(epsilon=1, delta=1e-6)
@@ -101,7 +101,7 @@ def required_gap(*, epsilon: object, delta: object, halts: int = 1) -> int:
     return _checked_plan(epsilon, delta, halts).gap
 
 
-def segment_split(*, epsilon: object, delta: object, halts: int = 1) -> tuple[Fraction, Fraction, Fraction]:
+def segment_split(*, epsilon: Number, delta: Number, halts: int = 1) -> tuple[Fraction, Fraction, Fraction]:
     """(ε1, ε2, η) of each segment: what is spent on μ, on each value, and kept back.
 
     >>> segment_split(epsilon=1, delta=1e-6)
@@ -131,7 +131,7 @@ class Plan(NamedTuple):
         return 2 * self.most + 1
 
 
-def _checked_plan(epsilon: object, delta: object, halts: object) -> Plan:
+def _checked_plan(epsilon: Number, delta: Number, halts: object) -> Plan:
     exact, times = check_segments(epsilon, halts)
     return _plan(exact, check_delta(delta, positive=True), times)
 

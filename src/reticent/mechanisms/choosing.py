@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.mechanisms.counts import Integers, integer_array, laplace_tail
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.mechanisms.stability_histogram import one_representation
@@ -22,17 +22,17 @@ K = TypeVar("K", bound=Hashable)
 
 @overload
 def choosing(
-    counts: Mapping[K, int], *, epsilon: object, delta: object, growth: int = 1, unsafe_noise: Noise | None = None
+    counts: Mapping[K, int], *, epsilon: Number, delta: Number, growth: int = 1, unsafe_noise: Noise | None = None
 ) -> Release[K | None]: ...
 @overload
 def choosing(
-    counts: Integers, *, epsilon: object, delta: object, growth: int = 1, unsafe_noise: Noise | None = None
+    counts: Integers, *, epsilon: Number, delta: Number, growth: int = 1, unsafe_noise: Noise | None = None
 ) -> Release[int | None]: ...
 def choosing(
     counts: Mapping[Any, int] | Integers,
     *,
-    epsilon: object,
-    delta: object,
+    epsilon: Number,
+    delta: Number,
     growth: int = 1,
     unsafe_noise: Noise | None = None,
 ) -> Release[Any]:
@@ -82,7 +82,7 @@ def choosing(
     return release(chosen if names is None else names[chosen], event, unsafe_noise)
 
 
-def choosing_threshold(*, epsilon: object, delta: object, growth: int = 1) -> int:
+def choosing_threshold(*, epsilon: Number, delta: Number, growth: int = 1) -> int:
     """τ = 1 + ⌈(1/c)·ln(k/(δ(1 + e^−c)))⌉ with c = ε(k + 1)/(3k + 1): about this high a count is seen.
 
     A highest count of τ passes with probability above one half, and each 1/c counts more cut the probability

@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.exact import ceiling, exp_fractions, integer, log_bounds
+from reticent.exact import Number, ceiling, exp_fractions, integer, log_bounds
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import calibrate
@@ -24,14 +24,14 @@ WIDEST = 1 << 48  # beyond this scale the noise of an array might leave 64 bits;
 
 @overload
 def laplace_count(
-    count: int, *, epsilon: object, sensitivity: int | None = None, unsafe_noise: Noise | None = None
+    count: int, *, epsilon: Number, sensitivity: int | None = None, unsafe_noise: Noise | None = None
 ) -> Release[int]: ...
 @overload
 def laplace_count(
-    count: Integers, *, epsilon: object, sensitivity: int | None = None, unsafe_noise: Noise | None = None
+    count: Integers, *, epsilon: Number, sensitivity: int | None = None, unsafe_noise: Noise | None = None
 ) -> Release[NDArray[np.int64]]: ...
 def laplace_count(
-    count: int | Integers, *, epsilon: object, sensitivity: int | None = None, unsafe_noise: Noise | None = None
+    count: int | Integers, *, epsilon: Number, sensitivity: int | None = None, unsafe_noise: Noise | None = None
 ) -> Release[Any]:
     """A count, or an array of counts, plus discrete Laplace noise: P(z) ∝ e^(−ε|z|/sensitivity) in each entry.
 
@@ -64,9 +64,9 @@ def laplace_count(
 def gaussian_count(
     count: int,
     *,
-    sigma: object = None,
-    epsilon: object = None,
-    delta: object = None,
+    sigma: Number | None = None,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
     squared_sensitivity: int | None = None,
     unsafe_noise: Noise | None = None,
 ) -> Release[int]: ...
@@ -74,18 +74,18 @@ def gaussian_count(
 def gaussian_count(
     count: Integers,
     *,
-    sigma: object = None,
-    epsilon: object = None,
-    delta: object = None,
+    sigma: Number | None = None,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
     squared_sensitivity: int | None = None,
     unsafe_noise: Noise | None = None,
 ) -> Release[NDArray[np.int64]]: ...
 def gaussian_count(
     count: int | Integers,
     *,
-    sigma: object = None,
-    epsilon: object = None,
-    delta: object = None,
+    sigma: Number | None = None,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
     squared_sensitivity: int | None = None,
     unsafe_noise: Noise | None = None,
 ) -> Release[Any]:
@@ -115,7 +115,9 @@ def gaussian_count(
     return release(add_noise(counts, noise, event.sigma), event, unsafe_noise)
 
 
-def _sigma(sigma: object, epsilon: object, delta: object, squared_sensitivity: int) -> Fraction:
+def _sigma(
+    sigma: Number | None, epsilon: Number | None, delta: Number | None, squared_sensitivity: int
+) -> Fraction:
     if (sigma is None) == (epsilon is None) or (epsilon is None) != (delta is None):
         raise TypeError("give either sigma, or both epsilon and delta")
     if sigma is not None:

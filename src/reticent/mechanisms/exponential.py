@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from reticent.exact import Number
 from reticent.mechanisms.pieces import Pieces
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
@@ -16,7 +17,7 @@ from reticent.privacy.events import BoundedRange
 from reticent.privacy.parameters import check_epsilon
 
 
-def exponential(scores: Iterable[Any], *, epsilon: object, unsafe_noise: Noise | None = None) -> Release[int]:
+def exponential(scores: Iterable[Any], *, epsilon: Number, unsafe_noise: Noise | None = None) -> Release[int]:
     """The index of a candidate, drawn with probability ∝ e^(ε·score/2).
 
     `scores` has one entry a candidate: integers of any size, fractions, or floats (each standing for exactly the
@@ -48,7 +49,7 @@ def exponential(scores: Iterable[Any], *, epsilon: object, unsafe_noise: Noise |
     return release(noise_or_system(unsafe_noise).choose(numbers, rate=event.epsilon / 2), event, unsafe_noise)
 
 
-def exponential_over_pieces(pieces: Pieces, *, epsilon: object, unsafe_noise: Noise | None = None) -> Release[int]:
+def exponential_over_pieces(pieces: Pieces, *, epsilon: Number, unsafe_noise: Noise | None = None) -> Release[int]:
     """An integer of the range of `pieces`, drawn with probability ∝ e^(ε·score/2).
 
     The time taken depends on the number of pieces and the width of their ends, not on the number of integers: a piece

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from reticent.exact import integer, rational
+from reticent.exact import Number, integer, rational
 from reticent.mechanisms.exponential import draw
 from reticent.mechanisms.pieces import Pieces, whole_units, window_minima
 from reticent.mechanisms.release import Release, noise_or_system, release
@@ -25,12 +25,12 @@ SMALL = 32  # ranges [0, T] with T ≤ SMALL go to the exponential mechanism at 
 def quasi_concave_maximum(
     pieces: Pieces,
     *,
-    promise: object,
-    accuracy: object,
-    epsilon: object,
-    delta: object = 0,
+    promise: Number,
+    accuracy: Number,
+    epsilon: Number,
+    delta: Number = 0,
     depth: int | Literal["auto"] = "auto",
-    failure: object = 0.05,
+    failure: Number = 0.05,
     unsafe_noise: Noise | None = None,
 ) -> Release[int]:
     """A point of the range whose score is at least (1 − accuracy)·promise, if the score reaches `promise`.
@@ -194,7 +194,7 @@ def _scaled(numbers: Array, factor: int, *, room: int) -> Array:
 
 
 def required_promise(
-    size: int, *, accuracy: object, epsilon: object, delta: object = 0, failure: object = 0.05, depth: int
+    size: int, *, accuracy: Number, epsilon: Number, delta: Number = 0, failure: Number = 0.05, depth: int
 ) -> int:
     """The least whole promise with which a search of this depth fails with probability at most `failure`.
 
@@ -225,7 +225,7 @@ def required_promise(
 
 
 def choose_depth(
-    size: int, *, accuracy: object, epsilon: object, delta: object = 0, failure: object = 0.05
+    size: int, *, accuracy: Number, epsilon: Number, delta: Number = 0, failure: Number = 0.05
 ) -> int:
     """The depth with the least `required_promise` on a range of `size` integers; 1 where δ = 0.
 
@@ -251,7 +251,7 @@ class _Need(NamedTuple):
     slack: float = 0.0
 
 
-def _needs(size: int, *, accuracy: object, delta: object, failure: object, depth: object) -> list[_Need]:
+def _needs(size: int, *, accuracy: Number, delta: Number, failure: Number, depth: object) -> list[_Need]:
     """What the levels need, from the top one down. Their number N is a function of the range and `depth` alone."""
     if isinstance(depth, str):
         raise ValueError(f'depth must be "auto" or a whole number ≥ 1, got {depth!r}')
@@ -270,7 +270,7 @@ def _needs(size: int, *, accuracy: object, delta: object, failure: object, depth
     return [*needs, _Need(2 / (alpha * scale) * (math.log(ranges[-1]) - math.log(beta)))]
 
 
-def _budgets(needs: list[_Need], *, epsilon: object, delta: object) -> list[Budget]:
+def _budgets(needs: list[_Need], *, epsilon: Number, delta: Number) -> list[Budget]:
     """ε in proportion to what each call needs (so that one promise suits all), δ in equal parts.
 
     Any split that adds up is private; this one all but minimises the promise needed.
@@ -296,7 +296,7 @@ def _share(value: object, name: str) -> Fraction:
     return number
 
 
-def _prepare_tables(budgets: list[Budget], epsilon: object) -> None:
+def _prepare_tables(budgets: list[Budget], epsilon: Number) -> None:
     """Build the tables of release probabilities before the scores are read, so that the time tells nothing of them."""
     try:
         for budget in budgets:

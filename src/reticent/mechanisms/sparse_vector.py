@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from reticent.exact import exp_fractions, integer
+from reticent.exact import Number, exp_fractions, integer
 from reticent.mechanisms.above_threshold import AboveThreshold, check_segments, least, segment_epsilon, split
 from reticent.mechanisms.release import release
 from reticent.noise import Noise
@@ -52,7 +52,7 @@ class SparseVector(Guarded):
     (None, 0)
     """
 
-    def __init__(self, *, epsilon: object, delta: object, halts: int, unsafe_noise: Noise | None = None) -> None:
+    def __init__(self, *, epsilon: Number, delta: Number, halts: int, unsafe_noise: Noise | None = None) -> None:
         epsilon, halts = check_segments(epsilon, halts)
         delta = check_delta(delta, positive=True)
         plan = _plan(epsilon, delta, halts)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.exact import Number
 from reticent.mechanisms.counts import add_noise, laplace_tail
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
@@ -18,7 +19,7 @@ from reticent.privacy.parameters import check_delta, check_epsilon
 
 
 def stability_histogram(
-    values: Sequence[Any] | NDArray[Any], *, epsilon: object, delta: object, unsafe_noise: Noise | None = None
+    values: Sequence[Any] | NDArray[Any], *, epsilon: Number, delta: Number, unsafe_noise: Noise | None = None
 ) -> Release[dict[Any, int]]:
     """Noisy counts of the values that occur often enough, as a dict sorted by value.
 
@@ -55,7 +56,7 @@ def stability_histogram(
     return release({names[i]: int(noisy[i]) for i in np.flatnonzero(noisy >= threshold)}, event, unsafe_noise)
 
 
-def histogram_threshold(*, epsilon: object, delta: object) -> int:
+def histogram_threshold(*, epsilon: Number, delta: Number) -> int:
     """τ = 1 + ⌈(2/ε)·ln(1/(δ(1 + e^(−ε/2))))⌉, the least noisy count that is published.
 
     >>> histogram_threshold(epsilon=1, delta=1e-6)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
-from reticent.exact import exp_bounds
+from reticent.exact import Number, exp_bounds
 from reticent.mechanisms.counts import laplace_tail
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
@@ -22,8 +22,8 @@ MOST_ENTRIES = 1 << 19  # a longer table would take seconds to build; only param
 def stable_argmax(
     scores: Iterable[Any],
     *,
-    epsilon: object,
-    delta: object,
+    epsilon: Number,
+    delta: Number,
     method: Literal["table", "laplace"] = "table",
     unsafe_noise: Noise | None = None,
 ) -> Release[int | None]:

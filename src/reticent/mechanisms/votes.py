@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.errors import BudgetExhausted
-from reticent.exact import integer, rational
+from reticent.exact import Number, integer, rational
 from reticent.mechanisms.counts import Integers, add_noise, integer_array
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
@@ -22,13 +22,13 @@ MOST_VOTERS = 1 << 40  # far from where a sum over classes might wrap around
 
 
 @overload
-def noisy_majority(votes: int, *, voters: int, sigma: object, unsafe_noise: Noise | None = None) -> Release[int]: ...
+def noisy_majority(votes: int, *, voters: int, sigma: Number, unsafe_noise: Noise | None = None) -> Release[int]: ...
 @overload
 def noisy_majority(
-    votes: Integers, *, voters: int, sigma: object, unsafe_noise: Noise | None = None
+    votes: Integers, *, voters: int, sigma: Number, unsafe_noise: Noise | None = None
 ) -> Release[NDArray[np.int64]]: ...
 def noisy_majority(
-    votes: int | Integers, *, voters: int, sigma: object, unsafe_noise: Noise | None = None
+    votes: int | Integers, *, voters: int, sigma: Number, unsafe_noise: Noise | None = None
 ) -> Release[Any]:
     """1 if the votes for 1 plus discrete Gaussian noise reach half of the voters, else 0; for each of `votes`.
 
@@ -61,7 +61,7 @@ def noisy_majority(
 
 
 def gnmax(
-    histograms: Integers, *, sigma: object, voters: int | None = None, unsafe_noise: Noise | None = None
+    histograms: Integers, *, sigma: Number, voters: int | None = None, unsafe_noise: Noise | None = None
 ) -> Release[Any]:
     """The class with the most votes after discrete Gaussian noise is added to each class; the first of equals.
 
@@ -118,9 +118,9 @@ class ConfidentGNMax(Guarded):
     def __init__(
         self,
         *,
-        threshold: object,
-        sigma_threshold: object,
-        sigma_answer: object,
+        threshold: Number,
+        sigma_threshold: Number,
+        sigma_answer: Number,
         queries: int,
         answers: int,
         voters: int | None = None,

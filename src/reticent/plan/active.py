@@ -7,6 +7,7 @@ from copy import copy
 from fractions import Fraction
 from typing import Literal
 
+from reticent.exact import Number
 from reticent.learners.active import ActiveLearner
 from reticent.learners.base import ConceptLearner
 from reticent.plan.plan import Plan, make_plan
@@ -18,11 +19,11 @@ from reticent.promises import rows_needed
 def active(
     learner: ConceptLearner,
     *,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
-    delta: object = 0,
+    failure: Number = 0.05,
+    epsilon: Number,
+    delta: Number = 0,
     transcript: Literal["hidden", "private"] = "hidden",
 ) -> Plan:
     """The rows of the pool, and the labels asked for, with which `ActiveLearner` keeps the promise of a learner.

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts import Floats, Thresholds
 from reticent.errors import InsufficientData
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.plan.everlasting import follow
 from reticent.plan.thresholds import threshold
@@ -126,8 +126,8 @@ def advise(
     rows: int,
     features: int,
     *,
-    epsilon: object,
-    delta: object,
+    epsilon: Number,
+    delta: Number,
     answers: int | str | None = None,
     public_rows: int = 0,
     drift: Literal["none", "slow", "fast"] = "none",

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from reticent import labellers
 from reticent.concepts import Thresholds
 from reticent.errors import InsufficientData
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.labellers.answers import Ballots, Bought, bought
 from reticent.labellers.two_coin import TwoCoin
 from reticent.learners.thresholds import ThresholdLearner
@@ -141,8 +141,8 @@ def everlasting(
     rows: int,
     features: int,
     *,
-    epsilon: object,
-    delta: object,
+    epsilon: Number,
+    delta: Number,
     classes: int = 2,
     answers: int | str = "endless",
     learner: Learner = "linear",

@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from reticent.concepts.interface import ConceptClass, about
+from reticent.exact import Number
 from reticent.learners.exponential import ExponentialLearner
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
@@ -20,10 +21,10 @@ def exponential(
     *,
     net: ArrayLike | None = None,
     realizable: bool = False,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
+    failure: Number = 0.05,
+    epsilon: Number,
 ) -> Plan:
     """The rows with which `ExponentialLearner` draws a good concept, or the error that rows can promise.
 
@@ -71,7 +72,7 @@ def exponential(
 
 
 def generic_rows(
-    size: int, vc_dimension: int, error: object, *, failure: object, epsilon: object, agnostic: bool
+    size: int, vc_dimension: int, error: Number, *, failure: Number, epsilon: Number, agnostic: bool
 ) -> int:
     """The rows that the exponential mechanism needs on a class of this size and VC dimension, by printed bounds.
 

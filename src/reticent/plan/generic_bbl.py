@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from reticent.concepts.interface import ConceptClass
+from reticent.exact import Number
 from reticent.learners.label_boost import Variant
 from reticent.plan.plan import Plan, make_plan
 from reticent.predictors.generic_bbl import BBLLabeller, GenericBBL
@@ -18,11 +19,11 @@ from reticent.promises import rows_needed
 def generic_bbl(
     concept_class: ConceptClass[Any],
     *,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
-    delta: object,
+    failure: Number = 0.05,
+    epsilon: Number,
+    delta: Number,
     labeller: BBLLabeller = "between-thresholds",
     variant: Variant = "max",
 ) -> Plan:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from reticent.concepts.interface import ConceptClass
+from reticent.exact import Number
 from reticent.learners.base import ConceptLearner
 from reticent.learners.label_boost import LabelBoost, Variant
 from reticent.plan.plan import Plan, make_plan
@@ -20,11 +21,11 @@ def label_boost(
     learner: ConceptLearner,
     concept_class: ConceptClass[Any],
     *,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
-    delta: object = 0,
+    failure: Number = 0.05,
+    epsilon: Number,
+    delta: Number = 0,
     variant: Variant = "max",
     agnostic: bool = False,
     rounds: int | Literal["auto"] = "auto",

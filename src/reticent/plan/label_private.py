@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from reticent.concepts.interface import ConceptClass
+from reticent.exact import Number
 from reticent.learners.label_private import LabelPrivateLearner, SemiPrivateLearner
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
@@ -18,10 +19,10 @@ from reticent.promises import check_share, rows_needed
 def label_private(
     concept_class: ConceptClass[Any],
     *,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
+    failure: Number = 0.05,
+    epsilon: Number,
 ) -> Plan:
     """The rows with which `LabelPrivateLearner` learns a class where labels are secret, or the error that rows promise.
 
@@ -61,10 +62,10 @@ def label_private(
 def semi_private(
     concept_class: ConceptClass[Any],
     *,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
+    failure: Number = 0.05,
+    epsilon: Number,
 ) -> Plan:
     """The private rows with which `SemiPrivateLearner` learns a class beside public points, or the error they promise.
 
@@ -89,7 +90,7 @@ def semi_private(
     learner = SemiPrivateLearner(concept_class, epsilon=epsilon, failure=failure)
     learner._check_parameters()
 
-    def public(alpha: object) -> int:
+    def public(alpha: Number) -> int:
         return rows_needed(learner.n_public_required, alpha)
 
     plan = make_plan(
@@ -112,12 +113,12 @@ def semi_private(
     return replace(plan, why=f"{plan.why} There are to be {points} public points, from the distribution of the rows.")
 
 
-def _printed(concept_class: ConceptClass[Any], alpha: Fraction, failure: object, epsilon: object) -> int:
+def _printed(concept_class: ConceptClass[Any], alpha: Fraction, failure: Number, epsilon: Number) -> int:
     logs = _shatter(concept_class, alpha) + 2 * math.log(8 / check_share(failure, "failure"))
     return math.ceil(Fraction(768) / (alpha**2 * check_epsilon(epsilon)) * Fraction(logs))
 
 
-def _printed_net(concept_class: ConceptClass[Any], alpha: Fraction, failure: object) -> int:
+def _printed_net(concept_class: ConceptClass[Any], alpha: Fraction, failure: Number) -> int:
     logs = _shatter(concept_class, alpha) + math.log(8 / check_share(failure, "failure"))
     return math.ceil(Fraction(32) / alpha * Fraction(logs))
 

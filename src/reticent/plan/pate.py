@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from reticent.exact import integer, rational
+from reticent.exact import Number, integer, rational
 from reticent.labellers.answers import (
     AUTO_MORE,
     AUTO_TWO,
@@ -66,8 +66,8 @@ class Answers:
 def pate(
     teachers: int,
     *,
-    epsilon: object,
-    delta: object,
+    epsilon: Number,
+    delta: Number,
     classes: int = 2,
     queries: int | None = None,
     torn: object = None,
@@ -192,8 +192,8 @@ def pate_bounds(
     rows: int,
     public: int,
     dimension: int,
-    epsilon: object,
-    delta: object,
+    epsilon: Number,
+    delta: Number,
     setting: Setting = "realizable",
     active: bool | None = None,
     tau: object = None,
@@ -203,7 +203,7 @@ def pate_bounds(
     unclear: object = None,
     margin: object = None,
     apart: object = None,
-    failure: object = 0.05,
+    failure: Number = 0.05,
 ) -> Bounds:
     """The error that the theorems on PATE promise, so that Table 1 of their paper can be printed and compared.
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 
 from reticent.errors import OutOfReach
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.privacy import Guarantee
 from reticent.promises import check_share, rows_needed
 
@@ -66,9 +66,9 @@ def make_plan(
     estimator: str,
     ours: Rows,
     *,
-    error: object,
+    error: Number | None,
     rows: object,
-    failure: object,
+    failure: Number,
     guarantee: Guarantee,
     why: str,
     reach: Reach,

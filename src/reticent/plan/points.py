@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from reticent.concepts.domains import Domain
 from reticent.concepts.points import Points
+from reticent.exact import Number
 from reticent.learners.points import PointLearner
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
@@ -18,11 +19,11 @@ def point(
     *,
     bits: int | None = None,
     domain: Domain | None = None,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
-    delta: object,
+    failure: Number = 0.05,
+    epsilon: Number,
+    delta: Number,
 ) -> Plan:
     """The rows with which `PointLearner` finds the one point that is labelled 1, or the error that rows can promise.
 

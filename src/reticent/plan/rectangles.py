@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from reticent.concepts.domains import Domain
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.learners.rectangles import Method, RectangleLearner
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
@@ -16,11 +16,11 @@ from reticent.promises import check_memory, check_share
 
 def rectangle(
     *,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
-    delta: object = 0,
+    failure: Number = 0.05,
+    epsilon: Number,
+    delta: Number = 0,
     dimensions: int,
     bits: int | None = None,
     domain: Domain | None = None,

@@ -9,6 +9,7 @@ from typing import Any
 from sklearn.base import clone
 
 from reticent.concepts.interface import ConceptClass
+from reticent.exact import Number
 from reticent.learners.sanitized import SanitizedLearner
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
@@ -21,11 +22,11 @@ def sanitized(
     sanitizer: Sanitizer,
     concept_class: ConceptClass[Any],
     *,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
-    delta: object = 0,
+    failure: Number = 0.05,
+    epsilon: Number,
+    delta: Number = 0,
     realizable: bool = False,
 ) -> Plan:
     """The rows with which `SanitizedLearner` promises an error, or the error that rows can promise.

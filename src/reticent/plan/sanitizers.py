@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from reticent.concepts.domains import Domain
 from reticent.concepts.interface import ConceptClass
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
@@ -23,11 +23,11 @@ def point_sanitizer(
     *,
     bits: int | None = None,
     domain: Domain | None = None,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
-    delta: object,
+    failure: Number = 0.05,
+    epsilon: Number,
+    delta: Number,
     method: Literal["histogram", "choosing"] = "histogram",
     k: int = 1,
 ) -> Plan:
@@ -92,11 +92,11 @@ def net_sanitizer(
     concept_class: ConceptClass[Any],
     *,
     points: ArrayLike | None = None,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
-    delta: object = 0,
+    failure: Number = 0.05,
+    epsilon: Number,
+    delta: Number = 0,
     method: Literal["auto", "exact", "weights"] = "auto",
 ) -> Plan:
     """The rows with which `NetSanitizer` knows the frequency of every concept of a class up to an error.

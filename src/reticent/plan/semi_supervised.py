@@ -6,6 +6,7 @@ from copy import copy
 from typing import Any
 
 from reticent.concepts.interface import ConceptClass
+from reticent.exact import Number
 from reticent.learners.semi_supervised import SemiSupervisedLearner
 from reticent.plan.plan import Plan, make_plan
 from reticent.privacy import Guarantee
@@ -16,11 +17,11 @@ from reticent.sanitizers.base import Sanitizer
 def semi_supervised(
     concept_class: ConceptClass[Any],
     *,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
-    delta: object = 0,
+    failure: Number = 0.05,
+    epsilon: Number,
+    delta: Number = 0,
     sanitizer: Sanitizer | None = None,
 ) -> Plan:
     """The rows with which `SemiSupervisedLearner` learns a class, and how many of them need a label.

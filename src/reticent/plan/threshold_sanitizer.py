@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 from reticent.concepts.domains import Domain
+from reticent.exact import Number
 from reticent.plan.plan import Plan, make_plan
 from reticent.plan.thresholds import iterated_logarithms
 from reticent.privacy import Guarantee
@@ -18,11 +19,11 @@ def threshold_sanitizer(
     *,
     bits: int | None = None,
     domain: Domain | None = None,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
-    delta: object = 0,
+    failure: Number = 0.05,
+    epsilon: Number,
+    delta: Number = 0,
     method: Method = "auto",
 ) -> Plan:
     """The rows with which `ThresholdSanitizer` has every prefix right up to an error, or the error for some rows.

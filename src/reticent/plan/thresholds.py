@@ -8,6 +8,7 @@ from typing import Literal
 
 from reticent.concepts.domains import Domain
 from reticent.concepts.interface import about
+from reticent.exact import Number
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.mechanisms.quasi_concave import SMALL, required_promise
 from reticent.plan.exponential import generic_rows
@@ -23,11 +24,11 @@ def threshold(
     domain: Domain | None = None,
     depth: int | Literal["auto"] = "auto",
     agnostic: bool = False,
-    error: object = None,
+    error: Number | None = None,
     rows: object = None,
-    failure: object = 0.05,
-    epsilon: object,
-    delta: object = 0,
+    failure: Number = 0.05,
+    epsilon: Number,
+    delta: Number = 0,
 ) -> Plan:
     """The rows with which `ThresholdLearner` finds a good threshold, or the error that rows can promise.
 
@@ -99,7 +100,7 @@ def iterated_logarithms(number: int) -> list[float]:
     return logs
 
 
-def _why(size: int, depth: int, *, agnostic: bool, epsilon: object, delta: object, failure: Fraction) -> str:
+def _why(size: int, depth: int, *, agnostic: bool, epsilon: Number, delta: Number, failure: Fraction) -> str:
     search = {1: "the exponential mechanism"}.get(depth, "RecConcave")
     words = [f"Depth {depth}: {search}, over {about(size)} thresholds."]
     if agnostic:

@@ -11,7 +11,7 @@ import numpy as np
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import Array, Labels
 from reticent.errors import InsufficientData
-from reticent.exact import exp_fractions, log_bounds, upward
+from reticent.exact import Number, exp_fractions, log_bounds, upward
 from reticent.learners.base import ConceptLearner, check_share
 from reticent.learners.sample_bounds import log_bad_excess, log_growth
 from reticent.mechanisms.release import Release, noise_or_system, release
@@ -138,9 +138,9 @@ class StablePredictor(ConceptLearner):
         self,
         concept_class: ConceptClass[Any],
         *,
-        stability: object,
-        error: object = None,
-        failure: object = 0.05,
+        stability: Number,
+        error: Number | None = None,
+        failure: Number = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:
         self.concept_class = concept_class
@@ -149,7 +149,7 @@ class StablePredictor(ConceptLearner):
         self.failure = failure
         self.unsafe_seed = unsafe_seed
 
-    def n_required(self, error: object, failure: object = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None) -> int:
         """The rows with which the error is at most `error` above the best concept's, but for a `failure`.
 
         `failure` is the predictor's own unless it is given. `OutOfReach` where `fit` cannot run on so many. Planning,

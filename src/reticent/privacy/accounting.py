@@ -25,7 +25,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.exact import rational, upward
+from reticent.exact import Number, rational, upward
 from reticent.privacy import divergences, games, pairs, profiles
 from reticent.privacy.events import (
     ApproximateDP,
@@ -60,7 +60,7 @@ _DOTS = np.append(0.0, np.geomspace(1e-7, _LARGEST_LOSS, 80))
 
 # ── the public questions ──────────────────────────────────────────────────────────────────────────────────────────
 
-def epsilon(event: Event, *, delta: object) -> float:
+def epsilon(event: Event, *, delta: Number) -> float:
     """The least ε we can certify for the event at δ, rounded up; infinite where there is none.
 
     >>> from reticent.privacy.events import Repeated
@@ -75,7 +75,7 @@ def epsilon(event: Event, *, delta: object) -> float:
     return best if exact == 0 else min(best, _least_epsilon(event, exact))
 
 
-def delta(event: Event, *, epsilon: object) -> float:
+def delta(event: Event, *, epsilon: Number) -> float:
     """The least δ we can certify for the event at ε ≥ 0, rounded up; 1 where there is none.
 
     >>> delta(PureDP(1), epsilon=1)
@@ -87,7 +87,7 @@ def delta(event: Event, *, epsilon: object) -> float:
     return min(best, float(_deltas(event, np.array([_float_below(exact)]))[0])) if best > 0 else best
 
 
-def fits(event: Event, *, epsilon: object, delta: object) -> bool:
+def fits(event: Event, *, epsilon: Number, delta: Number) -> bool:
     """Whether the event is certainly (ε, δ)-differentially private: the cheapest way that shows it decides.
 
     >>> fits(DiscreteGaussian(sigma=5), epsilon=1, delta=1e-6)
@@ -101,7 +101,7 @@ def fits(event: Event, *, epsilon: object, delta: object) -> bool:
     return most > 0 and any(float(way(at)[0]) <= most for way in _ways(event))
 
 
-def guarantee(event: Event, *, delta: object = 0, unit: Unit = "row", protects: Protects = "rows") -> Guarantee:
+def guarantee(event: Event, *, delta: Number = 0, unit: Unit = "row", protects: Protects = "rows") -> Guarantee:
     """The guarantee that a run with this event gives, at the δ asked for.
 
     `unit` and `protects` say what the event was stated for; they are passed on, not proved here. For unit="group" the

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from reticent import noise
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import Array, as_rows
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy import calibrate, fits, guarantee
@@ -26,7 +26,7 @@ from reticent.silence import silent
 Copy = tuple[Array, NDArray[np.float64]]  # points, and the share of rows that each stands for
 
 
-def usable_delta(epsilon: object, delta: object) -> Fraction:
+def usable_delta(epsilon: Number, delta: Number) -> Fraction:
     """δ, or 0 where it is so small that no Gaussian noise can be calibrated to it: what keeps ε alone keeps (ε, δ)."""
     return _usable_delta(check_epsilon(epsilon), check_delta(delta))
 
@@ -59,10 +59,10 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
     rows_ : how many rows were sanitized, which is public.
     """
 
-    epsilon: object
-    delta: object = 0
-    error: object
-    failure: object
+    epsilon: Number
+    delta: Number = 0
+    error: Number | None
+    failure: Number
     unsafe_seed: int | None
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
@@ -109,7 +109,7 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
 
     # ── what a sanitizer says ─────────────────────────────────────────────────────────────────────────────────────
 
-    def n_required(self, error: object, failure: object = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None) -> int:
         """How many rows make every frequency right up to `error`, but for a probability of failure."""
         raise NotImplementedError
 

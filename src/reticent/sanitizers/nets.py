@@ -16,7 +16,7 @@ from reticent.concepts.interface import ConceptClass, Dichotomies
 from reticent.concepts.order import Ordered
 from reticent.concepts.reading import Array, as_rows
 from reticent.errors import OutOfReach
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.mechanisms.counts import gaussian_count, laplace_count
 from reticent.mechanisms.exponential import exponential
 from reticent.mechanisms.release import Release, noise_or_system, release
@@ -117,14 +117,14 @@ class NetSanitizer(Sanitizer):
         self,
         concept_class: ConceptClass[Any],
         *,
-        epsilon: object,
-        delta: object = 0,
+        epsilon: Number,
+        delta: Number = 0,
         method: Literal["auto", "exact", "weights"] = "auto",
         points: ArrayLike | None = None,
         size: int | None = None,
         rounds: int | None = None,
-        error: object = None,
-        failure: object = 0.05,
+        error: Number | None = None,
+        failure: Number = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:
         self.concept_class = concept_class
@@ -138,7 +138,7 @@ class NetSanitizer(Sanitizer):
         self.failure = failure
         self.unsafe_seed = unsafe_seed
 
-    def n_required(self, error: object, failure: object = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None) -> int:
         """The rows with which every concept has the right frequency up to `error`, but for a `failure`.
 
         The rows are any that lie among the points. `failure` is the sanitizer's own unless it is given. Planning, in

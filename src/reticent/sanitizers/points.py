@@ -17,7 +17,7 @@ from reticent.concepts.domains import Domain, declared
 from reticent.concepts.order import Line
 from reticent.concepts.points import KPoints, Point, Points, PointSet
 from reticent.concepts.reading import Array
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.mechanisms.choosing import choosing, choosing_threshold
 from reticent.mechanisms.counts import laplace_count
 from reticent.mechanisms.release import Release, release
@@ -103,12 +103,12 @@ class PointSanitizer(Sanitizer):
         *,
         bits: int | None = None,
         domain: Domain | None = None,
-        epsilon: object,
-        delta: object,
+        epsilon: Number,
+        delta: Number,
         method: Literal["histogram", "choosing"] = "histogram",
         rounds: int | None = None,
-        error: object = None,
-        failure: object = 0.05,
+        error: Number | None = None,
+        failure: Number = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:
         self.bits = bits
@@ -149,7 +149,7 @@ class PointSanitizer(Sanitizer):
             ranks[strangers] = _unlisted(domain, listed[:-1], source.uniform(others, int(strangers.sum())))
         return domain.values(ranks)
 
-    def n_required(self, error: object, failure: object = None, *, k: int = 1) -> int:
+    def n_required(self, error: Number, failure: Number | None = None, *, k: int = 1) -> int:
         """The rows with which every set of at most k values has the right frequency up to `error`, but for a `failure`.
 
         `failure` is the sanitizer's own unless it is given. With method="choosing" and without `rounds`, the sanitizer

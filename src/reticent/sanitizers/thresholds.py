@@ -15,7 +15,7 @@ from reticent.concepts.intervals import Interval, Intervals
 from reticent.concepts.reading import Array
 from reticent.concepts.thresholds import Threshold, Thresholds
 from reticent.concepts.values import plain_value
-from reticent.exact import rational
+from reticent.exact import Number, rational
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_delta, check_epsilon
@@ -85,11 +85,11 @@ class ThresholdSanitizer(Sanitizer):
         *,
         bits: int | None = None,
         domain: Domain | None = None,
-        epsilon: object,
-        delta: object = 0,
+        epsilon: Number,
+        delta: Number = 0,
         method: Method = "auto",
-        error: object = None,
-        failure: object = 0.05,
+        error: Number | None = None,
+        failure: Number = 0.05,
         unsafe_seed: int | None = None,
     ) -> None:
         self.bits = bits
@@ -132,7 +132,7 @@ class ThresholdSanitizer(Sanitizer):
         found = self.points_[np.asarray(_each(place, q), dtype=np.int64)]
         return found.item() if isinstance(found, (np.integer, np.floating)) else found
 
-    def n_required(self, error: object, failure: object = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None) -> int:
         """The rows with which all thresholds have the right share up to `error`, but for a probability of `failure`.
 
         The sanitizer is one made with this `error` and `failure`; a failure of None means its own. Nothing is taken for

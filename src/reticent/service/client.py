@@ -16,12 +16,11 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, unquote, urlsplit
 
-import h11
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from reticent.data.cells import as_matrix, as_numbers, as_text
+from reticent.extras import require
 
 Array = NDArray[Any]
 
@@ -69,6 +68,7 @@ class _Base:
         retries: int = 5,
         context: ssl.SSLContext | None = None,
     ) -> None:
+        require("service", "ask a service")  # h11 and msgspec, which are imported where they are used
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("url must be http://host:port or https://host:port")
@@ -283,6 +283,8 @@ class AsyncClient(_Base):
         await self.close()
 
     async def _told(self, question: _Question) -> _Reply:
+        import h11
+
         attempt = 0
         while True:
             try:
@@ -322,10 +324,14 @@ class _Wire:
     """One connection: h11 speaks HTTP, asyncio carries it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
+        import h11
+
         self._reader, self._writer, self._host = reader, writer, host
         self._state = h11.Connection(our_role=h11.CLIENT)
 
     async def send(self, question: _Question) -> _Reply:
+        import h11
+
         headers = {**question.headers, "Host": self._host, "Content-Length": str(len(question.body))}
         request = h11.Request(method=question.method, target=question.path, headers=list(headers.items()))
         events = (request, h11.Data(data=question.body), h11.EndOfMessage())
@@ -351,6 +357,8 @@ class _Wire:
 
     def usable(self) -> bool:
         """Whether another question can be sent; if so, get ready for it."""
+        import h11
+
         if self._state.our_state is not h11.DONE or self._state.their_state is not h11.DONE:
             return False
         self._state.start_next_cycle()
@@ -413,6 +421,8 @@ def _column(values: Any) -> Array:
 
 def _written(tensors: Mapping[str, Array]) -> tuple[bytes, bytes]:
     """The JSON of a question, and its binary data."""
+    import msgspec
+
     inputs, data = [], []
     for name, values in tensors.items():
         if values.dtype.kind == "b":
@@ -435,6 +445,8 @@ def _with_length(word: bytes) -> bytes:
 
 def _split(reply: _Reply) -> tuple[dict[str, Any], memoryview]:
     """The JSON of an answer, and its binary data."""
+    import msgspec
+
     length = int(reply.headers["inference-header-content-length"])
     return msgspec.json.decode(reply.body[:length], type=dict[str, Any]), memoryview(reply.body)[length:]
 
@@ -452,10 +464,14 @@ def _labels(head: Mapping[str, Any], data: memoryview) -> Array:
 
 
 def _object(reply: _Reply) -> dict[str, Any]:
+    import msgspec
+
     return msgspec.json.decode(reply.body, type=dict[str, Any])
 
 
 def _error(reply: _Reply, left_out: tuple[str, ...]) -> ServiceError:
+    import msgspec
+
     try:
         found = _object(reply)
     except msgspec.DecodeError:

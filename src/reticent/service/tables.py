@@ -14,6 +14,9 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.errors import MissingExtra
+from reticent.extras import require
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -189,13 +192,13 @@ def _without_nul(file: IO[str]) -> Iterator[str]:
 
 def _pyarrow() -> Any:
     try:
-        import pyarrow
-        import pyarrow.ipc
-        import pyarrow.parquet
-    except ImportError:
-        raise TableError(
-            "Parquet and Arrow files need pyarrow: pip install 'reticent[arrow]'; or write the table as CSV"
-        ) from None
+        require("arrow", "read Parquet and Arrow files")
+    except MissingExtra as error:
+        raise TableError(f"{error}; or write the table as CSV") from None
+    import pyarrow
+    import pyarrow.ipc
+    import pyarrow.parquet
+
     return pyarrow
 
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from reticent import labellers, noise
 from reticent.concepts.interface import ConceptClass
 from reticent.errors import OneAnswerWarning
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.labellers.answers import best
 from reticent.noise import Noise
 from reticent.privacy import calibrate, events, guarantee
@@ -164,8 +164,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         teacher: Any = None,
         student: Any = None,
         *,
-        epsilon: object,
-        delta: object,
+        epsilon: Number,
+        delta: Number,
         classes: Any = None,
         n_teachers: int | str = "auto",
         labeller: str = "auto",

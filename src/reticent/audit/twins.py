@@ -1,7 +1,7 @@
-"""Broken copies of the mechanisms: the audit that passes the real one must reject each of them.
+"""Broken copies of the mechanisms: an audit that passes the real one must reject each of them.
 
 `TWINS` maps the names of the catalogue to runs of the same signature with one thing broken. Most break the noise that
-the real code draws (`Weaker`, `Stale`, `Lengthless`); the others replace the one function that is wrong in them.
+the real code draws; the others replace one function of it. `reticent audit mechanisms` runs all of them.
 """
 
 from __future__ import annotations
@@ -18,27 +18,31 @@ from numpy.typing import ArrayLike
 
 from reticent.audit.catalogue import Run, catalogue
 from reticent.exact import ceiling, log_bounds
-from reticent.mechanisms.between_thresholds import SIDES, BetweenThresholds
+from reticent.mechanisms.above_threshold import AboveThreshold
 from reticent.noise import Noise
 
 # ── broken noise under the real code ──────────────────────────────────────────────────────────────────────────────
 
 class Wrapped(Noise):
-    """Draws from another noise; what is not passed on below ends at `random_bytes`, which the audit refuses."""
+    """Draws from another noise. A draw that is not passed on ends at `random_bytes`, which the audit refuses."""
 
     def __init__(self, noise: Noise) -> None:
         self.noise = noise
 
     def random_bytes(self, count: int) -> bytes:
+        """Pass on."""
         return self.noise.random_bytes(count)
 
     def uniform(self, bound: int, size: int | None = None) -> Any:
+        """Pass on."""
         return self.noise.uniform(bound, size)
 
     def bernoulli(self, probability: Fraction) -> bool:
+        """Pass on."""
         return self.noise.bernoulli(probability)
 
     def discrete_laplace(self, scale: Fraction, size: int | None = None) -> Any:
+        """Pass on."""
         return self.noise.discrete_laplace(scale, size)
 
 
@@ -46,18 +50,23 @@ class Weaker(Wrapped):
     """All noise 0.7 times as large as it should be."""
 
     def discrete_laplace(self, scale: Fraction, size: int | None = None) -> Any:
+        """At 0.7 of the scale."""
         return self.noise.discrete_laplace(scale * 7 / 10, size)
 
     def discrete_gaussian(self, sigma: Fraction, size: int | None = None) -> Any:
+        """At 0.7 of the scale."""
         return self.noise.discrete_gaussian(sigma * 7 / 10, size)
 
     def laplace_cell(self, scale: Fraction, cuts: Sequence[int]) -> int:
+        """At 0.7 of the scale."""
         return self.noise.laplace_cell(scale * 7 / 10, cuts)
 
     def gaussian_cell(self, sigma: Fraction, cuts: Sequence[int]) -> int:
+        """At 0.7 of the scale."""
         return self.noise.gaussian_cell(sigma * 7 / 10, cuts)
 
     def choose(self, scores: ArrayLike, *, rate: Fraction, counts: ArrayLike | None = None) -> int:
+        """At 10/7 of the rate."""
         return self.noise.choose(scores, rate=rate * 10 / 7, counts=counts)
 
 
@@ -67,15 +76,33 @@ class Stale(Wrapped):
     drawn: int | None = None
 
     def laplace_cell(self, scale: Fraction, cuts: Sequence[int]) -> int:
+        """Compare the first draw with all cuts."""
         if self.drawn is None:
             self.drawn = self.noise.discrete_laplace(scale)
         return bisect_right(cuts, self.drawn)
+
+
+class UpperFollows(Wrapped):
+    """The upper threshold moves up with μ, as the lower one does: the printed sign. μ is the last noise drawn whole."""
+
+    mu = 0
+
+    def discrete_laplace(self, scale: Fraction, size: int | None = None) -> Any:
+        """Remember μ."""
+        self.mu = self.noise.discrete_laplace(scale, size)
+        return self.mu
+
+    def laplace_cell(self, scale: Fraction, cuts: Sequence[int]) -> int:
+        """The cuts are lower + μ and upper − μ, less the value: put upper + μ in place of upper − μ."""
+        lower, upper = cuts
+        return self.noise.laplace_cell(scale, [lower, upper + 2 * self.mu])
 
 
 class Lengthless(Wrapped):
     """A piece is chosen by its score alone, however many integers it holds."""
 
     def choose(self, scores: ArrayLike, *, rate: Fraction, counts: ArrayLike | None = None) -> int:
+        """Leave out the lengths."""
         return self.noise.choose(scores, rate=rate)
 
 
@@ -89,16 +116,6 @@ def printed_a_dist(gap: Fraction, *, epsilon: Fraction, delta: Fraction, noise: 
         return low / epsilon, high / epsilon
 
     return noise.laplace_cell(1 / epsilon, [ceiling(threshold) - math.floor(gap)]) == 1
-
-
-def plus_mu(self: BetweenThresholds, value: int) -> str:
-    """The upper threshold moves up with μ, as the lower one does."""
-    self.refuse_if_closed()
-    mu = self._shared_noise()
-    side = SIDES[self._noise.laplace_cell(self._value_scale, [self.lower + mu - value, self.upper + mu + 1 - value])]
-    if side == "between":
-        self._halt()
-    return side
 
 
 # ── the collection ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,18 +142,21 @@ def replacing(owner: object, attribute: str, broken: Callable[..., Any]) -> Twin
 
 
 def halved(function: Callable[..., int]) -> Callable[..., int]:
+    """A threshold of half the size."""
     return lambda **parameters: function(**parameters) // 2
 
 
 def less(amount: int, function: Callable[..., int]) -> Callable[..., int]:
+    """A threshold that is lower by an amount."""
     return lambda **parameters: function(**parameters) - amount
 
 
+# The package exports functions of the same names as some of these modules, so `import … as` would find the functions.
 choosing, histogram, quasi_concave, sparse_vector, argmax = (
     import_module(f"reticent.mechanisms.{name}")
     for name in ("choosing", "stability_histogram", "quasi_concave", "sparse_vector", "stable_argmax")
 )
-release_gap, draw, plan = argmax.release_gap, quasi_concave.draw, sparse_vector._plan
+release_gap, draw = argmax.release_gap, quasi_concave.draw
 
 BROKEN: dict[str, dict[str, Twin]] = {
     "exponential": {"noise × 0.7": under(Weaker)},
@@ -173,10 +193,10 @@ BROKEN: dict[str, dict[str, Twin]] = {
     },
     "AboveThreshold": {"noise × 0.7": under(Weaker), "value noise not redrawn": under(Stale)},
     "SparseVector": {
-        "no width": replacing(sparse_vector, "_plan", lambda *budget: plan(*budget)._replace(width=0)),
+        "no width": replacing(sparse_vector, "AboveThreshold", lambda _, **rest: AboveThreshold(0, **rest)),
         "value noise not redrawn": under(Stale),
     },
-    "BetweenThresholds": {"upper + μ": replacing(BetweenThresholds, "ask", plus_mu), "noise × 0.7": under(Weaker)},
+    "BetweenThresholds": {"upper + μ": under(UpperFollows), "noise × 0.7": under(Weaker)},
     "noisy_majority": {"noise × 0.7": under(Weaker)},
     "gnmax": {"noise × 0.7": under(Weaker)},
     "ConfidentGNMax": {"noise × 0.7": under(Weaker)},
