@@ -324,7 +324,9 @@ def _from_text(hint: Any, *, help: str | None) -> Any:
         if any(base in (kind, get_origin(kind)) for kind in kinds):
             text = f"{help or ''} Written as {example}."
             return Annotated[base | None, Parameter(converter=partial(_of_concepts, base=base), help=text)]
-    return Annotated[hint, Parameter(help=help)] if len(plain) == len(kinds) else None
+    if len(plain) < len(kinds):  # a name may stand for an object
+        return Annotated[str, Parameter(help=help)] if str in kinds else None
+    return Annotated[hint, Parameter(help=help)]
 
 
 def _of_concepts(_: object, tokens: Sequence[Token], *, base: type) -> object:
