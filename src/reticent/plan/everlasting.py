@@ -64,9 +64,9 @@ class Everlasting:
     if these are more answers than those of the phase, and the plan is not for such a labeller already; else None.
 
     With a labeller that closes early, such as "two-coin", a phase may hand on fewer rows than planned. Then `sustained`
-    is for teachers that always agree, and `phases` are the longest that there can be; `worst` is what follows if teachers are
-    evenly split on every query, and `torn_at_most` up to which share of torn queries a phase hands on as many rows as
-    it has. For other labellers both are None.
+    is for teachers that always agree, and `phases` are the longest that there can be; `worst` is what follows if
+    teachers are evenly split on every query, and `torn_at_most` up to which share of torn queries a phase hands on as
+    many rows as it has. For other labellers both are None.
     """
 
     rows: int
