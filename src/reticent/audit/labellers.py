@@ -6,6 +6,8 @@ import copy
 import json
 import os
 import pickle
+import signal
+import time
 import warnings
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ Outcome = Literal["passed", "failed", "skipped"]
 MOST_ASKED = 1000  # questions put to a labeller that closes by itself, to see whether it keeps count
 ALIKE = 1e-9  # laws closer than this are equal, up to tails that were not walked
 TAIL_BITS = 40
+FORK_SECONDS = 60  # after which a forked process that was not refused is ended
 
 
 @dataclass(frozen=True)
@@ -438,4 +441,11 @@ def _refused_in_fork(made: Labeller, votes: list[Vector]) -> bool:
             refused = _refuses(RuntimeError, lambda: made.label(votes))
         finally:
             os._exit(0 if refused else 1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for _ in range(FORK_SECONDS * 100):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)  # it waits for a lock that the fork left locked: no refusal
+    os.waitpid(child, 0)
+    return False
