@@ -270,7 +270,7 @@ class _Trial:
     def copies(self) -> None:
         made = self.make()
         for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-            refused = _refuses(TypeError, lambda copied=copied: copied(made))  # type: ignore[misc,operator]
+            refused = _refuses(TypeError, lambda copied=copied: copied(made))  # type: ignore[misc]
             _expect(refused, f"{copied.__name__} must raise TypeError: two copies would spend one budget")
         if hasattr(os, "fork"):
             _expect(_refused_in_fork(made, [self.split]), "a forked process must be refused with RuntimeError")
@@ -338,7 +338,8 @@ class _Trial:
 
         def adaptive(noise: Noise, votes: Vector) -> Hashable:
             """After the label 1 the next question is the mirrored one."""
-            made, found = self.make(noise, answers=asked), []
+            made = self.make(noise, answers=asked)
+            found: list[int | None] = []
             for _ in range(asked):
                 found.append(_label(made, votes[::-1] if found and found[-1] == 1 else votes))
             return tuple(found), made.closed
@@ -353,12 +354,12 @@ class _Trial:
             laws = {votes: self.law(lambda noise, votes=votes, run=run: run(noise, votes))  # type: ignore[misc]
                     for votes in {one for pair in pairs for one in pair}}  # fmt: skip
             for first, second in pairs:
-                found, where = exact(laws[first], laws[second]), f"{kind} with votes {first} and {second}"
-                upper = found.delta(self.epsilon)[1]
+                pair, where = exact(laws[first], laws[second]), f"{kind} with votes {first} and {second}"
+                upper = pair.delta(self.epsilon)[1]
                 _expect(upper <= self.delta, f"{where}: delta at epsilon={float(self.epsilon):g} is {upper:.3g}, "
                                              f"above {float(self.delta):g}")  # fmt: skip
                 for at, most in claimed.items():
-                    lower = found.delta(at)[0]
+                    lower = pair.delta(at)[0]
                     _expect(lower <= most, f"{where}: delta at epsilon={float(at):g} is {lower:.3g}, and the event "
                                            f"says {most:.3g}")  # fmt: skip
 

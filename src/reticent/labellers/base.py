@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
@@ -120,7 +120,8 @@ class Labeller(Guarded, ABC):
         """The names of its own options: keyword parameters of the constructor that no caller sets for all labellers."""
         found: list[str] = []
         for kind in cls.__mro__:
-            parameters = inspect.signature(kind.__init__).parameters.values() if "__init__" in vars(kind) else ()
+            own = vars(kind).get("__init__")
+            parameters = () if own is None else inspect.signature(own).parameters.values()
             found += [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name not in SHARED]
             if parameters and not any(one.kind is one.VAR_KEYWORD for one in parameters):
                 break
@@ -362,9 +363,7 @@ class LabellerSpec:
         given: dict[str, Any] = {"classes": classes} if self.kind.several_classes else {}
         if self.kind.counted:
             given["answers"] = answers
-        made: Labeller = self.kind(  # type: ignore[call-arg]  # subclasses take other parameters than the base
-            **{"teachers": teachers, "epsilon": epsilon, "delta": delta, "unsafe_noise": unsafe_noise},
-            **given,
-            **self.options,
+        kind: Callable[..., Labeller] = self.kind  # subclasses take other parameters than the base
+        return kind(
+            teachers=teachers, epsilon=epsilon, delta=delta, unsafe_noise=unsafe_noise, **given, **self.options
         )
-        return made

@@ -334,7 +334,13 @@ def _loss(
     if spec.kind.scales:
         ballots, factor = ballots.coarse()
         answers = max(1, round(answers / factor**2))
-    made = spec.make(teachers=ballots.teachers, classes=recipe.classes, answers=answers, **budget)
+    made = spec.make(
+        teachers=ballots.teachers,
+        classes=recipe.classes,
+        answers=answers,
+        epsilon=budget["epsilon"],
+        delta=budget["delta"],
+    )
     each = [
         made.accuracy(ballots.counts[one : one + 1], ballots.truth[one : one + 1]) for one in range(len(ballots.truth))
     ]

@@ -104,7 +104,7 @@ def pate(
     exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta, positive=True)
     compared = [kind for kind in REGISTRY.values() if kind.is_compared(ballots.classes)]
     found = [
-        bought(one, ballots, epsilon=exact_epsilon, delta=exact_delta, loss=loss, exact=False)
+        bought(one, ballots, epsilon=exact_epsilon, delta=exact_delta, loss=check_share(loss, "loss"), exact=False)
         for one in (compared if labellers is None else labellers)
     ]
     return Answers(

@@ -117,7 +117,8 @@ class Recipe:
                 classes=self.classes,
                 answers=phase.answers,
                 unsafe_noise=unsafe_noise,
-                **budget,
+                epsilon=budget["epsilon"],
+                delta=budget["delta"],
             )
         except ValueError as error:
             raise NoLabeller(str(error)) from None
