@@ -15,7 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from experiments import datasets
 from experiments.drawing import style, svg
 from experiments.table import Table
-from reticent.labellers.answers import Ballots, Bought, candidates
+from reticent.labellers.answers import candidates
+from reticent.labellers.ballots import Ballots, Bought
 from reticent.teachers import LogisticTeacher, Teachers
 
 EPSILON, DELTA, LOSS = 1, 1e-6, 0.01

@@ -11,7 +11,8 @@ from sklearn.tree import DecisionTreeClassifier
 from experiments import answers, datasets
 from reticent import cli
 from reticent.labellers import make
-from reticent.labellers.answers import Ballots, bought
+from reticent.labellers.answers import bought
+from reticent.labellers.ballots import Ballots
 from reticent.noise import Seeded
 from reticent.teachers import LogisticTeacher, Teachers
 

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from reticent import labellers
 from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted, InsufficientData
-from reticent.labellers.answers import Ballots
+from reticent.labellers.ballots import Ballots
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.plan.everlasting import Everlasting, everlasting
 from reticent.predictors.everlasting import EverlastingPredictor
@@ -87,7 +87,8 @@ def test_a_plan_is_what_the_predictor_does(rows: int, features: int, learner: An
     assert planned(plan) == real
     assert len(real) > 1
     if learner != "private":
-        assert [(one.labeller, one.options) for one in plan.phases] == [model._maker_.chosen(one) for one in found]
+        specs = [model._maker_.chosen(one)[0] for one in found]
+        assert [(one.labeller, one.options) for one in plan.phases] == [(s.kind.name, s.options) for s in specs]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 import reticent as rt
 from reticent import noise
 from reticent.concepts import Thresholds
+from reticent.labellers.registry import names
 from reticent.labellers.two_coin import TwoCoin
 from reticent.plan.everlasting import everlasting
 from reticent.predictors import votes
@@ -109,7 +110,7 @@ def test_a_plan_for_two_coins_does_not_recommend_two_coins() -> None:
 
 
 def test_the_help_names_every_labeller() -> None:
-    assert all(f'"{name}"' in (everlasting.__doc__ or "") for name in ("auto", *votes.NAMES))
+    assert all(f'"{name}"' in (everlasting.__doc__ or "") for name in ("auto", *names(votes.serves)))
 
 
 def test_the_plan_says_where_even_agreement_does_not() -> None:

@@ -45,7 +45,7 @@ from reticent.privacy import is_seeded
 from reticent.service.home import Home
 from reticent.teachers import Teachers, pate, students
 from reticent.teachers import queries as queries_module
-from reticent.teachers.pate import OPTIONS, PATEClassifier, Recipe, auto_teachers
+from reticent.teachers.pate import PATEClassifier, Recipe, auto_teachers
 from reticent.teachers.space import PublicSpace
 from reticent.teachers.students import Constant, NoiseAware, VotingStudents
 
@@ -958,12 +958,13 @@ def test_bad_data(words: str, X: Any, y: Any, public: Any, groups: Any) -> None:
 def test_every_labeller_has_the_options_that_are_listed() -> None:
     shared = {"teachers", "classes", "epsilon", "delta", "answers", "unsafe_noise"}
     kinds: list[Any] = [kind for kind in vars(labellers).values() if isinstance(kind, type)]
-    assert set(OPTIONS) == set(labellers.NAMES)
-    for name, options in OPTIONS.items():
+    for name, kind in labellers.REGISTRY.items():
         made = labellers.make(name, teachers=200, epsilon=1, delta=1e-4, answers=5)
-        assert type(made) in kinds
-        found = set(inspect.signature(type(made)).parameters) - shared
-        assert set(options) == (found - {"price"} if name == "bit" else found)
+        assert type(made) is kind
+        assert kind in kinds
+        parameters = set(inspect.signature(kind).parameters)
+        assert set(kind.options()) == parameters - shared
+        assert ("classes" in parameters, "answers" in parameters) == (kind.several_classes, kind.counted)
 
 
 @pytest.mark.usefixtures("untrained")

@@ -1,15 +1,23 @@
-"""What a labeller is: votes of teachers in, private labels out, and one event for all it will ever answer."""
+"""The labeller interface: votes of teachers in, private labels out, and one event for all answers."""
 
 from __future__ import annotations
 
+import inspect
+import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reticent.errors import BudgetExhausted
-from reticent.exact import integer
+from reticent.exact import Number, integer
+from reticent.labellers.ballots import Ballots, Bought, Labels, Votes
+from reticent.labellers.search import most_answers
 from reticent.labellers.table import VoteTable
 from reticent.mechanisms.counts import Integers, integer_array
 from reticent.mechanisms.release import noise_or_system
@@ -18,25 +26,71 @@ from reticent.noise import Noise
 from reticent.privacy.events import Event, Seeded
 from reticent.privacy.guard import Guard, Guarded
 
-Labels = NDArray[np.int64]
-Votes = NDArray[np.int64]
-
 ABSTAINS = -1  # the label of a question that a labeller declines to answer
+SHARED = ("teachers", "classes", "epsilon", "delta", "answers", "unsafe_noise")  # set by whoever makes a labeller
+OF_QUERIES = ("query_epsilon", "query_delta")  # set by a predictor whose queries are protected
 
 
 class Labeller(Guarded, ABC):
-    """Private labels from the votes of `teachers`, each of which learned from rows of its own.
+    """Private labels from the votes of teachers, each of which learned from its own rows.
 
-    A replaced row changes the vote of one teacher, to any class. `event` says what all answers together cost that row;
-    it is known before the first question, and no question makes it larger. `answers` is how many questions may be
-    asked, a public number; None where no number is set beforehand and `closed` says when it is over.
+    A subclass declares what it can do as class attributes, and draws labels in `_label`. Its constructor takes, by
+    keyword, `teachers`, `epsilon`, `delta`, `unsafe_noise`, `classes` if it takes several, `answers` if it is counted,
+    and its own options. See "How to add your own labeller" in the documentation, and `audit.check_labeller`, which
+    tests one.
 
-    `stateless` labellers treat every question alike, with fresh noise and a public count: what one question was does
-    not show in the answers to others. For the others their guarantee says what does.
+    Guarantee. For a replaced row, which changes the vote of one teacher to any class: `event`, over all answers. The
+    event is known before the first question, and no question makes it larger.
+
+    Parameters
+    ----------
+    teachers : int
+        Number of teachers that vote.
+    classes : int
+        Number of classes they vote on.
+    event : Event
+        What all answers together cost a row.
+    answers : int or None
+        Number of questions that may be asked, which is public. None if the labeller closes by itself.
+    unsafe_noise : Noise or None
+        For tests only: replaces the noise of the operating system. The event is then marked as seeded.
+
+    Attributes
+    ----------
+    name : str
+        Class attribute. How `labeller=` names it.
+    several_classes : bool, default=True
+        Class attribute. Whether it takes more than two classes, by a parameter `classes`.
+    counted : bool, default=True
+        Class attribute. Whether it takes a number of `answers`; if not, it closes by itself.
+    closes_early : bool, default=False
+        Class attribute. Whether votes decide when it closes. Such a labeller implements `expected_answers`.
+    abstains : bool, default=False
+        Class attribute. Whether it may decline a question, with the label −1.
+    stateless : bool, default=True
+        Class attribute. Whether every question is answered with fresh noise and a public count, so that no question
+        shows in the answers to others.
+    resumable : bool, default=True
+        Class attribute. Whether `state` and `resume` let another one continue.
+    query_share : Fraction or None, default=None
+        Class attribute. For labellers with a memory that protect questions: the share of (ε, δ) that a query pays for
+        what the labeller remembers of it. It is passed as `query_epsilon` and `query_delta`.
+    scales : bool, default=False
+        Class attribute. Whether R answers of K teachers are about as accurate as R/f² answers of K/f teachers. Plans
+        then replace many teachers by fewer.
+    asked : int
+        Number of questions answered so far.
     """
 
-    stateless: bool = True
-    resumable: bool = True
+    name: ClassVar[str]
+    several_classes: ClassVar[bool] = True
+    counted: ClassVar[bool] = True
+    closes_early: ClassVar[bool] = False
+    abstains: ClassVar[bool] = False
+    stateless: ClassVar[bool] = True
+    resumable: ClassVar[bool] = True
+    query_share: ClassVar[Fraction | None] = None
+    scales: ClassVar[bool] = False
 
     def __init__(
         self, *, teachers: int, classes: int, event: Event, answers: int | None, unsafe_noise: Noise | None
@@ -49,6 +103,79 @@ class Labeller(Guarded, ABC):
         self._noise = noise_or_system(unsafe_noise)
         self._guard = Guard(type(self))
 
+    # ── what a class can do ───────────────────────────────────────────────────────────────────────────────────────
+
+    @classmethod
+    def takes(cls, classes: int) -> bool:
+        """Whether it labels this number of classes."""
+        return cls.several_classes or classes == 2
+
+    @classmethod
+    def protects_queries(cls) -> bool:
+        """Whether it can serve where questions are protected too: without a memory, or with one that is paid for."""
+        return cls.stateless or cls.query_share is not None
+
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """The names of its own options: keyword parameters of the constructor that no caller sets for all labellers."""
+        found: list[str] = []
+        for kind in cls.__mro__:
+            own = vars(kind).get("__init__")
+            parameters = () if own is None else inspect.signature(own).parameters.values()
+            found += [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name not in SHARED]
+            if parameters and not any(one.kind is one.VAR_KEYWORD for one in parameters):
+                break
+        return tuple(dict.fromkeys(found))
+
+    @classmethod
+    def spec(cls, **options: Any) -> LabellerSpec:
+        """A labeller of this class with these options, before its budget and teachers are known.
+
+        >>> from reticent.labellers import TwoCoin
+        >>> TwoCoin.spec(steepness=10)
+        LabellerSpec(TwoCoin, steepness=10)
+        """
+        return LabellerSpec(cls, options)
+
+    @classmethod
+    def is_compared(cls, classes: int) -> bool:
+        """Whether `plan.pate` lists it for this number of classes, where nobody says which to list."""
+        return cls.takes(classes)
+
+    @classmethod
+    def is_automatic(cls, classes: int) -> bool:
+        """Whether `labeller="auto"` may choose it for this number of classes."""
+        return False
+
+    @classmethod
+    def offers(
+        cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
+    ) -> Iterator[Bought]:
+        """What (ε, δ) buys on these ballots, for each setting that is tried; some may lose more than `loss`.
+
+        For planning only. As written here, it finds the most answers at this loss by `accuracy`, which should fall
+        with the number of answers. A labeller that closes early, or that has no `accuracy`, offers nothing unless it
+        overrides this. Without `exact` a class may replace many teachers by fewer.
+        """
+        if not cls.counted or cls.closes_early:
+            return
+        small, factor = (ballots, 1.0) if exact or not cls.scales else ballots.coarse()
+
+        def lost(answers: int) -> float | None:
+            try:
+                made = cls.spec().make(
+                    teachers=small.teachers, classes=small.classes, epsilon=epsilon, delta=delta, answers=answers
+                )
+                each = zip(small.counts, small.truth, strict=True)
+                return small.loss([made.accuracy(row[None], truth[None]) for row, truth in each])
+            except (NotImplementedError, ValueError):  # no closed form; or this many answers do not fit
+                return None
+
+        if (found := most_answers(lost, loss)) is not None:
+            yield Bought(cls.name, int(found[0] * factor**2), found[1], stateless=cls.stateless)
+
+    # ── answering ─────────────────────────────────────────────────────────────────────────────────────────────────
+
     @property
     def answers_left(self) -> int | None:
         """How many more questions may be asked; None where no number is set."""
@@ -60,10 +187,10 @@ class Labeller(Guarded, ABC):
         return self.answers_left == 0
 
     def label(self, votes: Integers) -> Labels:
-        """Labels for the questions whose votes are given, one row a question with the votes for each class.
+        """Labels for questions whose votes are given, with one row per question and one column per class.
 
-        Answered are the first questions, as many as may still be asked: there may be fewer labels than rows. −1 marks a
-        question that the labeller declines to answer. Raises `BudgetExhausted` if it is closed.
+        The first questions are answered, as many as may still be asked: there may be fewer labels than rows. A
+        question that the labeller declines has the label −1. Raises `BudgetExhausted` once it is closed.
         """
         with self._guard.claim():
             self._check_open()
@@ -72,52 +199,94 @@ class Labeller(Guarded, ABC):
             self.asked += len(labels)
             return labels
 
-    def state(self) -> dict[str, int | bool]:
-        """What another labeller made alike needs to go on from here. As secret as the votes, for some labellers."""
-        if not self.resumable:
-            raise NotImplementedError(f"{type(self).__name__} cannot be stopped and resumed")
-        with self._guard.claim():  # not while answers are under way that it would leave out
-            return {"asked": self.asked, **self._secrets()}
-
-    def _secrets(self) -> dict[str, int | bool]:
-        """What else another labeller needs."""
-        return {}
-
-    def resume(self, state: Mapping[str, int | bool]) -> None:
-        """Go on where a labeller made alike was when it told its `state`; it must give no answers after that."""
-        with self._guard.claim():
-            asked = integer(state["asked"], "asked", least=0, most=self.answers)
-            if self.asked:
-                raise ValueError("resume must come before the first answer")
-            self._take_secrets(state)
-            self.asked = asked
-
-    def _take_secrets(self, state: Mapping[str, int | bool]) -> None:
-        """What `_secrets` of the other one told."""
+    @abstractmethod
+    def _label(self, counts: Votes) -> Labels:
+        """Labels for the first questions, as many as are answered. All noise comes from `self._noise`."""
 
     def _check_open(self) -> None:
         if self.closed:
             raise BudgetExhausted("all answers have been given: plan for more with answers=")
 
-    @abstractmethod
-    def _label(self, counts: Votes) -> Labels:
-        """Labels for the first of the questions, as many as are answered."""
+    def _read(self, votes: Integers) -> Votes:
+        counts = integer_array(votes, "votes", least=0, most=self.teachers)
+        if counts.ndim != 2 or counts.shape[1] != self.classes:
+            raise ValueError(f"votes must have one row per question and one column for each of {self.classes} classes")
+        if bool(np.any(counts.sum(axis=1) != self.teachers)):
+            raise ValueError(f"votes must add up to teachers={self.teachers} in every row")
+        return counts
+
+    # ── stopping and resuming ─────────────────────────────────────────────────────────────────────────────────────
+
+    def state(self) -> dict[str, int | bool]:
+        """What an equal labeller needs to continue from here. For some labellers it is as secret as the votes."""
+        if not self.resumable:
+            raise NotImplementedError(f"{type(self).__name__} cannot be stopped and resumed")
+        with self._guard.claim():  # not while answers are under way that it would leave out
+            return {"asked": self.asked, **self._memory()}
+
+    def _memory(self) -> dict[str, int | bool]:
+        """What else an equal labeller needs to continue, as plain numbers."""
+        return {}
+
+    def resume(self, state: Mapping[str, int | bool]) -> None:
+        """Continue where an equal labeller was when it returned `state`. That one must give no further answers."""
+        with self._guard.claim():
+            asked = integer(state["asked"], "asked", least=0, most=self.answers)
+            if self.asked:
+                raise ValueError("resume must come before the first answer")
+            self._remember(state)
+            self.asked = asked
+
+    def _remember(self, state: Mapping[str, int | bool]) -> None:
+        """Take over what `_memory` of the other labeller returned."""
+
+    # ── planning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def accuracy(self, votes: Integers, truth: Integers) -> float:
         """The expected share of right labels where votes and truth are known. Not private: for planning only."""
         raise NotImplementedError(f"{type(self).__name__} has no closed form for the chance of a right label")
 
-    def _read(self, votes: Integers) -> Votes:
-        counts = integer_array(votes, "votes", least=0, most=self.teachers)
-        if counts.ndim != 2 or counts.shape[1] != self.classes:
-            raise ValueError(f"votes must have one row a question and one column for each of {self.classes} classes")
-        if bool(np.any(counts.sum(axis=1) != self.teachers)):
-            raise ValueError(f"votes must add up to teachers={self.teachers} in every row")
-        return counts
+    def expected_answers(self, most: int, *, split: bool) -> int:
+        """About how many of `most` questions are answered if teachers are evenly `split` on all, or agree on all.
+
+        These are the two extremes, and public. A labeller that closes early must say.
+        """
+        if self.closes_early:
+            raise NotImplementedError(f"{type(self).__name__} closes early, so it must implement expected_answers")
+        return most
+
+
+class PollingLabeller(Labeller):
+    """A labeller that needs the votes of a few teachers only, drawn in secret for every question.
+
+    `label` takes the votes of all. A predictor asks the drawn teachers alone, which is faster where they are many.
+    """
+
+    @abstractmethod
+    def draw_polls(self, questions: int) -> NDArray[np.int64]:
+        """Which teachers to ask, with one row per question. Secret: whoever learns it learns their votes."""
+
+    @abstractmethod
+    def label_polls(self, votes: Integers) -> Labels:
+        """Labels from the votes of the teachers that `draw_polls` named, with one row per question."""
 
 
 class TableLabeller(Labeller):
-    """A labeller of two classes that looks up the chance of the answer 1 in a table, with a fresh coin each time."""
+    """A labeller of two classes that looks up the chance of the answer 1 in a table, with a fresh coin each time.
+
+    Parameters
+    ----------
+    table : VoteTable
+        The chance of the answer 1 for each number of votes.
+    event : Event
+        What all answers together cost a row.
+    answers : int or None
+        Number of questions that may be asked.
+    unsafe_noise : Noise or None, default=None
+        For tests only: replaces the noise of the operating system.
+    """
+
+    several_classes = False
 
     def __init__(
         self, table: VoteTable, *, event: Event, answers: int | None, unsafe_noise: Noise | None = None
@@ -132,3 +301,69 @@ class TableLabeller(Labeller):
         """The expected share of right labels where votes and truth are known. Not private: for planning only."""
         ones = self.table.probabilities[self._read(votes)[:, 1]]
         return float(np.where(np.asarray(truth) == 1, ones, 1 - ones).mean())
+
+
+@dataclass(frozen=True, repr=False)
+class LabellerSpec:
+    """Which labeller, with which options, before its budget and its teachers are known.
+
+    A labeller holds a budget and cannot be copied, so estimators take a specification of one instead. A specification
+    is a plain value: it can be copied, compared, pickled and cloned by scikit-learn.
+
+    Parameters
+    ----------
+    kind : type[Labeller]
+        The class.
+    options : Mapping[str, Any], default={}
+        Its options. `epsilon`, `delta`, `teachers`, `classes`, `answers` and `unsafe_noise` are none of them: whoever
+        makes the labeller sets these.
+    """
+
+    kind: type[Labeller]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.kind, type) and issubclass(self.kind, Labeller)):
+            raise TypeError(f"kind must be a subclass of Labeller, got {reprlib.repr(self.kind)}")
+        if not isinstance(self.options, Mapping):
+            raise TypeError(f"labeller_options must be a dict or None, got {type(self.options).__name__}")
+        known = self.kind.options()
+        if odd := sorted(str(name) for name in self.options if name not in known):
+            raise ValueError(
+                f"labeller_options must be among {', '.join(known) or 'none'} for labeller {self.kind.name!r}, "
+                f"got {', '.join(odd)}; whatever else it needs follows from the other parameters"
+            )
+        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+
+    def __repr__(self) -> str:
+        return f"LabellerSpec({', '.join([self.kind.__name__, *(f'{k}={v!r}' for k, v in self.options.items())])})"
+
+    def __hash__(self) -> int:
+        return hash((self.kind, tuple(sorted((name, repr(value)) for name, value in self.options.items()))))
+
+    def __reduce__(self) -> tuple[type[LabellerSpec], tuple[type[Labeller], dict[str, Any]]]:
+        return LabellerSpec, (self.kind, dict(self.options))  # a mapping proxy cannot be copied or pickled
+
+    def make(
+        self,
+        *,
+        teachers: int,
+        classes: int = 2,
+        epsilon: Number,
+        delta: Number,
+        answers: int | None,
+        unsafe_noise: Noise | None = None,
+    ) -> Labeller:
+        """A labeller with this budget. `answers` is ignored where the labeller closes by itself."""
+        if not self.kind.takes(classes):
+            raise ValueError(
+                f"the labeller {self.kind.name!r} takes two classes, got {classes}: take one that "
+                "takes several, such as 'gumbel'"
+            )
+        given: dict[str, Any] = {"classes": classes} if self.kind.several_classes else {}
+        if self.kind.counted:
+            given["answers"] = answers
+        kind: Callable[..., Labeller] = self.kind  # subclasses take other parameters than the base
+        return kind(
+            teachers=teachers, epsilon=epsilon, delta=delta, unsafe_noise=unsafe_noise, **given, **self.options
+        )

@@ -1,27 +1,125 @@
-"""The best table of all: from the middle outwards, every entry as far from the last as the budget allows."""
+"""The greedy labeller, and its table: from the middle outwards, each entry is as far from the last as is allowed."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
 
-from reticent.exact import integer
+from reticent.exact import Number, integer
+from reticent.labellers.ballots import Ballots, Bought, Floats
+from reticent.labellers.base import TableLabeller
+from reticent.labellers.budget import best_order, check_budget, share, spendable
+from reticent.labellers.search import FURTHEST, LAST, STEP, majority_answers
 from reticent.labellers.table import MOST_TEACHERS, ONE, VoteTable, check_order, excess_moments
+from reticent.noise import Noise
+from reticent.privacy.events import RenyiDP, Repeated
 from reticent.privacy.parameters import check_positive
 
 _SLACK = 1e-9  # the share of the budget that is left to the rounding of the certificate
 
 
-def greedy_table(teachers: int, *, order: object, divergence: object) -> VoteTable:
+class Greedy(TableLabeller):
+    """The best that one bit can do: `greedy_table` at the share of the budget that each of R answers has.
+
+    Guarantee. For a replaced row, which changes one vote: R answers to adaptive questions have a Rényi divergence of at
+    most R times that of the table, at one order; `.event`, which is within (ε, δ). No question shows in the answers to
+    others, so questions pay nothing.
+
+    Why. Each answer is a fresh coin whose chance depends on the number of votes, which moves by at most 1. Divergences
+    of one order add up over adaptive questions. The number of answers is public, and there is no state.
+
+    Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 1, with the best table in
+    place of Gaussian noise.
+
+    Parameters
+    ----------
+    teachers : int
+        Number of teachers that vote.
+    epsilon, delta : float or Fraction
+        Privacy of the rows that the teachers learned from.
+    answers : int
+        Number of answers R.
+    order : float, Fraction or None, default=None
+        Order of the Rényi divergence; None for `best_order`.
+    unsafe_noise : Noise or None, default=None
+        For tests only: replaces the noise of the operating system.
+    """
+
+    name = "greedy"
+    scales = True
+
+    def __init__(
+        self,
+        *,
+        teachers: int,
+        epsilon: Number,
+        delta: Number,
+        answers: int,
+        order: Number | None = None,
+        unsafe_noise: Noise | None = None,
+    ) -> None:
+        exact_epsilon, exact_delta, count = check_budget(epsilon, delta, answers)
+        alpha, most = share(exact_epsilon, exact_delta, count, order)
+        table = greedy_table(teachers, order=alpha, divergence=most)
+        each = RenyiDP(alpha, table.divergence(alpha))
+        super().__init__(table, event=Repeated(each, count), answers=count, unsafe_noise=unsafe_noise)
+
+    @classmethod
+    def is_automatic(cls, classes: int) -> bool:
+        """For two classes: it is the best of those without a memory."""
+        return classes == 2
+
+    @classmethod
+    def offers(
+        cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
+    ) -> Iterator[Bought]:
+        """The most answers at this loss, searched from what Gaussian noise buys."""
+        small, factor = (ballots, 1.0) if exact else ballots.coarse()
+        if spendable(epsilon, delta, best_order(epsilon, delta)) is None:  # not a single answer fits
+            return
+
+        def lost(power: int) -> float:
+            chances = _chances(small.teachers, epsilon, delta, max(1, round(STEP**power)))
+            ones = chances[small.counts[:, 1]]
+            return small.loss(np.where(small.truth == 1, ones, 1 - ones))
+
+        fair = small.loss(np.full(len(small.truth), 0.5))  # the limit for ever more answers
+        if fair <= loss:
+            yield Bought(cls.name, FURTHEST, fair)
+            return
+        # The Gaussian's answers are close enough to start from. A coarse start lets similar ballots share their tables.
+        start, step = majority_answers(small, epsilon, delta, loss)[1], 64
+        low = high = math.floor(math.log(max(start, 1), STEP)) // step * step
+        while low > 0 and lost(low) > loss:
+            low, high = max(0, low - step), low
+        while high < LAST and lost(high) <= loss:
+            low, high = high, min(high + step, LAST)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if lost(middle) <= loss else (low, middle)
+        yield Bought(cls.name, min(FURTHEST, int(max(1, round(STEP**low)) * factor**2)), lost(low))
+
+
+@lru_cache(maxsize=256)
+def _chances(teachers: int, epsilon: Fraction, delta: Fraction, answers: int) -> Floats:
+    return Greedy(teachers=teachers, epsilon=epsilon, delta=delta, answers=answers).table.probabilities
+
+
+# ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def greedy_table(teachers: int, *, order: Number, divergence: Number) -> VoteTable:
     """The table that answers like the majority as often as a Rényi divergence of one `order` allows.
 
-    In the middle, at half of the votes, the answer is a fair coin. From there on upwards each entry is as large as it
-    may be: the divergences between the entries of v and v + 1 votes, either way round, stay within `divergence`. Below
-    the middle the table is mirrored. The chance of an answer against the majority falls ever faster with the lead, so
-    clear questions are answered without error.
+    In the middle, at half of the votes, the answer is a fair coin. Above it each entry is as large as allowed: the
+    divergences between the entries of v and v + 1 votes, in both directions, stay within `divergence`. Below the middle
+    the table is mirrored. The chance of an answer against the majority falls ever faster with the lead, so clear
+    questions are answered without error.
 
     Guarantee. Neighbouring entries have a Rényi divergence of at most `divergence` at this order, which
     `VoteTable.divergence` certifies again on the finished table. No symmetric table with that property answers with the
@@ -46,11 +144,11 @@ def _table(count: int, alpha: float, target: float) -> VoteTable:
     budget = math.expm1(min((alpha - 1) * target, 700.0))
     upper = np.empty(count // 2 + 1, dtype=np.int64)  # 2^62 minus the entries at ⌈K/2⌉, ⌈K/2⌉ + 1, …
     upper[0] = ONE // 2 if count % 2 == 0 else _first(alpha, budget)
-    for place in range(1, len(upper)):
-        if upper[place - 1] == 1:  # as sure as 62 bits can say
-            upper[place:] = 1
+    for index in range(1, len(upper)):
+        if upper[index - 1] == 1:  # as sure as 62 bits can say
+            upper[index:] = 1
             break
-        upper[place] = _next(int(upper[place - 1]), alpha, budget)
+        upper[index] = _next(int(upper[index - 1]), alpha, budget)
     return VoteTable(np.concatenate([upper[::-1], ONE - upper[1 - count % 2 :]]))
 
 

@@ -3,19 +3,152 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binom
 
-from reticent.exact import integer, rational
+from reticent.exact import Number, integer, rational
+from reticent.labellers.ballots import Ballots, Bought, Labels, Votes
+from reticent.labellers.base import PollingLabeller
+from reticent.labellers.budget import check_budget, share
 from reticent.labellers.table import MOST_TEACHERS, ONE, VoteTable, check_order, excess_moments
+from reticent.mechanisms.counts import Integers, integer_array
+from reticent.noise import Noise
+from reticent.privacy.events import RenyiDP, Repeated
 
+POLLS = (3, 5, 7, 11, 17, 31)  # sizes and chances that plans try
+FLIPS = (0.001, 0.005, 0.01)
 _ERROR = 1 << 16  # of an entry, in units of 2^-62: three times the largest that exact sums found, at a poll of 9999
 
 
-def poll_table(teachers: int, *, poll: int = 7, flip: object = 0.005) -> VoteTable:
+class Poll(PollingLabeller):
+    """Ask a few teachers, drawn in secret for every question, and answer what most of them say, sometimes at random.
+
+    An answer takes `poll` votes, not one from every teacher. `label` takes all votes and draws the poll from them. To
+    ask the teachers themselves, draw which to ask with `draw_polls` and pass their votes to `label_polls`.
+
+    Guarantee. As for `Greedy`, with the table of the poll; as many answers as fit (ε, δ), or `answers` if given.
+
+    Why. Drawn with replacement, each polled teacher votes for 1 with probability v/K, independently. So the answer is 1
+    with probability η/2 + (1 − η)·P(Bin(m, v/K) > m/2): a table over v (see `VoteTable`). This holds only while nobody
+    can tell who was asked: the polls stay secret, a teacher drawn twice is asked twice, every question has a poll of
+    its own, and no time, log or count of a teacher shows.
+
+    Source. Of the same shape as the answers of Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*.
+
+    Parameters
+    ----------
+    teachers : int
+        Number of teachers that vote.
+    epsilon, delta : float or Fraction
+        Privacy of the rows that the teachers learned from.
+    answers : int or None, default=None
+        Number of answers; None for as many as fit.
+    poll : int, default=7
+        Number of teachers that are asked, an odd number.
+    flip : float or Fraction, default=0.005
+        Chance of a random answer.
+    order : float, Fraction or None, default=None
+        Order of the Rényi divergence; None for `best_order`.
+    unsafe_noise : Noise or None, default=None
+        For tests only: replaces the noise of the operating system.
+    """
+
+    name = "poll"
+    several_classes = False
+
+    def __init__(
+        self,
+        *,
+        teachers: int,
+        epsilon: Number,
+        delta: Number,
+        answers: int | None = None,
+        poll: int = 7,
+        flip: Number = 0.005,
+        order: Number | None = None,
+        unsafe_noise: Noise | None = None,
+    ) -> None:
+        exact_epsilon, exact_delta, _ = check_budget(epsilon, delta)
+        alpha, spendable = share(exact_epsilon, exact_delta, 1, order)
+        self.poll, self.flip = check_poll(poll, flip)
+        price = poll_price(teachers, poll=self.poll, flip=self.flip, order=alpha)
+        most = int(spendable / price)
+        count = most if answers is None else integer(answers, "answers", least=1)
+        if most == 0:
+            raise ValueError(
+                f"epsilon={epsilon}, delta={delta} do not buy a single answer of a poll of {self.poll} of {teachers} "
+                f"teachers with flip={float(self.flip):g}: take a larger epsilon, more teachers, or a smaller poll"
+            )
+        if count > most:
+            raise ValueError(
+                f"answers must be at most {most}: that many of a poll of {self.poll} of {teachers} teachers with "
+                f"flip={float(self.flip):g} fit epsilon={epsilon}, delta={delta}, got {count}"
+            )
+        event = Repeated(RenyiDP(alpha, price), count)
+        super().__init__(teachers=teachers, classes=2, event=event, answers=count, unsafe_noise=unsafe_noise)
+
+    @classmethod
+    def offers(
+        cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
+    ) -> Iterator[Bought]:
+        """What each of some polls buys, fixed before any votes are seen."""
+        if ballots.teachers > MOST_TEACHERS:
+            return
+        for size in POLLS:
+            for flip in FLIPS:
+                ones = poll_table(ballots.teachers, poll=size, flip=flip).probabilities[ballots.counts[:, 1]]
+                lost = ballots.loss(np.where(ballots.truth == 1, ones, 1 - ones))
+                try:
+                    labeller = cls(teachers=ballots.teachers, epsilon=epsilon, delta=delta, poll=size, flip=flip)
+                except ValueError:  # not a single answer fits
+                    continue
+                yield Bought(cls.name, labeller.answers or 0, lost, {"poll": size, "flip": flip})
+
+    def _label(self, counts: Votes) -> Labels:
+        polled = np.asarray(self._noise.uniform(self.teachers, len(counts) * self.poll)).reshape(len(counts), self.poll)
+        return self._majority((polled < counts[:, 1:]).sum(axis=1))
+
+    def draw_polls(self, questions: int) -> NDArray[np.int64]:
+        """Which teachers to ask, with one row per question. Secret: whoever learns it learns their votes."""
+        self._guard.check()
+        size = integer(questions, "questions", least=1)
+        return np.asarray(self._noise.uniform(self.teachers, size * self.poll)).reshape(size, self.poll)
+
+    def label_polls(self, votes: Integers) -> Labels:
+        """Labels from the votes, 0 or 1, of the teachers that `draw_polls` named, with one row per question.
+
+        Like `label`, it answers the first questions, as many as may still be asked, and raises once it is closed. Use
+        each poll for one question only.
+        """
+        with self._guard.claim():
+            self._check_open()
+            found = integer_array(votes, "votes", least=0, most=1)
+            if found.ndim != 2 or found.shape[1] != self.poll:
+                raise ValueError(f"votes must have one row per question and {self.poll} votes, 0 or 1, in each")
+            labels = self._majority(found[: self.answers_left].sum(axis=1))
+            self.asked += len(labels)
+            return labels
+
+    def _majority(self, ones: NDArray[np.int64]) -> Labels:
+        share_, whole = self.flip.numerator, self.flip.denominator
+        coin = np.asarray(self._noise.uniform(2 * whole, len(ones)))  # below 2·share: a random answer, even or odd
+        return np.where(coin < 2 * share_, coin % 2, (ones > self.poll // 2).astype(np.int64))
+
+    def accuracy(self, votes: Integers, truth: Integers) -> float:
+        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
+        ones = poll_table(self.teachers, poll=self.poll, flip=self.flip).probabilities[self._read(votes)[:, 1]]
+        return float(np.where(np.asarray(truth) == 1, ones, 1 - ones).mean())
+
+
+# ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def poll_table(teachers: int, *, poll: int = 7, flip: Number = 0.005) -> VoteTable:
     """The table of a poll: `poll` teachers drawn with replacement, and the answer of most of them, rarely a random one.
 
     With probability `flip` the answer is a fair coin; else it is the majority of the poll, an odd number of teachers.
@@ -36,7 +169,7 @@ def _table(count: int, size: int, eta: Fraction) -> VoteTable:
     return VoteTable(np.concatenate([ONE - upper[::-1], upper[1 - count % 2 :]]))
 
 
-def poll_price(teachers: int, *, poll: int, flip: object, order: object) -> Fraction:
+def poll_price(teachers: int, *, poll: int, flip: Number, order: Number) -> Fraction:
     """A bound on the Rényi divergence of an answer by poll, which is drawn exactly and not from its table.
 
     The table is computed in floating point, so neighbouring entries are moved apart by more than it was ever found to

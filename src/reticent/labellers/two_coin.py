@@ -1,25 +1,30 @@
-"""Two coins that must agree: only questions on which the teachers are torn cost anything."""
+"""Two coins that must agree: only questions on which teachers disagree cost anything."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.exact import exp_fractions, integer
-from reticent.labellers.base import Labeller, Labels, Votes
+from reticent.exact import Number, exp_fractions, integer
+from reticent.labellers.ballots import Ballots, Bought, Labels, Votes
+from reticent.labellers.base import Labeller
 from reticent.labellers.budget import check_budget, spendable
+from reticent.labellers.search import FURTHEST
 from reticent.labellers.table import MOST_TEACHERS, ONE, Entries, VoteTable, check_order, excess_moments, log_ratios
 from reticent.mechanisms.counts import Integers
 from reticent.noise import Noise
 from reticent.privacy.events import RenyiDP
 from reticent.privacy.parameters import check_delta, check_epsilon, check_positive
 
+STEEPNESS = (5, 6, 7, 8, 10, 12, 15, 20)  # settings that plans try, fixed before any votes are seen
+TRIES = (2, 3)
+FEWEST_HITS = 50  # with fewer, it closes after a number of answers that nobody could plan with
 _PAD = 2e-12  # far more than what the few floating-point operations on a certified moment can add
 
 
@@ -56,17 +61,10 @@ class TwoCoin(Labeller):
     draws. That tells nothing new about the rows, whose bound is on all draws, hits included; but whoever sees how long
     a question took learns of its hits, and no claim for the questions holds against them.
 
-    Why. Write P and Q for the laws of a draw of one label under the data and its neighbour, M_j = Q_j^α·P_j^(1−α),
-    S₁ = ΣM_j and S₂ = ΣM_j². A draw of two labels has E_P[(dQ/dP)^α·e^(−κ·hit)] = S₂ + e^(−κ)(S₁² − S₂), which is at
-    most 1 for e^κ = (S₁² − S₂)/(1 − S₂). With κ the largest over all neighbouring votes, L^α·e^(−κ·hits) is a
-    supermartingale under P, whoever asks and however long. There are at most N hits for certain, so E_P[L^α] ≤ e^(κN).
-    For two classes κ is computed from the integers that are drawn; for more the draws are exact, and κ is at most
-    −2αs − ln(1 − α(1 − e^(−2s))) (see the documentation for the proof).
-    The closing, blurred: labels do not depend on the number of hits, so in the two worlds the counters differ by a
-    constant of at most J = `tries` from the replaced question on. If the counter is higher in the second world, a
-    threshold noise that is higher by as much gives the same closing time; if it is lower, one noise of the closing
-    check does. Either costs e^(query_epsilon) at the scale J/query_epsilon. The hard end N is reached before the
-    blurred one with probability at most query_delta.
+    Why. A pair of draws that agrees costs nothing, and one that differs costs at most κ: with L the likelihood ratio of
+    all draws, L^α·e^(−κ·hits) is a supermartingale, and there are at most N hits for certain, so E[L^α] ≤ e^(κN). The
+    closing compares a counter that one question moves by at most `tries` with a noisy threshold, with fresh noise each
+    time. The proof, and κ for two and for several classes, are in the documentation (labellers/two-coin).
 
     Source. Two-coin target charging with exact constants. The idea to charge only for hits is from Kaplan, Mansour,
     Stemmer, *The Sparse Vector Technique, Revisited*, and Cohen, Lyu, *The Target-Charging Technique for Privacy
@@ -74,29 +72,43 @@ class TwoCoin(Labeller):
 
     Parameters
     ----------
-    teachers, classes : how many vote, on how many classes.
-    epsilon, delta : the privacy of the rows that the teachers learned from.
-    steepness : 2·s·teachers: 6 where teachers often disagree, 15 where they mostly agree. It must not be chosen by
-        looking at the votes.
-    tries : how many pairs of labels are drawn for a question at most.
-    fallback : a public class for when they all differ; None for a class drawn uniformly.
-    query_epsilon, query_delta : the privacy of the questions.
+    teachers : int
+        Number of teachers that vote.
+    classes : int, default=2
+        Number of classes they vote on.
+    epsilon, delta : float or Fraction
+        Privacy of the rows that the teachers learned from.
+    steepness : float or Fraction, default=6
+        2·s·teachers: 6 where teachers often disagree, 15 where they mostly agree. Do not choose it by looking at the
+        votes.
+    tries : int, default=2
+        Number of pairs of labels that are drawn for a question at most.
+    fallback : int or None, default=None
+        Public class for when all pairs differ; None for a class drawn uniformly.
+    query_epsilon, query_delta : float, Fraction or None, default=None
+        Privacy of the questions.
+    unsafe_noise : Noise or None, default=None
+        For tests only: replaces the noise of the operating system.
     """
 
+    name = "two-coin"
+    counted = False
+    closes_early = True
     stateless = False
+    query_share = Fraction(1, 4)
 
     def __init__(
         self,
         *,
         teachers: int,
         classes: int = 2,
-        epsilon: object,
-        delta: object,
-        steepness: object = 6,
+        epsilon: Number,
+        delta: Number,
+        steepness: Number = 6,
         tries: int = 2,
         fallback: int | None = None,
-        query_epsilon: object = None,
-        query_delta: object = None,
+        query_epsilon: Number | None = None,
+        query_delta: Number | None = None,
         unsafe_noise: Noise | None = None,
     ) -> None:
         exact_epsilon, exact_delta, _ = check_budget(epsilon, delta)
@@ -136,17 +148,41 @@ class TwoCoin(Labeller):
         self._closed = False
         self._threshold = 0 if self.closing is None else int(self._noise.discrete_laplace(self.closing.scale))
 
+    @classmethod
+    def is_automatic(cls, classes: int) -> bool:
+        """Always, where a labeller may have a memory."""
+        return True
+
+    @classmethod
+    def offers(
+        cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
+    ) -> Iterator[Bought]:
+        """The expected answers of each of some settings, fixed before any votes are seen."""
+        shape: dict[str, Any] = {"teachers": ballots.teachers, "classes": ballots.classes}
+        if ballots.classes == 2 and ballots.teachers > MOST_TEACHERS:
+            return
+        for steepness in STEEPNESS:
+            if bought_hits(epsilon, delta, **shape, steepness=Fraction(steepness)).number < FEWEST_HITS:
+                continue
+            for tries in TRIES:
+                options: dict[str, Any] = {"steepness": steepness, "tries": tries}
+                labeller = cls(**shape, epsilon=epsilon, delta=delta, **options)
+                chances, hits = labeller.chances(ballots.counts)
+                right = chances[np.arange(len(chances)), ballots.truth]
+                answers = min(FURTHEST, (labeller.hits - tries) / max(ballots.mean(hits), 1e-300))
+                yield Bought(cls.name, int(answers), ballots.loss(right), options, cls.stateless)
+
     @property
     def closed(self) -> bool:
         """Whether no more questions are answered."""
         return self._closed
 
-    def _secrets(self) -> dict[str, int | bool]:
+    def _memory(self) -> dict[str, int | bool]:
         """The count of hits and the noise of the closing."""
         return {"used": self._used, "closed": self._closed, "threshold": self._threshold}
 
-    def _take_secrets(self, state: Mapping[str, int | bool]) -> None:
-        """Go on with the same hits and the same noise of the closing, which is drawn once."""
+    def _remember(self, state: Mapping[str, int | bool]) -> None:
+        """Continue with the same hits and the same noise of the closing, which is drawn once."""
         self._used = integer(state["used"], "used", least=0, most=self.hits)
         self._closed, self._threshold = bool(state["closed"]), int(state["threshold"])
 
@@ -166,16 +202,16 @@ class TwoCoin(Labeller):
         """A label and the number of hits for every question."""
         labels = np.empty(len(counts), dtype=np.int64)
         hits = np.zeros(len(counts), dtype=np.int64)
-        torn = np.arange(len(counts))
+        left = np.arange(len(counts))  # the questions whose coins never agreed so far
         for _ in range(self.tries):
-            first, second = self._draw(counts[torn]), self._draw(counts[torn])
-            labels[torn] = first
-            torn = torn[first != second]
-            hits[torn] += 1
-            if len(torn) == 0:
+            first, second = self._draw(counts[left]), self._draw(counts[left])
+            labels[left] = first
+            left = left[first != second]
+            hits[left] += 1
+            if len(left) == 0:
                 break
-        if len(torn):
-            labels[torn] = self._noise.uniform(self.classes, len(torn)) if self.fallback is None else self.fallback
+        if len(left):
+            labels[left] = self._noise.uniform(self.classes, len(left)) if self.fallback is None else self.fallback
         return labels, hits
 
     def _draw(self, counts: Votes) -> Labels:
@@ -189,9 +225,9 @@ class TwoCoin(Labeller):
         weights = np.exp(float(self.rate) * (counts - counts.max(axis=1, keepdims=True)))
         single = weights / weights.sum(axis=1, keepdims=True)
         agree = (single**2).sum(axis=1, keepdims=True)
-        torn = (1 - agree) ** self.tries
+        never = (1 - agree) ** self.tries
         last = np.full(self.classes, 1 / self.classes) if self.fallback is None else np.eye(self.classes)[self.fallback]
-        return single**2 * (1 - torn) / agree + torn * last, ((1 - agree) * (1 - torn) / agree)[:, 0]
+        return single**2 * (1 - never) / agree + never * last, ((1 - agree) * (1 - never) / agree)[:, 0]
 
     def expected_answers(self, most: int, *, split: bool) -> int:
         """About how many of `most` questions it answers if the teachers are evenly `split` on all, or agree on all.

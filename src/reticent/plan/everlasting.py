@@ -11,12 +11,13 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from reticent import labellers
 from reticent.concepts import Thresholds
 from reticent.errors import InsufficientData
 from reticent.exact import Number, integer
-from reticent.labellers.answers import Ballots, Bought, bought
-from reticent.labellers.two_coin import TwoCoin
+from reticent.labellers import LabellerSpec, TwoCoin
+from reticent.labellers.answers import bought
+from reticent.labellers.ballots import Ballots, Bought
+from reticent.labellers.registry import LabellerLike
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.predictors import chain, votes
 from reticent.predictors.phases import (
@@ -62,10 +63,10 @@ class Everlasting:
     more; `two_coin` is what a two-coin labeller is expected to give in a first phase where teachers agree as guessed,
     if these are more answers than those of the phase, and the plan is not for such a labeller already; else None.
 
-    With the labeller "two-coin" a phase may close early, and hand on fewer rows than planned. Then `sustained` is for
-    teachers that always agree, and `phases` are the longest that there can be; `worst` is what follows if teachers are
-    evenly split on every query, and `torn_at_most` up to which share of torn queries a phase hands on as many rows as
-    it has. For other labellers both are None.
+    With a labeller that closes early, such as "two-coin", a phase may hand on fewer rows than planned. Then `sustained`
+    is for teachers that always agree, and `phases` are the longest that there can be; `worst` is what follows if
+    teachers are evenly split on every query, and `torn_at_most` up to which share of torn queries a phase hands on as
+    many rows as it has. For other labellers both are None.
     """
 
     rows: int
@@ -116,11 +117,12 @@ class Everlasting:
         return "\n".join([*lines, self.why])
 
     def _at_worst(self, worst: votes.Closings) -> str:
-        """What becomes of the phases of a two-coin labeller, in words."""
+        """What becomes of the phases of a labeller that closes early, in words."""
+        name = self.phases[0].labeller
         planned = [(each.rows, each.answers) for each in self.phases]
         if not worst.ends and list(worst.phases) == planned[: len(worst.phases)]:  # later ones are larger
             return (
-                "A two-coin labeller closes a phase early where teachers disagree. Even at worst, if they were evenly "
+                f"A {name} labeller closes a phase early where teachers disagree. Even at worst, if they were evenly "
                 "split on every query, no phase would close early."
             )
         given = ", then ".join(f"{answers:,}" for _, answers in worst.phases)
@@ -132,7 +134,7 @@ class Everlasting:
             else ""
         )
         return (
-            "A two-coin labeller closes a phase early where teachers disagree. If they were evenly split on every "
+            f"A {name} labeller closes a phase early where teachers disagree. If they were evenly split on every "
             f"query, phases would give {given} answers{end}.{held}"
         )
 
@@ -149,7 +151,7 @@ def everlasting(
     growth: object = 2,
     held_back: object = 0.1,
     rows_per_teacher: int | str = "auto",
-    labeller: str = "auto",
+    labeller: LabellerLike = "auto",
     labeller_options: Mapping[str, Any] | None = None,
     most_noise: object = MOST_NOISE,
     torn: object = 0.1,
@@ -179,7 +181,8 @@ def everlasting(
         private learner, whose model answers a phase by itself.
     growth, held_back : answers a phase, as a multiple of its rows, and the share of them that no phase learns from.
     rows_per_teacher : "auto" takes as many as there are columns, but 10 at least and 50 at most.
-    labeller : "auto", "greedy", "poll", "two-coin", "gaussian", "bit", "gnmax" or "gumbel", as the predictor takes it.
+    labeller : "auto", "greedy", "poll", "two-coin", "gaussian", "bit", "gumbel" or "gnmax"; or a class or specification
+        of a labeller, as the predictor takes it.
     labeller_options : what the labeller is given.
     most_noise : the noise, as a share of all votes, beyond which `fit` refuses.
     torn : the share of the questions on which the teachers do not all agree.
@@ -203,8 +206,7 @@ def everlasting(
     )
     if learner not in ("linear", "thresholds", "other", "private"):
         raise ValueError(f"learner must be 'linear', 'thresholds', 'other' or 'private', got {learner!r}")
-    if labeller not in ("auto", *votes.NAMES):
-        raise ValueError(f"labeller must be 'auto' or one of {', '.join(votes.NAMES)}, got {labeller!r}")
+    votes.check_labeller(labeller, labeller_options)
     noisiest = float(check_positive(most_noise, "most_noise"))
     common: dict[str, Any] = {
         "classes": kinds, "columns": columns, "epsilon": exact_epsilon, "delta": exact_delta
@@ -272,13 +274,13 @@ def _votes(recipe: votes.Recipe, schedule: Schedule, listed: int, torn: object, 
     else:
         why = "All answers asked for are given."
     worst = None
-    if recipe.labeller == "two-coin" and accepted:
+    if recipe.closes_early and accepted:
         worst = recipe.closings(schedule, rows, split=True, listed=listed)
         if sustained and recipe.closings(schedule, rows, split=False).ends:
             sustained = False
             why = (
-                "Even where all teachers agree, a later phase has too few rows for its two-coin labeller, whose budget "
-                "is three quarters of the first one's. Take more rows, a smaller steepness or another labeller."
+                "Even where all teachers agree, a later phase has too few rows for its labeller, whose budget is "
+                "smaller than that of the first. Take more rows, a smaller steepness or another labeller."
             )
         elif sustained and worst.ends:
             why = "Whether answers end depends on how often teachers disagree, which nobody knows beforehand."
@@ -304,7 +306,8 @@ def _votes(recipe: votes.Recipe, schedule: Schedule, listed: int, torn: object, 
 
 
 def _planned(recipe: votes.Recipe, phase: Phase, torn: object) -> PlannedPhase:
-    name, options = recipe.chosen(phase)
+    spec, budget = recipe.chosen(phase)
+    options = {**budget, **spec.options} if spec.kind.query_share is not None else spec.options
     noise = relative_noise(
         phase.teachers, phase.answers, classes=recipe.classes, epsilon=recipe.epsilon, delta=recipe.delta
     )
@@ -316,21 +319,28 @@ def _planned(recipe: votes.Recipe, phase: Phase, torn: object) -> PlannedPhase:
         queries=phase.queries,
         handed_on=phase.handed_on,
         noise=noise,
-        labeller=name,
+        labeller=spec.kind.name,
         options={key: float(value) if isinstance(value, Fraction) else value for key, value in options.items()},
-        loss=_loss(recipe, name, options, phase, torn),
+        loss=_loss(recipe, spec, budget, phase, torn),
     )
 
 
-def _loss(recipe: votes.Recipe, name: str, options: dict[str, Any], phase: Phase, torn: object) -> float:
-    """What the labeller's answers are guessed to lose; many teachers are taken for fewer, with as much noise."""
+def _loss(
+    recipe: votes.Recipe, spec: LabellerSpec, budget: dict[str, Fraction], phase: Phase, torn: object
+) -> float:
+    """What the labeller's answers are guessed to lose; many teachers are replaced by fewer, with as much noise."""
     ballots = Ballots.guess(phase.teachers, classes=recipe.classes, torn=torn)
     answers = phase.answers
-    if name in ("greedy", "gaussian", "bit", "gumbel", "gnmax"):
+    if spec.kind.scales:
         ballots, factor = ballots.coarse()
         answers = max(1, round(answers / factor**2))
-    budget: dict[str, Any] = {"epsilon": recipe.epsilon, "delta": recipe.delta, **options}
-    made = labellers.make(name, teachers=ballots.teachers, classes=recipe.classes, answers=answers, **budget)
+    made = spec.make(
+        teachers=ballots.teachers,
+        classes=recipe.classes,
+        answers=answers,
+        epsilon=budget["epsilon"],
+        delta=budget["delta"],
+    )
     each = [
         made.accuracy(ballots.counts[one : one + 1], ballots.truth[one : one + 1]) for one in range(len(ballots.truth))
     ]
@@ -339,10 +349,10 @@ def _loss(recipe: votes.Recipe, name: str, options: dict[str, Any], phase: Phase
 
 def _two_coin(recipe: votes.Recipe, teachers: int, answers: int, torn: object) -> Bought | None:
     """What a two-coin labeller buys in a first phase, if that is more, and if the plan is not for one already."""
-    if recipe.labeller == "two-coin":
+    if recipe.closes_early:
         return None
     ballots = Ballots.guess(teachers, classes=recipe.classes, torn=torn)
-    found = bought("two-coin", ballots, epsilon=recipe.epsilon, delta=recipe.delta, loss=LOSS, exact=False)
+    found = bought(TwoCoin, ballots, epsilon=recipe.epsilon, delta=recipe.delta, loss=LOSS, exact=False)
     return found if found.answers > answers else None
 
 
@@ -355,8 +365,8 @@ def _torn_at_most(recipe: votes.Recipe, schedule: Schedule, first: Phase) -> flo
         labeller = recipe.make_labeller(replace(first, number=2), None)
     except votes.NoLabeller:
         return None
-    assert isinstance(labeller, TwoCoin)
-    assert labeller.closing is not None
+    if not isinstance(labeller, TwoCoin) or labeller.closing is None:
+        return None
     shape: dict[str, Any] = {"teachers": first.teachers, "classes": recipe.classes}
     agreed, torn = (
         float(labeller.chances(Ballots.guess(**shape, margins=leads).counts)[1].mean())

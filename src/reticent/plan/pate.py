@@ -8,17 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reticent.exact import Number, integer, rational
-from reticent.labellers.answers import (
-    AUTO_MORE,
-    AUTO_TWO,
-    FURTHEST,
-    MORE_CLASSES,
-    TWO_CLASSES,
-    Ballots,
-    Bought,
-    best,
-    bought,
-)
+from reticent.labellers import REGISTRY, Labeller
+from reticent.labellers.answers import automatic, best, bought
+from reticent.labellers.ballots import Ballots, Bought
+from reticent.labellers.search import FURTHEST
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 from reticent.promises import check_share
@@ -41,11 +34,12 @@ class Answers:
     queries: int | None = None
 
     def best(self, *, stateless: bool = False) -> Bought:
-        """The labeller to take, as `reticent.labellers.answers.best` has it, which needs no other's plan."""
-        names = AUTO_TWO if self.classes == 2 else AUTO_MORE
+        """The labeller to take, as `reticent.labellers.answers.best` says: of those listed that "auto" chooses from."""
         found = {each.labeller: each for each in self.bought}
-        offers = [found[name] for name in names]
-        fit = [each for each in offers if each.stateless or not stateless]
+        kinds = automatic(self.classes, stateless=stateless)
+        fit = [found[kind.name] for kind in kinds if kind.name in found]
+        if not fit:
+            raise ValueError("labellers must list one that 'auto' chooses from, for a best one to be named")
         enough = [each for each in fit if each.stateless and each.answers >= (self.queries or math.inf)]
         return enough[0] if enough else max(fit, key=lambda each: each.answers)
 
@@ -73,6 +67,7 @@ def pate(
     torn: object = None,
     loss: object = 0.01,
     margins: Sequence[float] | None = None,
+    labellers: Sequence[str | type[Labeller]] | None = None,
 ) -> Answers:
     """How many answers the votes of some teachers buy, for each labeller, before any data are touched.
 
@@ -98,6 +93,7 @@ def pate(
     torn : the share of the questions on which the teachers do not all agree; a tenth where nothing is said.
     loss : the share of answers that may differ from the noiseless majority.
     margins : leads of the winner, as shares of the teachers, in place of `torn`.
+    labellers : which labellers to compare, by name or class; all that suit the number of classes by default.
 
     >>> plan = pate(1000, epsilon=1, delta=1e-6, queries=1000)
     >>> [each.labeller for each in plan.bought][:3], plan.best().labeller
@@ -106,8 +102,11 @@ def pate(
     ballots = Ballots.guess(teachers, classes=classes, torn=torn, margins=margins)
     wanted = None if queries is None else integer(queries, "queries", least=1)
     exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta, positive=True)
-    names = TWO_CLASSES if ballots.classes == 2 else MORE_CLASSES
-    found = [bought(name, ballots, epsilon=exact_epsilon, delta=exact_delta, loss=loss, exact=False) for name in names]
+    compared = [kind for kind in REGISTRY.values() if kind.is_compared(ballots.classes)]
+    found = [
+        bought(one, ballots, epsilon=exact_epsilon, delta=exact_delta, loss=check_share(loss, "loss"), exact=False)
+        for one in (compared if labellers is None else labellers)
+    ]
     return Answers(
         teachers=ballots.teachers,
         classes=ballots.classes,

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 
 from reticent.concepts.domains import Domain
 from reticent.concepts.interface import ConceptClass
+from reticent.labellers import REGISTRY, Labeller
 
 HOMES = ("reticent.", "sklearn.")  # nothing else is imported because a file says so
 
@@ -73,9 +74,12 @@ def built(value: Any) -> Any:  # noqa: PLR0911
 
 
 def parameters(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a predictor; its learner is left out where it cannot be written down."""
+    """The parameters of a predictor; a learner or labeller is left out if it cannot be written down."""
     found = {}
     for name, value in given.items():
+        if isinstance(value, type) and issubclass(value, Labeller):
+            found[name] = value.name if REGISTRY.get(value.name) is value else {"missing": value.__name__}
+            continue
         try:
             found[name] = described(str(value) if isinstance(value, Path) else value)
         except TypeError:
@@ -85,10 +89,11 @@ def parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def arguments(written: dict[str, Any], learner: Any) -> dict[str, Any]:
-    """The parameters that were written down, with this learner in place of one that could not be."""
-    missing = isinstance(written["learner"], dict) and "missing" in written["learner"]
-    if missing and learner is None:
-        raise ValueError(f"learner must be given: the {written['learner']['missing']} is not part of the saved state")
-    found = {name: built(value) for name, value in written.items() if name != "learner"}
-    return found | {"learner": built(written["learner"]) if learner is None else learner}
+def arguments(written: dict[str, Any], learner: Any, labeller: type[Labeller] | None = None) -> dict[str, Any]:
+    """The parameters that were written down, with this learner and labeller in place of those that could not be."""
+    given = {"learner": learner, "labeller": labeller}
+    for name, value in given.items():
+        if value is None and isinstance(written.get(name), dict) and "missing" in written[name]:
+            raise ValueError(f"{name} must be given: the {written[name]['missing']} is not part of the saved state")
+    given = {name: value for name, value in given.items() if value is not None}
+    return {name: built(value) for name, value in written.items() if name not in given} | given

@@ -17,10 +17,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent import noise
+from reticent import labellers, noise
 from reticent.concepts.interface import ConceptClass
 from reticent.errors import BudgetExhausted, EndingWarning, InsufficientData, OneAnswerWarning
 from reticent.exact import integer, rational
+from reticent.labellers.registry import LabellerLike
 from reticent.learners.base import ConceptLearner
 from reticent.noise import Noise
 from reticent.predictors import chain, described, saving, votes
@@ -121,8 +122,9 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
     held_back : the share of a phase's queries, its last ones, that are answered while the next phase learns, and that
         no phase learns from.
     rows_per_teacher : "auto" takes as many as there are columns, but 10 at least and 50 at most. (votes)
-    labeller, labeller_options : "auto" is "greedy", or "poll" where teachers are many; "gumbel" for more classes; see
-        `labellers`. "two-coin" answers far more where teachers agree, and closes early where they do not. (votes)
+    labeller, labeller_options : "auto" is "greedy", or "poll" where teachers are many; "gumbel" for more classes. A
+        name of `labellers.NAMES`, a class or a `LabellerSpec`, if it answers every query, can be saved and protects
+        queries. "two-coin" answers far more where teachers agree, and closes early where they do not. (votes)
     most_noise : the noise, as a share of all votes, beyond which `fit` refuses. (votes)
     retrain : "drift", "always" or "never". (chain)
     training_stream : "queries", or "trusted": then the next phase learns from rows handed to `add_unlabelled`, whose
@@ -172,7 +174,7 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
         growth: object = 2,
         held_back: object = 0.1,
         rows_per_teacher: object = "auto",
-        labeller: str = "auto",
+        labeller: LabellerLike = "auto",
         labeller_options: Mapping[str, Any] | None = None,
         most_noise: float = MOST_NOISE,
         retrain: str = "drift",
@@ -239,11 +241,8 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
         codes = as_codes(labels, classes)
         if groups is not None and self.training_stream == "trusted":
             raise ValueError("training_stream must be 'queries' with groups: rows of a stream name no group")
-        if groups is not None and self.labeller == "two-coin":
-            raise ValueError(
-                "labeller must not be 'two-coin' with groups: the queries of one client would move its closing by more "
-                "than one query does, for which it is blurred"
-            )
+        if groups is not None:
+            votes.check_groups(self.labeller)
         members = None if groups is None else numbered(as_groups(groups, count))
         units = count if members is None else int(members.max()) + 1
         check_delta(self.delta, rows=count)
@@ -274,6 +273,8 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
     def _start(self, phase: Phase, engine: Engine) -> None:
         """Begin the first phase, or the one that was saved, with the parameters as they are now."""
         self._given = {**self.get_params(deep=False), "labeller_options": dict(self.labeller_options or {}) or None}
+        if isinstance(self.labeller, labellers.LabellerSpec):
+            self._given |= {"labeller": self.labeller.kind, "labeller_options": dict(self.labeller.options) or None}
         self._cap = rational(self.client_share, "client_share")
         self._identity: str | None = None  # by which a saved state is known, until it answers
         self._open(phase, engine)
@@ -389,10 +390,17 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
 
     @classmethod
     def learned(
-        cls, path: str | Path, phase: Phase, rows: Rows, *, learner: Any = None, trust_models: bool = False
+        cls,
+        path: str | Path,
+        phase: Phase,
+        rows: Rows,
+        *,
+        learner: Any = None,
+        labeller: type[labellers.Labeller] | None = None,
+        trust_models: bool = False,
     ) -> tuple[dict[str, Any], dict[str, Array]]:
         """What the phase after the one saved at `path` learns from these rows: for `learn_elsewhere`; no answers."""
-        model, _ = cls._loaded(path, learner, trust_models=trust_models)
+        model, _ = cls._loaded(path, learner, labeller, trust_models=trust_models)
         return model._engine.next(phase, rows, None).state()
 
     @property
@@ -404,6 +412,11 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
     def phase_(self) -> int:
         """The number of the phase, from 1 on."""
         return self.phase.number
+
+    @property
+    def closes_early_(self) -> bool:
+        """Whether votes decide when a phase closes."""
+        return isinstance(self._maker_, votes.Recipe) and self._maker_.closes_early
 
     @property
     def event_(self) -> Event:
@@ -643,22 +656,33 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
             saving.write(path, state, arrays, identity=self._identity, release=release)
 
     @classmethod
-    def load(cls, path: str | Path, *, learner: Any = None, again: bool = False, trust_models: bool = False) -> Self:
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        learner: Any = None,
+        labeller: type[labellers.Labeller] | None = None,
+        again: bool = False,
+        trust_models: bool = False,
+    ) -> Self:
         """The predictor that `save` wrote down; it goes on in the same phase, at the same count, with fresh noise.
 
         A state can be loaded once: loaded twice, two copies would spend the same answers. `again` loads it all the
-        same. `learner` is needed where it is no estimator of this package or of scikit-learn with plain parameters.
+        same. `learner` is needed where it is no estimator of this package or of scikit-learn with plain parameters, and
+        `labeller`, its class, where it is none of this package.
         """
-        model, identity = cls._loaded(path, learner, trust_models=trust_models)
+        model, identity = cls._loaded(path, learner, labeller, trust_models=trust_models)
         saving.claim(path, identity, again=again)  # last, so that a load that fails can be tried again
         return model
 
     @classmethod
-    def _loaded(cls, path: str | Path, learner: Any, *, trust_models: bool) -> tuple[Self, str]:
+    def _loaded(
+        cls, path: str | Path, learner: Any, labeller: type[labellers.Labeller] | None, *, trust_models: bool
+    ) -> tuple[Self, str]:
         state, arrays, release, identity = saving.read(path)
         if state.get("kind") != KIND:
             raise ValueError(f"path must be a state of an EverlastingPredictor, got one of {state.get('kind')!r}")
-        model = cls(**described.arguments(state["parameters"], learner))
+        model = cls(**described.arguments(state["parameters"], learner, labeller))
         model._resume(state, arrays, release, trust_models=trust_models)
         return model, identity
 
@@ -733,8 +757,7 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
             raise TypeError(f"background must be True or False, got {type(self.background).__name__}")
         if self.retrain not in get_args(chain.Retrain):
             raise ValueError(f"retrain must be 'drift', 'always' or 'never', got {self.retrain!r}")
-        if self.labeller not in ("auto", *votes.NAMES):
-            raise ValueError(f"labeller must be 'auto' or one of {', '.join(votes.NAMES)}, got {self.labeller!r}")
+        votes.check_labeller(self.labeller, self.labeller_options)
         return check_schedule(
             growth=self.growth,
             held_back=self.held_back,
@@ -755,13 +778,14 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
                 EndingWarning,
                 stacklevel=4,
             )
-        elif self.labeller == "two-coin" and isinstance(maker, votes.Recipe):
+        elif isinstance(maker, votes.Recipe) and maker.closes_early:
             worst = maker.closings(schedule, rows, split=True)
             if worst.phases and worst.ends:  # without a phase it is refused anyhow
                 shown = ", then ".join(f"{answers:,}" for _, answers in worst.phases)
                 warnings.warn(
-                    "answers may not be endless: a two-coin labeller closes a phase early where teachers disagree. If "
-                    f"they were evenly split on every query, phases would give about {shown} answers, and then none. "
+                    f"answers may not be endless: a {labellers.find(self.labeller).kind.name} labeller closes a phase "
+                    "early where teachers disagree. If they were evenly split on every query, phases would give about "
+                    f"{shown} answers, and then none. "
                     "Take more rows, a larger epsilon or another labeller; plan.everlasting says more",
                     EndingWarning,
                     stacklevel=4,

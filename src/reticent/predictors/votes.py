@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent import labellers
 from reticent.concepts.thresholds import Thresholds
 from reticent.errors import InsufficientData
 from reticent.exact import integer
-from reticent.labellers.base import Labeller
-from reticent.labellers.stateless import Poll
-from reticent.labellers.two_coin import TwoCoin
+from reticent.labellers import Greedy, Gumbel, Labeller, LabellerSpec, Poll, PollingLabeller
+from reticent.labellers.base import OF_QUERIES, SHARED
+from reticent.labellers.registry import REGISTRY, LabellerLike, find, names
 from reticent.noise import Noise
 from reticent.predictors.phases import (
     MOST_NOISE,
@@ -38,12 +37,9 @@ from reticent.teachers.linear import LINEAR, LogisticTeacher, unscaled
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
 
-NAMES = ("greedy", "poll", "two-coin", "gaussian", "bit", "gnmax", "gumbel")  # those that answer every question
 MANY, SLOW = 1 << 17, 200  # teachers: beyond, asking some of them is much faster than asking all
 POLLS, FLIPS = (301, 101, 31), (0.001, 0.005)  # from the most accurate down
-FIXED = ("answers", "classes", "delta", "epsilon", "query_delta", "query_epsilon", "teachers", "unsafe_noise")
 FURTHEST_PHASE = 10_000  # phases that neither grow nor are refused until here are taken to go on
-QUERY_SHARE = Fraction(1, 4)  # of (ε, δ), for the time at which a two-coin labeller closes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,15 +67,14 @@ class Recipe:
     epsilon: Fraction
     delta: Fraction
     rows_per_teacher: int
-    labeller: str = "auto"
+    labeller: LabellerLike = "auto"
     labeller_options: Mapping[str, Any] | None = None
     most_noise: float = MOST_NOISE
     random_state: int = 0
     n_jobs: int | None = None
 
     def __post_init__(self) -> None:
-        if taken := sorted(set(FIXED) & set(self.labeller_options or {})):
-            raise ValueError(f"labeller_options must not set {', '.join(taken)}: the predictor does")
+        check_labeller(self.labeller, self.labeller_options)
 
     @property
     def rows_of_a_group(self) -> int:
@@ -115,39 +110,45 @@ class Recipe:
 
     def make_labeller(self, phase: Phase, unsafe_noise: Noise | None) -> Labeller:
         """The labeller of a phase, within (ε, δ) for the rows, and for the queries whose rows they are."""
-        name, options = self.chosen(phase)
+        spec, budget = self.chosen(phase)
         try:
-            labeller = labellers.make(
-                name,
+            labeller = spec.make(
                 teachers=phase.teachers,
                 classes=self.classes,
                 answers=phase.answers,
                 unsafe_noise=unsafe_noise,
-                **{"epsilon": self.epsilon, "delta": self.delta, **options},
+                epsilon=budget["epsilon"],
+                delta=budget["delta"],
             )
         except ValueError as error:
             raise NoLabeller(str(error)) from None
         if not fits(labeller.event, epsilon=self.epsilon, delta=self.delta):
-            raise ValueError(f"the labeller {name!r} does not keep to the epsilon and delta that it was given")
+            raise ValueError(f"the labeller {spec.kind.name!r} exceeds the epsilon and delta that it was given")
         return labeller
 
-    def chosen(self, phase: Phase) -> tuple[str, dict[str, Any]]:
-        """The labeller's name and what sets it up, from public numbers alone."""
-        options = dict(self.labeller_options or {})
-        if self.labeller == "two-coin":
-            # A query pays for the closing of its own phase, and as a row of the next one: the two add up to (ε, δ).
-            paid = QUERY_SHARE if phase.number > 1 else Fraction(0)  # rows of the first phase were no queries
-            return "two-coin", {
-                "epsilon": (1 - paid) * self.epsilon,
-                "delta": (1 - paid) * self.delta,
-                "query_epsilon": QUERY_SHARE * self.epsilon,
-                "query_delta": QUERY_SHARE * self.delta,
-                **options,
-            }
+    def chosen(self, phase: Phase) -> tuple[LabellerSpec, dict[str, Fraction]]:
+        """The labeller of a phase, and the (ε, δ) of its rows: from public numbers alone."""
+        spec, budget = self._spec(phase), {"epsilon": self.epsilon, "delta": self.delta}
+        share = spec.kind.query_share
+        if share is None:
+            return spec, budget
+        # A query pays for what the labeller of its own phase remembers, and as a row of the next: together (ε, δ).
+        paid = share if phase.number > 1 else Fraction(0)  # rows of the first phase were no queries
+        of_queries = dict(zip(OF_QUERIES, (share * self.epsilon, share * self.delta), strict=True))
+        spec = LabellerSpec(spec.kind, {**of_queries, **spec.options})
+        return spec, {name: (1 - paid) * value for name, value in budget.items()}
+
+    @property
+    def closes_early(self) -> bool:
+        """Whether votes decide when a phase closes. No labeller that is chosen automatically closes early."""
+        return self.labeller != "auto" and find(self.labeller).kind.closes_early
+
+    def _spec(self, phase: Phase) -> LabellerSpec:
+        options = self.labeller_options
         if self.labeller != "auto":
-            return self.labeller, options
+            return find(self.labeller, options)
         if self.classes > 2:
-            return "gumbel", options
+            return find(Gumbel, options)
         if not isinstance(self.learner, Thresholds) and phase.teachers > (MANY if self.fast else SLOW):
             for poll in POLLS:
                 for flip in FLIPS:
@@ -155,14 +156,14 @@ class Recipe:
                         teachers=phase.teachers, epsilon=self.epsilon, delta=self.delta, poll=poll, flip=flip
                     )
                     if (found.answers or 0) >= phase.answers:
-                        return "poll", {"poll": poll, "flip": flip}
-        return "greedy", options
+                        return Poll.spec(poll=poll, flip=flip)
+        return find(Greedy, options)
 
     def closings(self, schedule: Schedule, rows: int, *, split: bool, listed: int = 8) -> Closings:
         """The phases that follow on each other if teachers are evenly `split` on every query, or else always agree.
 
-        It differs from the schedule only for a two-coin labeller, which may close a phase early; see
-        `TwoCoin.expected_answers`. All of it is public.
+        It differs from the schedule only for a labeller that may close a phase early; see `Labeller.expected_answers`.
+        All of it is public.
         """
         found: list[tuple[int, int]] = []
         size, answered = rows, 0
@@ -172,9 +173,7 @@ class Recipe:
                 labeller = self.make_labeller(phase, None)
             except (InsufficientData, NoLabeller):
                 return Closings(phases=tuple(found), ends=True)
-            answers = phase.answers
-            if isinstance(labeller, TwoCoin):
-                answers = labeller.expected_answers(answers, split=split)
+            answers = labeller.expected_answers(phase.answers, split=split)
             if len(found) < listed:
                 found.append((size, answers))
             if not phase.handed_on:  # the last, as was asked for
@@ -239,7 +238,7 @@ class VotesEngine:
         """Labels for the first of the rows: all of them, unless the labeller closes on the way."""
         if self.labeller.closed:
             return np.empty(0, dtype=np.int64)
-        if isinstance(self.labeller, Poll):
+        if isinstance(self.labeller, PollingLabeller):
             return self.labeller.label_polls(self.teachers.ask_rows(X, self.labeller.draw_polls(len(X))))
         return self.labeller.label(self.teachers.count_rows(X))
 
@@ -266,3 +265,39 @@ def rows_for_a_teacher(rows_per_teacher: object, columns: int) -> int:
     if rows_per_teacher != "auto":
         return integer(rows_per_teacher, "rows_per_teacher", least=1)
     return min(50, max(10, columns))
+
+
+def check_labeller(labeller: LabellerLike, options: Mapping[str, Any] | None) -> None:
+    """Refuse a labeller that cannot serve for ever: one that declines queries, cannot be saved, or exposes queries."""
+    if taken := sorted({*SHARED, *OF_QUERIES} & set(options or {})):
+        raise ValueError(f"labeller_options must not set {', '.join(taken)}: the predictor does")
+    if labeller == "auto":
+        return
+    suited = f"labeller must be 'auto', one of {', '.join(names(serves))}, or a Labeller like these"
+    if isinstance(labeller, str) and labeller not in REGISTRY:
+        raise ValueError(f"{suited}, got {labeller!r}")
+    spec = find(labeller, options)
+    kind = spec.kind
+    if taken := sorted(set(OF_QUERIES) & set(spec.options)):
+        raise ValueError(f"labeller_options must not set {', '.join(taken)}: the predictor does")
+    if not serves(kind):
+        lacks = (
+            "may decline a query" if kind.abstains
+            else "cannot be saved and resumed" if not kind.resumable
+            else "remembers queries, and has no query_share to pay for that"
+        )  # fmt: skip
+        raise ValueError(f"{suited}: {kind.name!r} {lacks}")
+
+
+def check_groups(labeller: LabellerLike) -> None:
+    """Refuse a labeller that cannot hide all queries of one client: one with a memory."""
+    if labeller != "auto" and not (kind := find(labeller).kind).stateless:
+        raise ValueError(
+            f"labeller must not be {kind.name!r} with groups: the queries of one client would move its memory, and so "
+            "its closing, by more than one query does, for which it is blurred"
+        )
+
+
+def serves(kind: type[Labeller]) -> bool:
+    """Whether a labeller answers every query, can be saved, and protects queries."""
+    return not kind.abstains and kind.resumable and kind.protects_queries()

@@ -86,8 +86,8 @@ class Status:
     """Public numbers only: functions of who asked when and how often, never of a row, a vote or a label.
 
     `drift` is computed from questions, by a private test, and `one_answer` from the model of a chain. Both tests and
-    models are released, and the guarantee counts them. When a phase closes depends on votes for the labeller "two-coin"
-    alone; that is blurred, and counted too. So `past` may be shown.
+    models are released, and the guarantee counts them. When a phase closes depends on votes only for labellers that
+    close early; that is blurred, and counted too. So `past` may be shown.
     """
 
     guarantee: Guarantee
@@ -444,7 +444,7 @@ class Desk(Guarded):
         """
         grouped = self._status.guarantee.unit == "group"
         nameless = client == ANONYMOUS and not grouped  # each such question counts as a client of its own
-        if not self._status.rows_wanted or nameless or self._predictor.labeller == "two-coin":
+        if not self._status.rows_wanted or nameless or self._predictor.closes_early_:
             return None
         return self._predictor.rows_of_client(client)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache
@@ -21,6 +21,7 @@ from reticent.concepts.interface import ConceptClass
 from reticent.errors import OneAnswerWarning
 from reticent.exact import Number, integer
 from reticent.labellers.answers import best
+from reticent.labellers.registry import LabellerLike
 from reticent.noise import Noise
 from reticent.privacy import calibrate, events, guarantee
 from reticent.privacy.events import Event, Repeated, Seeded
@@ -54,17 +55,6 @@ Floats = NDArray[np.float64]
 ROWS_A_TEACHER = 20  # at least
 SHARE = 0.3  # of the public rows that an active learner asks
 QUERIES = ("passive", "active", "disagreement")
-OPTIONS = {
-    "greedy": ("order",),
-    "poll": ("poll", "flip", "order"),
-    "two-coin": ("steepness", "tries", "fallback", "query_epsilon", "query_delta"),
-    "gaussian": ("price",),
-    "bit": (),
-    "sparse-vector": ("halts",),
-    "confident": ("questions", "threshold", "test_share"),
-    "gnmax": (),
-    "gumbel": (),
-}  # of each labeller, but for what follows from other parameters
 
 
 class Recipe(NamedTuple):
@@ -116,8 +106,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         are private.
     n_teachers : how many; "auto" takes as many as the noise calls for, but leaves each 20 rows, and takes no more than
         leave the largest of the `groups` a teacher that can hold it.
-    labeller : one of `labellers.NAMES`; "auto" is "greedy" for two classes, "gumbel" or "gnmax" for more, however many
-        labels are asked: what `plan.pate(…).best(stateless=True)` says. `labeller_options` are passed on to it.
+    labeller : a name of `labellers.NAMES`, a subclass of `Labeller`, or a `LabellerSpec`, such as
+        `TwoCoin.spec(steepness=10)`. "auto" is "greedy" for two classes, "gumbel" or "gnmax" for more: what
+        `plan.pate(…).best(stateless=True)` says. `labeller_options` are passed on to it.
     queries : "passive" asks the first public rows. "active" asks those that are hard for a model of the labels so far,
         in 15 batches; with a concept class as student, those on which plausible concepts disagree. "disagreement" asks
         a row only if some model that is nearly as good as the best labels it otherwise, and takes the label that these
@@ -168,7 +159,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         delta: Number,
         classes: Any = None,
         n_teachers: int | str = "auto",
-        labeller: str = "auto",
+        labeller: LabellerLike = "auto",
         labeller_options: Mapping[str, Any] | None = None,
         queries: str = "active",
         n_queries: int | None = None,
@@ -346,34 +337,22 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if teachers > units:
             what = "rows" if sizes is None else "groups, none of which is split"
             raise ValueError(f"n_teachers={teachers} is more than there are {what}: at most {units} can be had")
-        name = self.labeller if self.labeller != "auto" else best(teachers, stateless=True, **known).labeller
-        return Recipe(teachers, asked, name)
+        return Recipe(teachers, asked, self._spec(lambda: best(teachers, stateless=True, **known).labeller).kind.name)
+
+    def _spec(self, automatic: Callable[[], str]) -> labellers.LabellerSpec:
+        """The labeller that was asked for, or the one that `automatic` names."""
+        return labellers.find(automatic() if self.labeller == "auto" else self.labeller, self.labeller_options)
 
     def _labeller(self, recipe: Recipe, classes: int, unsafe_noise: Noise | None) -> labellers.Labeller:
         with _called("answers", "n_queries"):
-            return labellers.make(
-                recipe.labeller,
+            return self._spec(lambda: recipe.labeller).make(
                 teachers=recipe.n_teachers,
                 classes=classes,
                 epsilon=self.epsilon,
                 delta=self.delta,
                 answers=recipe.n_queries,
                 unsafe_noise=unsafe_noise,
-                **self._options(recipe.labeller),
             )
-
-    def _options(self, labeller: str) -> Mapping[str, Any]:
-        """The options of the labeller, refused if it has none by such a name."""
-        options = {} if self.labeller_options is None else self.labeller_options
-        if not isinstance(options, Mapping):
-            raise TypeError(f"labeller_options must be a dict or None, got {type(options).__name__}")
-        odd = sorted(str(name) for name in options if name not in OPTIONS[labeller])
-        if odd:
-            raise ValueError(
-                f"labeller_options must be among {', '.join(OPTIONS[labeller]) or 'none'} for labeller {labeller!r}, "
-                f"got {', '.join(odd)}; whatever else it needs follows from the other parameters"
-            )
-        return options
 
     def _rehearse(self, student: Any, shown: Table, labels: int, classes: int) -> None:
         """Refuse now, before private rows are used, what the student cannot learn from; the default one can."""
@@ -410,8 +389,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"queries must be one of {', '.join(map(repr, QUERIES))}, got {self.queries!r}")
         if self.public_space not in ("auto", "pca", None):
             raise ValueError(f"public_space must be 'auto', 'pca' or None, got {self.public_space!r}")
-        if self.labeller not in ("auto", *labellers.NAMES):
-            raise ValueError(f"labeller must be 'auto' or one of {', '.join(labellers.NAMES)}, got {self.labeller!r}")
+        if self.labeller != "auto":
+            labellers.find(self.labeller, self.labeller_options)
         for name in ("semi_supervised", "keep_margins"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {type(getattr(self, name)).__name__}")

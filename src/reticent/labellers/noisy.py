@@ -1,0 +1,315 @@
+"""Noise on the votes, and the class with the most: the labellers of the literature that answer every question."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from reticent.exact import Number, integer
+from reticent.labellers.ballots import Ballots, Bought, Floats, Labels, Votes
+from reticent.labellers.base import Labeller
+from reticent.labellers.budget import check_budget
+from reticent.labellers.search import FURTHEST, STEP, majority_answers, repeats, short, widest, winner_right
+from reticent.mechanisms.counts import Integers
+from reticent.mechanisms.votes import gnmax, noisy_majority
+from reticent.noise import Noise
+from reticent.privacy import accounting, calibrate
+from reticent.privacy.events import BoundedRange, DiscreteGaussian, Event, GaussianBit, Repeated
+
+
+class Gaussian(Labeller):
+    """The majority of two classes after discrete Gaussian noise; see `noisy_majority`.
+
+    Guarantee. For a replaced row: the event of R noisy counts (`price="count"`) or of R bits (`price="bit"`), within
+    (ε, δ). The noise is the least for which that can be certified. A bit costs less than the count from which it is
+    computed, so `price="bit"` needs less noise.
+
+    Why. See `noisy_majority`: only the bit is released, so both prices hold.
+
+    Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 1.
+
+    Parameters
+    ----------
+    teachers : int
+        Number of teachers that vote.
+    epsilon, delta : float or Fraction
+        Privacy of the rows that the teachers learned from.
+    answers : int
+        Number of answers R.
+    price : {"count", "bit"}, default="count"
+        What the event accounts for.
+    unsafe_noise : Noise or None, default=None
+        For tests only: replaces the noise of the operating system.
+    """
+
+    name = "gaussian"
+    several_classes = False
+    scales = True
+
+    def __init__(
+        self,
+        *,
+        teachers: int,
+        epsilon: Number,
+        delta: Number,
+        answers: int,
+        price: str = "count",
+        unsafe_noise: Noise | None = None,
+    ) -> None:
+        exact_epsilon, exact_delta, count = check_budget(epsilon, delta, answers)
+        voters = integer(teachers, "teachers", least=1)
+        if price not in ("count", "bit"):
+            raise ValueError(f"price must be 'count' or 'bit', got {price!r}")
+        bits = voters if price == "bit" else None
+        self.sigma = _majority_sigma(exact_epsilon, exact_delta, count, bits)
+        event = _majority_event(self.sigma, count, bits)
+        super().__init__(teachers=voters, classes=2, event=event, answers=count, unsafe_noise=unsafe_noise)
+
+    @classmethod
+    def offers(
+        cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
+    ) -> Iterator[Bought]:
+        """As many noisy counts as fit at the widest noise that loses no more."""
+        _, answers, lost = majority_answers(ballots, epsilon, delta, loss)
+        yield Bought(cls.name, answers, lost)
+
+    def _label(self, counts: Votes) -> Labels:
+        drawn = noisy_majority(counts[:, 1], voters=self.teachers, sigma=self.sigma, unsafe_noise=self._noise)
+        return drawn.value
+
+    def accuracy(self, votes: Integers, truth: Integers) -> float:
+        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
+        lead = self._read(votes)[:, 1] - ((self.teachers + 1) // 2 - 0.5)
+        ones = norm.cdf(lead / float(self.sigma))
+        return float(np.where(np.asarray(truth) == 1, ones, 1 - ones).mean())
+
+
+class Bit(Gaussian):
+    """The majority of two classes after discrete Gaussian noise, at the price of a bit: `Gaussian(price="bit")`.
+
+    Guarantee. For a replaced row: the event of R bits, within (ε, δ).
+
+    Why. See `noisy_majority`.
+
+    Source. As for `Gaussian`.
+
+    Parameters
+    ----------
+    teachers : int
+        Number of teachers that vote.
+    epsilon, delta : float or Fraction
+        Privacy of the rows that the teachers learned from.
+    answers : int
+        Number of answers R.
+    unsafe_noise : Noise or None, default=None
+        For tests only: replaces the noise of the operating system.
+    """
+
+    name = "bit"
+
+    def __init__(
+        self,
+        *,
+        teachers: int,
+        epsilon: Number,
+        delta: Number,
+        answers: int,
+        unsafe_noise: Noise | None = None,
+    ) -> None:
+        super().__init__(
+            teachers=teachers, epsilon=epsilon, delta=delta, answers=answers, price="bit", unsafe_noise=unsafe_noise
+        )
+
+    @classmethod
+    def offers(
+        cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
+    ) -> Iterator[Bought]:
+        """From what the noisy count buys to π/2 times as much, which is the most that a bit gains."""
+        sigma, start, lost = majority_answers(ballots, epsilon, delta, loss)
+
+        def fits(power: int) -> bool:
+            answers = math.floor(start * STEP**power)
+            event = GaussianBit(short(sigma), ballots.teachers)
+            return accounting.fits(Repeated(event, answers), epsilon=epsilon, delta=delta)
+
+        low, high = 0, math.ceil(math.log(math.pi / 2, STEP)) + 1
+        while 0 < start < FURTHEST and high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        yield Bought(cls.name, min(FURTHEST, math.floor(start * STEP**low)), lost)
+
+
+class GNMax(Labeller):
+    """The class with the most votes after discrete Gaussian noise on each; see `gnmax`.
+
+    Guarantee. For a replaced row: R answers within (ε, δ), by the event of R noisy histograms of squared sensitivity 2.
+
+    Why. See `gnmax`.
+
+    Source. Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson, *Scalable Private Learning with PATE*.
+
+    Parameters
+    ----------
+    teachers : int
+        Number of teachers that vote.
+    classes : int, default=2
+        Number of classes they vote on.
+    epsilon, delta : float or Fraction
+        Privacy of the rows that the teachers learned from.
+    answers : int
+        Number of answers R.
+    unsafe_noise : Noise or None, default=None
+        For tests only: replaces the noise of the operating system.
+    """
+
+    name = "gnmax"
+    scales = True
+
+    def __init__(
+        self,
+        *,
+        teachers: int,
+        classes: int = 2,
+        epsilon: Number,
+        delta: Number,
+        answers: int,
+        unsafe_noise: Noise | None = None,
+    ) -> None:
+        exact_epsilon, exact_delta, count = check_budget(epsilon, delta, answers)
+        self.sigma = _winner_sigma(exact_epsilon, exact_delta, count)
+        event = Repeated(_histogram(self.sigma), count)
+        super().__init__(teachers=teachers, classes=classes, event=event, answers=count, unsafe_noise=unsafe_noise)
+
+    @classmethod
+    def is_compared(cls, classes: int) -> bool:
+        """For more than two classes: for two, noise on one count is enough."""
+        return classes > 2
+
+    @classmethod
+    def is_automatic(cls, classes: int) -> bool:
+        """For more than two classes."""
+        return classes > 2
+
+    @classmethod
+    def offers(
+        cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
+    ) -> Iterator[Bought]:
+        """As many noisy histograms as fit at the widest noise that loses no more."""
+        sigma, lost = widest(ballots, lambda sigma: winner_right(ballots, sigma), loss)
+        yield Bought(cls.name, repeats(_histogram, sigma, epsilon, delta, math.sqrt(2)), lost)
+
+    def _label(self, counts: Votes) -> Labels:
+        labels: Labels = gnmax(counts, sigma=self.sigma, voters=self.teachers, unsafe_noise=self._noise).value
+        return labels
+
+
+class Gumbel(Labeller):
+    """A class drawn by the exponential mechanism, with probability ∝ e^(c·votes): the winner under Gumbel noise.
+
+    Guarantee. For a replaced row: R answers with a privacy loss of bounded range 2c each, within (ε, δ).
+
+    Why. A changed vote moves every class's votes by at most 1, so the weights are those of an exponential mechanism of
+    sensitivity 1 and ε = 2c. At equal zero-concentrated privacy its noise has 0.82 times the variance of `GNMax`'s.
+
+    Source. The exponential mechanism (see `exponential`) in place of Report-Noisy-Max.
+
+    Parameters
+    ----------
+    teachers : int
+        Number of teachers that vote.
+    classes : int, default=2
+        Number of classes they vote on.
+    epsilon, delta : float or Fraction
+        Privacy of the rows that the teachers learned from.
+    answers : int
+        Number of answers R.
+    unsafe_noise : Noise or None, default=None
+        For tests only: replaces the noise of the operating system.
+    """
+
+    name = "gumbel"
+    scales = True
+
+    def __init__(
+        self,
+        *,
+        teachers: int,
+        classes: int = 2,
+        epsilon: Number,
+        delta: Number,
+        answers: int,
+        unsafe_noise: Noise | None = None,
+    ) -> None:
+        exact_epsilon, exact_delta, count = check_budget(epsilon, delta, answers)
+        scale = _gumbel_scale(exact_epsilon, exact_delta, count)
+        self.rate = 1 / scale
+        event = Repeated(_bounded_range(scale), count)
+        super().__init__(teachers=teachers, classes=classes, event=event, answers=count, unsafe_noise=unsafe_noise)
+
+    @classmethod
+    def is_automatic(cls, classes: int) -> bool:
+        """For more than two classes."""
+        return classes > 2
+
+    @classmethod
+    def offers(
+        cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
+    ) -> Iterator[Bought]:
+        """As many draws as fit at the widest noise that loses no more."""
+
+        def right(scale: float) -> Floats:
+            return np.asarray(1 / (1 + np.exp(np.minimum(-ballots.leads / scale, 700.0)).sum(axis=1)))
+
+        scale, lost = widest(ballots, right, loss)
+        yield Bought(cls.name, repeats(_bounded_range, scale, epsilon, delta), lost)
+
+    def _label(self, counts: Votes) -> Labels:
+        return np.array([self._noise.choose(row, rate=self.rate) for row in counts], dtype=np.int64)
+
+    def chances(self, votes: Integers) -> NDArray[np.float64]:
+        """The chance of every label at known votes. Not private: for planning only."""
+        counts = self._read(votes)
+        weights = np.exp(float(self.rate) * (counts - counts.max(axis=1, keepdims=True)))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def accuracy(self, votes: Integers, truth: Integers) -> float:
+        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
+        chances = self.chances(votes)
+        return float(chances[np.arange(len(chances)), np.asarray(truth)].mean())
+
+
+# ── the least noise that fits ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _majority_event(sigma: Fraction, answers: int, voters: int | None) -> Event:
+    """Answers at the price of a count, or of a bit of so many voters."""
+    return Repeated(DiscreteGaussian(sigma) if voters is None else GaussianBit(sigma, voters), answers)
+
+
+@lru_cache(maxsize=64)
+def _majority_sigma(epsilon: Fraction, delta: Fraction, answers: int, voters: int | None) -> Fraction:
+    return calibrate.noise(lambda sigma: _majority_event(sigma, answers, voters), epsilon=epsilon, delta=delta)
+
+
+def _histogram(sigma: Fraction) -> Event:
+    return DiscreteGaussian(sigma, 2)
+
+
+@lru_cache(maxsize=64)
+def _winner_sigma(epsilon: Fraction, delta: Fraction, answers: int) -> Fraction:
+    return calibrate.noise(lambda sigma: Repeated(_histogram(sigma), answers), epsilon=epsilon, delta=delta)
+
+
+def _bounded_range(scale: Fraction) -> Event:
+    return BoundedRange(2 / scale)
+
+
+@lru_cache(maxsize=64)
+def _gumbel_scale(epsilon: Fraction, delta: Fraction, answers: int) -> Fraction:
+    return calibrate.noise(lambda scale: Repeated(_bounded_range(scale), answers), epsilon=epsilon, delta=delta)
