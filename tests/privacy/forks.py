@@ -75,13 +75,20 @@ def read(name: str) -> Use:
     return lambda thing, data: getattr(thing, name)
 
 
+# Of a labeller's class, or of public numbers alone: they neither draw nor count.
+DECLARED = (
+    "takes", "protects_queries", "options", "spec", "is_compared", "is_automatic", "offers",
+    "answers_left", "closed", "accuracy", "expected_answers",
+)  # fmt: skip
+
+
 def labeller(make: Callable[[], Any], votes: Any = CLEAR, **more: Any) -> Recipe:
     made = make()
     kept = {"state": (bare("state"), None), "resume": (call("resume"), {"asked": 0, **more.pop("secrets", {})})}
     return Recipe(
         lambda _: make(),
         {**(kept if made.resumable else {}), "label": (call("label"), votes), **more.pop("uses", {})},
-        ("answers_left", "closed", "accuracy", *more.pop("open", ()), *(() if made.resumable else kept)),
+        (*DECLARED, *more.pop("open", ()), *(() if made.resumable else kept)),
     )
 
 
@@ -104,7 +111,8 @@ def everlasting_recipe(**options: Any) -> Recipe:
             "save": (lambda thing, data: thing.save(Path(thing.folder) / "state"), None),
         },
         (
-            "fit", "load", "learned", "learn_elsewhere", "phase", "phase_", "event_", "answers_left_in_phase_",
+            "fit", "load", "learned", "learn_elsewhere", "phase", "phase_", "event_", "closes_early_",
+            "answers_left_in_phase_",
             "rows_gathered_", "client_cap_", "rows_of_client", "one_answer_",
         ),
     )  # fmt: skip
@@ -207,9 +215,10 @@ RECIPES: dict[str, Recipe] = {
         lambda: labellers.TwoCoin(**{**TEACHERS, "epsilon": 4}, query_epsilon=1, query_delta=1e-6),
         TORN,
         secrets={"used": 0, "closed": False, "threshold": 0},
-        open=("chances", "expected_answers"),
+        open=("chances",),
     ),
     "Gaussian": labeller(lambda: labellers.Gaussian(**TEACHERS, answers=9)),
+    "Bit": labeller(lambda: labellers.Bit(**TEACHERS, answers=9)),
     "GNMax": labeller(lambda: labellers.GNMax(**TEACHERS, answers=9)),
     "Gumbel": labeller(lambda: labellers.Gumbel(**TEACHERS, answers=9), open=("chances",)),
     "Confident": labeller(lambda: labellers.Confident(**TEACHERS, answers=9)),

@@ -52,6 +52,7 @@ UNGUARDED = {
     "a base of classes that are listed by themselves": [
         "concepts.domains.Domain", "concepts.interface.ConceptClass", "concepts.interface.Dichotomies",
         "concepts.order.Ordered", "concepts.order.OrderedDichotomies", "labellers.base.Labeller",
+        "labellers.base.PollingLabeller",
         "learners.base.ConceptLearner", "learners.base.PartlyLabelled", "learners.label_private.NetLearner",
         "mechanisms.above_threshold.Segments", "privacy.guard.Guarded", "sanitizers.base.Sanitizer",
     ],
