@@ -21,11 +21,11 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 from reticent.concepts import Products, Thresholds
+from reticent.data.rows import Rows
 from reticent.errors import BudgetExhausted, EndingWarning, InsufficientData
 from reticent.learners import PrivateLogisticRegression, ThresholdLearner
 from reticent.noise import Seeded
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.predictors.rows import Rows
 from reticent.privacy import Guarantee, fits
 
 Array = np.ndarray[Any, Any]

@@ -14,8 +14,8 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from reticent.classes import codes_of
 from reticent.concepts import Thresholds
+from reticent.data.classes import codes_of
 from reticent.teachers import LogisticTeacher, Teachers, linear, models
 
 Array = np.ndarray[Any, Any]

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reticent.data.shards import Array, deal, numbered
+from reticent.data.tables import as_groups
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.private import PrivatePredictor
 from reticent.teachers import PATEClassifier, Teachers
-from reticent.teachers.dealing import Array, deal, numbered
-from reticent.teachers.reading import as_groups
 
 ROWS, SHARDS = 600, 20
 RANDOM = np.random.default_rng(1)

@@ -31,9 +31,9 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts.thresholds import Thresholds
+from reticent.data.shards import Shards, deal, dense, most_shards
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.teachers import PATEClassifier, Teachers, dealing, linear, models
-from reticent.teachers.dealing import deal, most_shards
+from reticent.teachers import PATEClassifier, Teachers, linear, models
 
 Array = NDArray[Any]
 
@@ -86,7 +86,7 @@ def bits(teachers: Teachers) -> Array | None:
     voters: Any = teachers._voters
     if not isinstance(voters, linear.LinearVoters):
         return None
-    table = np.column_stack([dealing.dense(voters.weights), voters.bias])
+    table = np.column_stack([dense(voters.weights), voters.bias])
     return np.hstack(np.split(table, voters.scored))
 
 
@@ -598,7 +598,7 @@ def test_twin_that_draws_seeds_as_teachers_come_moves_many() -> None:
 
 def test_twin_that_pads_by_what_others_hold_is_told_apart() -> None:
     """Blocks are made by size alone; were shards of one class left out of them, others would be padded anew."""
-    shards = dealing.Shards(np.zeros((6, 1)), np.array([0, 0, 1, 0, 1, 1]), deal(6, 3), 3, np.array([0, 1]))
-    others = dealing.Shards(np.zeros((6, 1)), np.array([0, 0, 1, 1, 1, 1]), deal(6, 3), 3, np.array([0, 1]))
+    shards = Shards(np.zeros((6, 1)), np.array([0, 0, 1, 0, 1, 1]), deal(6, 3), 3, np.array([0, 1]))
+    others = Shards(np.zeros((6, 1)), np.array([0, 0, 1, 1, 1, 1]), deal(6, 3), 3, np.array([0, 1]))
     assert shards.constant.tolist() != others.constant.tolist()
     assert [one.tolist() for one in shards.blocks(5)] == [one.tolist() for one in others.blocks(5)]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, packed
-from reticent.concepts.reading import Array, Labels, as_array, as_labels, as_rows, zeros_and_ones
 from reticent.concepts.values import Concept
+from reticent.data.points import Array, Labels, as_array, as_labels, as_rows, zeros_and_ones
 from reticent.exact import integer
 
 _SEARCHED = 16  # points up to which the VC dimension of label vectors is found by search

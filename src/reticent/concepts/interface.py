@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.reading import Array, Labels, as_array, as_labels, as_weights, magnitude
+from reticent.data.points import Array, Labels, as_array, as_labels, as_weights, magnitude
 from reticent.errors import OutOfReach
 from reticent.exact import integer
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from reticent.concepts.domains import Domain, declared, read
 from reticent.concepts.interface import C, ConceptClass, Dichotomies
-from reticent.concepts.reading import Array, Labels, as_rows
+from reticent.data.points import Array, Labels, as_rows
 
 
 class Ordered(ConceptClass[C]):

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from reticent.concepts.reading import Array
+from reticent.data.points import Array
 from reticent.exact import rational
 from reticent.experiments.table import Table
 from reticent.plan.sanitizers import sanpoints_rows

@@ -14,9 +14,9 @@ from scipy.stats import binom
 
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.points import Points
-from reticent.concepts.reading import Array, Labels
 from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
+from reticent.data.points import Array, Labels
 from reticent.errors import OutOfReach
 from reticent.experiments.table import Table
 from reticent.learners.base import UNLABELLED, ConceptLearner

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import Array, Labels, as_labels
+from reticent.data.points import Array, Labels, as_labels
 from reticent.exact import exp_fractions, integer, log_bounds
 from reticent.learners.base import UNLABELLED, ConceptLearner, PartlyLabelled, as_table
 from reticent.learners.label_private import SemiPrivateLearner

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from reticent import noise
 from reticent.concepts.finite import Finite
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import Array, Labels, as_array, as_labels, as_rows
+from reticent.data.points import Array, Labels, as_array, as_labels, as_rows
 from reticent.errors import OutOfReach
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise

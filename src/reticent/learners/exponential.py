@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.interface import ConceptClass, Dichotomies, about
-from reticent.concepts.reading import Array, Labels
+from reticent.data.points import Array, Labels
 from reticent.errors import OutOfReach
 from reticent.learners.base import ConceptLearner, check_share
 from reticent.learners.sample_bounds import log_step, log_step_excess

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from reticent.concepts.interface import ConceptClass, joined
-from reticent.concepts.reading import Array, Labels, as_array, as_labels
+from reticent.data.points import Array, Labels, as_array, as_labels
 from reticent.errors import InsufficientData
 from reticent.exact import exp_fractions, integer, log_bounds
 from reticent.learners.active import ActiveLearner

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from reticent import noise
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import Array, Labels
+from reticent.data.points import Array, Labels
 from reticent.errors import InsufficientData
 from reticent.exact import integer
 from reticent.learners import sample_bounds

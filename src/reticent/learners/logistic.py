@@ -24,7 +24,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
-from reticent.classes import codes_of_any, label_array, sorted_classes
+from reticent.data.classes import codes_of_any, label_array, sorted_classes
 from reticent.exact import integer
 from reticent.mechanisms.counts import WIDEST, gaussian_count
 from reticent.noise import Noise

@@ -11,7 +11,7 @@ from scipy.stats import binom
 from reticent.concepts.domains import Domain
 from reticent.concepts.order import Line
 from reticent.concepts.points import KPoints, Point, Points, PointSet
-from reticent.concepts.reading import Array, Labels
+from reticent.data.points import Array, Labels
 from reticent.learners.base import ConceptLearner, check_share, fewest_rows
 from reticent.mechanisms.release import Release
 from reticent.mechanisms.stable_argmax import release_table, stable_argmax

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from reticent.concepts.interface import ConceptClass, joined
-from reticent.concepts.reading import Array, Labels, as_rows
+from reticent.data.points import Array, Labels, as_rows
 from reticent.exact import integer
 from reticent.learners.base import ConceptLearner, refuse_bad_points
 from reticent.learners.copies import check_promise, check_sanitizer, concept_parts, heaviest

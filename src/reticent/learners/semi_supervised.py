@@ -13,9 +13,9 @@ from sklearn.base import clone
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.intervals import Intervals
 from reticent.concepts.points import KPoints, Points
-from reticent.concepts.reading import Array, Labels
 from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
+from reticent.data.points import Array, Labels
 from reticent.learners import sample_bounds
 from reticent.learners.base import UNLABELLED, PartlyLabelled, refuse_bad_points
 from reticent.learners.copies import check_promise, check_sanitizer, disagreement_parts, heaviest

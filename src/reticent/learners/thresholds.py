@@ -12,8 +12,8 @@ from scipy.stats import binom
 
 from reticent.concepts.domains import Domain
 from reticent.concepts.order import Line
-from reticent.concepts.reading import Array, Labels
 from reticent.concepts.thresholds import Sign, Threshold, Thresholds, check_sign
+from reticent.data.points import Array, Labels
 from reticent.exact import integer
 from reticent.learners.base import ConceptLearner, check_share, fewest_rows
 from reticent.mechanisms.exponential import exponential_over_pieces

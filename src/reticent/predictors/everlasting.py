@@ -19,21 +19,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
 from reticent.concepts.interface import ConceptClass
-from reticent.errors import BudgetExhausted, EndingWarning, InsufficientData, OneAnswerWarning
-from reticent.exact import integer, rational
-from reticent.learners.base import ConceptLearner
-from reticent.noise import Noise
-from reticent.predictors import chain, described, saving, votes
-from reticent.predictors.phases import MOST_NOISE, Phase, Schedule, check_schedule
-from reticent.predictors.queries import Reader, as_queries
-from reticent.predictors.rows import Rows, RowStore
-from reticent.privacy.events import Event
-from reticent.privacy.guarantee import Guarantee
-from reticent.privacy.guard import Guard, Guarded
-from reticent.privacy.parameters import check_delta, check_epsilon, float_above
-from reticent.silence import silent
-from reticent.teachers.dealing import numbered
-from reticent.teachers.reading import (
+from reticent.data.queries import Reader, as_queries
+from reticent.data.rows import Rows, RowStore
+from reticent.data.shards import numbered
+from reticent.data.tables import (
     as_classes,
     as_codes,
     as_column,
@@ -45,6 +34,17 @@ from reticent.teachers.reading import (
     declared_classes,
     warn_of_order,
 )
+from reticent.errors import BudgetExhausted, EndingWarning, InsufficientData, OneAnswerWarning
+from reticent.exact import integer, rational
+from reticent.learners.base import ConceptLearner
+from reticent.noise import Noise
+from reticent.predictors import chain, described, saving, votes
+from reticent.predictors.phases import MOST_NOISE, Phase, Schedule, check_schedule
+from reticent.privacy.events import Event
+from reticent.privacy.guarantee import Guarantee
+from reticent.privacy.guard import Guard, Guarded
+from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.silence import silent
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]

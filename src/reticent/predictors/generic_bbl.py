@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import Array, Labels, as_labels
+from reticent.data.points import Array, Labels, as_labels
+from reticent.data.queries import Reader, as_queries
 from reticent.errors import BudgetExhausted, InsufficientData, OutOfReach
 from reticent.exact import exp_fractions, integer, log_bounds
 from reticent.labellers.budget import best_order
@@ -36,7 +37,6 @@ from reticent.mechanisms.release import noise_or_system
 from reticent.mechanisms.votes import noisy_majority
 from reticent.noise import Noise
 from reticent.predictors.everlasting import Answers
-from reticent.predictors.queries import Reader, as_queries
 from reticent.privacy import Guarantee, calibrate, fits, renyi
 from reticent.privacy import epsilon as price
 from reticent.privacy.events import (

@@ -14,9 +14,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from reticent import noise as noise_module
-from reticent.classes import label_array
 from reticent.concepts.interface import ConceptClass, sauer
-from reticent.concepts.reading import Array, Labels
+from reticent.data.classes import label_array
+from reticent.data.points import Array, Labels
+from reticent.data.shards import Integers, numbered
+from reticent.data.tables import as_classes, as_codes, as_column, as_groups, declared_classes, warn_of_order
+from reticent.data.tables import as_table as as_any_table
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.exact import exp_fractions, integer, log_bounds
 from reticent.learners.base import as_table as as_points_table
@@ -41,9 +44,6 @@ from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_memory, check_rows, check_share, fewest_rows, in_reach, rows_needed
 from reticent.silence import silent
 from reticent.teachers import Teachers
-from reticent.teachers.dealing import Integers, numbered
-from reticent.teachers.reading import as_classes, as_codes, as_column, as_groups, declared_classes, warn_of_order
-from reticent.teachers.reading import as_table as as_any_table
 
 METHODS = ("votes", "flip", "net")
 _LARGEST = Fraction(64)  # the most ε that a flip makes use of: its probability would be below e^-64

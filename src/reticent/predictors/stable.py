@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import Array, Labels
+from reticent.data.points import Array, Labels
 from reticent.errors import InsufficientData
 from reticent.exact import exp_fractions, log_bounds, upward
 from reticent.learners.base import ConceptLearner, check_share

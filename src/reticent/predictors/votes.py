@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from reticent import labellers
 from reticent.concepts.thresholds import Thresholds
+from reticent.data.rows import Rows
 from reticent.errors import InsufficientData
 from reticent.exact import integer
 from reticent.labellers.base import Labeller
@@ -27,7 +28,6 @@ from reticent.predictors.phases import (
     rows_required,
     teachers_for,
 )
-from reticent.predictors.rows import Rows
 from reticent.privacy import fits
 from reticent.privacy.events import Event
 from reticent.silence import silent

@@ -24,10 +24,10 @@ from cyclopts import App, Parameter, Token
 from reticent.errors import OneAnswerWarning
 
 if TYPE_CHECKING:
+    from reticent.data.rows import Rows
     from reticent.plan.advise import Advice, Option
     from reticent.plan.everlasting import Everlasting
     from reticent.predictors.everlasting import EverlastingPredictor
-    from reticent.predictors.rows import Rows
     from reticent.service.answer_file import AnswerFile
     from reticent.service.client import Client
     from reticent.service.desk import Desk
@@ -488,7 +488,7 @@ def _read(table: Table, rules: Schema, rows: int, quiet: bool) -> Rows:
     import numpy as np
 
     from reticent.data.cells import as_text
-    from reticent.predictors.rows import RowStore
+    from reticent.data.rows import RowStore
 
     store = RowStore(rows, rules.width, dtype=np.float64, classes=len(rules.classes), memory_limit=1 << 30)
     numbers: dict[str, int] = {}  # of groups, by their text: as much a group in a CSV file as elsewhere

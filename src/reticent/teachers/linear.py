@@ -22,9 +22,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
+from reticent.data.shards import BLOCK, Array, Integers, Shards, Table, dense, take
 from reticent.exact import integer, rational
 from reticent.silence import silent
-from reticent.teachers.dealing import BLOCK, Array, Integers, Shards, Table, dense, take
 
 Floats = NDArray[np.float64]
 

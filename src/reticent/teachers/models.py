@@ -12,9 +12,9 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 
-from reticent.classes import codes_of
+from reticent.data.classes import codes_of
+from reticent.data.shards import Array, Integers, Shards, Table, own, take
 from reticent.silence import silent
-from reticent.teachers.dealing import Array, Integers, Shards, Table, own, take
 from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher
 from reticent.teachers.trees import TreeVoters
 

@@ -18,19 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import labellers, noise
 from reticent.concepts.interface import ConceptClass
-from reticent.errors import OneAnswerWarning
-from reticent.exact import integer
-from reticent.labellers.answers import best
-from reticent.noise import Noise
-from reticent.privacy import calibrate, events, guarantee
-from reticent.privacy.events import Event, Repeated, Seeded
-from reticent.privacy.ledger import Spent, describe
-from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.silence import silent
-from reticent.teachers import queries, students
-from reticent.teachers.dealing import Array, Integers, Table, most_shards, numbered, take
-from reticent.teachers.queries import Chooser, Transcript
-from reticent.teachers.reading import (
+from reticent.data.shards import Array, Integers, Table, most_shards, numbered, take
+from reticent.data.tables import (
     as_classes,
     as_codes,
     as_count,
@@ -44,6 +33,17 @@ from reticent.teachers.reading import (
     takes_nan,
     warn_of_order,
 )
+from reticent.errors import OneAnswerWarning
+from reticent.exact import integer
+from reticent.labellers.answers import best
+from reticent.noise import Noise
+from reticent.privacy import calibrate, events, guarantee
+from reticent.privacy.events import Event, Repeated, Seeded
+from reticent.privacy.ledger import Spent, describe
+from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.silence import silent
+from reticent.teachers import queries, students
+from reticent.teachers.queries import Chooser, Transcript
 from reticent.teachers.space import PublicSpace
 from reticent.teachers.teachers import Teachers
 from reticent.teachers.thresholds import points as as_points

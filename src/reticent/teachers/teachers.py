@@ -13,16 +13,13 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent.classes import sorted_classes
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.order import Ordered
-from reticent.concepts.reading import as_array, as_rows
 from reticent.concepts.thresholds import Thresholds
-from reticent.silence import holders_log, silent
-from reticent.teachers.dealing import Array, Integers, Shards, Table, check_shards, deal, take
-from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher, newton, train, unscaled
-from reticent.teachers.models import ModelVoters, fit_models, flattened
-from reticent.teachers.reading import (
+from reticent.data.classes import sorted_classes
+from reticent.data.points import as_array, as_rows
+from reticent.data.shards import Array, Integers, Shards, Table, check_shards, deal, take
+from reticent.data.tables import (
     as_classes,
     as_codes,
     as_count,
@@ -37,6 +34,9 @@ from reticent.teachers.reading import (
     takes_nan,
     warn_of_order,
 )
+from reticent.silence import holders_log, silent
+from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher, newton, train, unscaled
+from reticent.teachers.models import ModelVoters, fit_models, flattened
 from reticent.teachers.thresholds import ConceptTeacher, fit_thresholds, points
 
 QUERIES = 1 << 15  # read at a time

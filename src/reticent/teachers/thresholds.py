@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from reticent.concepts.domains import Domain, Floats
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import as_array
 from reticent.concepts.thresholds import Threshold, Thresholds
-from reticent.teachers.dealing import Array, Integers, Shards, Table
+from reticent.data.points import as_array
+from reticent.data.shards import Array, Integers, Shards, Table
 from reticent.teachers.trees import CutVoters
 
 _INT64 = np.iinfo(np.int64)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.teachers.dealing import BLOCK, Array, Integers, Table, dense
+from reticent.data.shards import BLOCK, Array, Integers, Table, dense
 
 
 class CutVoters:

@@ -24,12 +24,12 @@ from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from reticent.classes import codes_of_any, label_array, sorted_classes
 from reticent.concepts.halfspaces import Halfspaces
 from reticent.concepts.interface import ConceptClass
+from reticent.data.classes import codes_of_any, label_array, sorted_classes
+from reticent.data.shards import Array, Integers, Table, is_missing
 from reticent.errors import ClassOrderWarning
 from reticent.exact import integer
-from reticent.teachers.dealing import Array, Integers, Table, is_missing
 
 SCALERS = (MaxAbsScaler, MinMaxScaler, PowerTransformer, QuantileTransformer, RobustScaler, StandardScaler)
 

@@ -17,8 +17,8 @@ from scipy import sparse
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.order import Ordered
 from reticent.data.cells import as_matrix, as_number
+from reticent.data.tables import as_table
 from reticent.silence import silent
-from reticent.teachers.reading import as_table
 
 Array = NDArray[Any]
 
