@@ -41,6 +41,7 @@ import reticent as rt
 from reticent import cli
 from reticent.concepts import Intervals, Thresholds
 from reticent.data import shards as shards_module
+from reticent.data.groups import LARGEST
 from reticent.predictors.generic_bbl import BBLPhase
 from reticent.teachers import LogisticTeacher
 
@@ -231,7 +232,7 @@ def nasty_classes() -> list[Pair]:
 def nasty_groups() -> list[Pair]:
     """A group is replaced as a whole: one row, as many as fit, and one more. Groups are public, so they stay."""
     plain = reals(2)
-    most = shards_module.LARGEST * -(-ROWS // TEACHERS)
+    most = LARGEST * -(-ROWS // TEACHERS)
     found = []
     for size in (1, most, most + 1, ROWS):
         groups = np.maximum(np.arange(ROWS) - size + 1, 0)
@@ -777,7 +778,7 @@ def test_the_twin_that_could_not_gather_nothing_is_told_apart(monkeypatch: pytes
     """Where all shards have one class, no teacher is fitted and no shard gathered: an earlier `gather` failed there."""
     right = shards_module.Shards.gather
 
-    def gather(self: shards_module.Shards, some: shards_module.Integers) -> shards_module.Shards:
+    def gather(self: shards_module.Shards, some: NDArray[np.int64]) -> shards_module.Shards:
         some[0]  # as it was
         return right(self, some)
 

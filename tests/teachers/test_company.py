@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts import Thresholds
-from reticent.data.classes import codes_of
+from reticent.data.labels import class_indices
 from reticent.teachers import LogisticTeacher, Teachers, linear, models
 
 Array = np.ndarray[Any, Any]
@@ -95,7 +95,7 @@ def test_a_category_that_some_teachers_never_saw_leaves_the_others_alone() -> No
 def test_twin_that_fails_on_the_whole_batch_is_told_apart() -> None:
     def whole(model: Any, X: Array, classes: Array, failures: list[str]) -> Array:
         try:
-            return np.maximum(codes_of(np.asarray(model.predict(X)), classes), 0)
+            return np.maximum(class_indices(np.asarray(model.predict(X)), classes), 0)
         except ValueError:
             return np.zeros(len(X), dtype=np.int64)
 

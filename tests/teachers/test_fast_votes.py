@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts.domains import Datetimes, Floats
 from reticent.concepts.thresholds import Thresholds
-from reticent.data.shards import dense
+from reticent.data.tables import dense
 from reticent.teachers import LogisticTeacher, Teachers, linear
 from reticent.teachers.linear import LinearVoters
 from reticent.teachers.models import ModelVoters

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.data.shards import Array, deal, numbered
-from reticent.data.tables import as_groups
+from reticent.data.groups import as_groups, numbered
+from reticent.data.shards import deal
+from reticent.data.tables import Array
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.private import PrivatePredictor
 from reticent.teachers import PATEClassifier, Teachers

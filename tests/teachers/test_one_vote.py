@@ -31,7 +31,9 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts.thresholds import Thresholds
-from reticent.data.shards import Shards, deal, dense, most_shards
+from reticent.data.groups import most_shards
+from reticent.data.shards import Shards, deal
+from reticent.data.tables import dense
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.teachers import PATEClassifier, Teachers, linear, models
 

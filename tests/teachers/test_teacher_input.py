@@ -238,7 +238,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = [
     ({"shards": 2.5}, {}, TypeError, "shards must be a whole number of at least 1, got 2.5"),
     ({"shards": "many"}, {}, TypeError, "shards must be a whole number of at least 1, got 'many'"),
     ({"shards": np.full(60, SECRET)}, {}, TypeError, "shards must be a whole number of at least 1, got ndarray"),
-    ({"n_jobs": "a"}, {}, TypeError, "n_jobs must be a whole number, got 'a'"),
+    ({"n_jobs": "a"}, {}, TypeError, "n_jobs must be a whole number or an Executor, got 'a'"),
     ({"n_jobs": 0}, {}, ValueError, "n_jobs must be None, 1 or more, or below 0"),
     ({}, {"X": X[:0], "y": Y[:0]}, ValueError, "X must have at least one row, got 0"),
     ({}, {"X": X[:0], "y": Y[:0], "groups": Y[:0]}, ValueError, "X must have at least one row, got 0"),

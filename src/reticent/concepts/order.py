@@ -32,6 +32,14 @@ class Ordered(ConceptClass[C]):
         """The ranks of the rows of `X`, and the domain they belong to."""
         return read(X, self.columns, declared(self.bits, self.domain), name)
 
+    def accepts(self, points: Array, *, example: Array) -> bool:
+        """Whether all of these points are in the domain."""
+        try:
+            self.ranks(points)
+        except (TypeError, ValueError, OverflowError):
+            return False
+        return True
+
     def finite_domain(self) -> tuple[Domain, range]:
         """The declared domain and its ranks; refused if there is none or it is infinite."""
         domain = declared(self.bits, self.domain)

@@ -1,37 +1,19 @@
-"""Reading rows, labels and classes for teachers, and refusing what will not do; no message repeats a value."""
+"""Tables of rows, as a caller gives them: arrays, sparse matrices and frames. No message repeats a value."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Collection, Sequence
-from enum import IntEnum
-from numbers import Integral, Real
+import pickle
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import (
-    MaxAbsScaler,
-    MinMaxScaler,
-    PowerTransformer,
-    QuantileTransformer,
-    RobustScaler,
-    StandardScaler,
-)
-from sklearn.utils import get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
-from reticent.concepts.halfspaces import Halfspaces
-from reticent.concepts.interface import ConceptClass
-from reticent.data.classes import codes_of_any, label_array, sorted_classes
-from reticent.data.shards import Array, Integers, Table, is_missing
-from reticent.errors import ClassOrderWarning
-from reticent.exact import integer
+from reticent.silence import silent
 
-SCALERS = (MaxAbsScaler, MinMaxScaler, PowerTransformer, QuantileTransformer, RobustScaler, StandardScaler)
+Array = NDArray[Any]
+Integers = NDArray[np.int64]
+Table = Any  # an array or a CSR matrix of two dimensions, or a data frame
 
 
 def as_table(X: Any, name: str = "X") -> Table:
@@ -104,135 +86,63 @@ def check_missing(X: Table, *, allow_nan: bool, name: str = "X") -> None:
         raise ValueError(f"{name} must be finite: it holds NaN or inf; impute in a pipeline, or fill or drop them")
 
 
-class Missing(IntEnum):
-    """What a step of a pipeline does to missing numbers."""
-
-    REFUSED = 0
-    LEFT = 1  # as they are, to the next step
-    TAKEN = 2
-
-
-def takes_nan(estimator: Any) -> bool:
-    """Whether a classifier says that it takes missing numbers, or a pipeline does before it comes to scaled ones."""
-    return missing_in(estimator) is not Missing.REFUSED
-
-
-def missing_in(step: Any) -> Missing:
-    """What becomes of missing numbers: in a pipeline by the first step that minds, by columns if no part refuses."""
-    if step is None or isinstance(step, str):
-        return Missing.TAKEN if step == "drop" else Missing.LEFT
-    if isinstance(step, Pipeline):
-        found = (missing_in(part) for _, part in step.steps)
-        return next((one for one in found if one is not Missing.LEFT), Missing.LEFT)
-    if isinstance(step, ColumnTransformer):
-        return min(missing_in(part) for part in (*(part for _, part, _ in step.transformers), step.remainder))
-    if not hasattr(step, "__sklearn_tags__") or not get_tags(step).input_tags.allow_nan:
-        return Missing.REFUSED
-    return Missing.LEFT if isinstance(step, SCALERS) else Missing.TAKEN
-
-
-def as_count(
-    value: object, name: str, *, least: int | None = None, most: int | None = None, otherwise: str = ""
-) -> int:
-    """A whole number that is a parameter: unlike data, an error may repeat it. `otherwise` is what else it may be."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        got = repr(value) if value is None or isinstance(value, (Real, str)) else type(value).__name__
-        bound = "" if least is None else f" of at least {least}"
-        raise TypeError(f"{name} must be a whole number{bound}{otherwise and f' or {otherwise}'}, got {got}")
-    return integer(value, name, least=least, most=most)
-
-
-def check_jobs(n_jobs: object) -> None:
-    """Refuse what joblib cannot take as a number of jobs."""
-    if n_jobs is not None and as_count(n_jobs, "n_jobs") == 0:
-        raise ValueError("n_jobs must be None, 1 or more, or below 0 to count back from all processors, got 0")
-
-
-def as_column(values: Any, rows: int, name: str) -> Array:
-    """One value a row."""
-    if values is None:
-        raise ValueError(f"{name} must have one value a row, got None")
-    column = label_array(values)
-    if column.shape == (rows, 1):
-        column = column[:, 0]
-    if column.shape != (rows,):
-        raise ValueError(f"{name} must have one value a row: {rows} rows, but the shape of {name} is {column.shape}")
-    return column
-
-
-def as_groups(groups: Any, rows: int) -> Array:
-    """The name of each row's group, as it was given: NumPy would make strings of all names of a list if one is."""
-    if isinstance(groups, (list, tuple)) and 0 < len(groups) == rows and not isinstance(groups[0], list):
-        return np.fromiter(groups, dtype=object, count=rows)
-    return as_column(groups, rows, "groups")
-
-
-def as_labels(y: Any, rows: int, classes: Any) -> Array:
-    """Labels, one a row; of public classes an error may also say that they are none."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None: y must have one value a row")
-    labels = as_column(y, rows, "y")
-    if label_array(y).ndim == 2:
-        labels = column_or_1d(y, warn=True)
-    if isinstance(classes, str) and classes == "public":
-        if labels.dtype.kind == "f" and not bool(np.isfinite(labels).all()):
-            raise ValueError("y must hold labels only: it contains NaN or infinity")
-        check_classification_targets(labels)
-        if len(np.unique(labels)) == 1:
-            raise ValueError("y must hold at least 2 different labels to learn the classes from, got 1 class")
-    return labels
-
-
-def declared_classes(classes: Any) -> Array | None:
-    """The declared classes in ascending order, whatever order was given; None if those that occur are public."""
-    if classes is None:
-        raise ValueError(
-            'classes must be given, as in classes=(0, 1): labels are private. If it is public which occur in y, '
-            'set classes="public"'
-        )
-    if isinstance(classes, str):
-        if classes != "public":
-            raise ValueError(f'classes must be a sequence of classes or "public", got {classes!r}')
-        return None
-    if not isinstance(classes, Collection):
-        raise TypeError(f'classes must be a sequence of classes or "public", got {type(classes).__name__}')
-    return sorted_classes(classes)
-
-
-def warn_of_order(learner: Any, classes: Any, *, stacklevel: int) -> None:
-    """Warn if the class named last is not a concept's label 1, and no concept labels the other way round."""
-    symmetric = isinstance(learner, Halfspaces) or getattr(learner, "both_orientations", False)
-    if not isinstance(learner, ConceptClass) or symmetric or not isinstance(classes, (Sequence, np.ndarray)):
-        return
-    named = declared_classes(classes)
-    if named is None or len(named) != 2 or bool(classes[-1] == named[-1]):
-        return
-    first, last = named.tolist()
-    warnings.warn(
-        f"classes are sorted, so label 1 of a concept is {last!r}, although {first!r} was named last. If {first!r} "
-        "should be label 1, take a class that labels both ways, such as Thresholds(both_orientations=True), or name "
-        "the classes so that it comes last in sorted order. If not, name the classes in sorted order",
-        ClassOrderWarning,
-        stacklevel=stacklevel + 1,
-    )
-
-
-def as_classes(classes: Any, labels: Array) -> Array:
-    """`declared_classes`, or, declared public, those that occur, in ascending order too."""
-    if (declared := declared_classes(classes)) is not None:
-        return declared
+def refuse_unreadable(X: Any, name: str = "X") -> None:
+    """Refuse rows that scikit-learn would refuse by quoting them, or would read as something else than numbers."""
     try:
-        found = np.unique(labels)
-    except TypeError:
-        raise TypeError("y must hold labels of one type: they could not be compared") from None
-    if len(found) < 2:
-        raise ValueError(f"y must hold at least 2 different labels to learn the classes from, got {len(found)}")
-    return found
+        array = X if sparse.issparse(X) else np.asarray(X)
+    except Exception:
+        raise ValueError(f"{name} must be an array, a data frame or a sparse matrix, with rows of one length") from None
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} must hold real numbers")
+    if array.dtype.kind in "mMUS":
+        kind = "dates or times" if array.dtype.kind in "mM" else "strings"
+        raise ValueError(f"{name} must hold numbers, got {kind}; encode them as columns of numbers")
+    if array.ndim != 2:
+        raise ValueError(f"{name} must have two dimensions, rows and columns, got {array.ndim}. Reshape your data")
+    if array.dtype.kind == "O":
+        try:
+            array.astype(np.float64)
+        except TypeError:
+            raise TypeError(f"{name} must hold numbers: each argument must be a string or a real number") from None
+        except Exception:
+            raise ValueError(f"{name} must hold numbers; encode strings as columns of numbers") from None
 
 
-def as_codes(labels: Array, classes: Array) -> Integers:
-    """Labels as places among the classes; one that was never declared is refused."""
-    codes = codes_of_any(labels, classes)
-    if bool((codes < 0).any()):
-        raise ValueError(f"y must hold only the {len(classes)} declared classes: it holds another label")
-    return codes
+def refuse_infinite(X: Table) -> None:
+    """Refuse NaN and infinite numbers by one message, which does not tell which it was."""
+    if not bool(np.isfinite(X.data if sparse.issparse(X) else X).all()):
+        raise ValueError("X must be finite: it holds NaN or inf")
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value stands for none: None, NaN, NaT, NA, or a tuple that holds one."""
+    if isinstance(value, tuple):
+        return any(map(is_missing, value))
+    try:
+        return value is None or not bool(value == value)  # noqa: PLR0124  # only what is missing differs from itself
+    except Exception:  # pandas.NA is neither equal to itself nor not; other values compare by code that fails
+        return True
+
+
+def take(X: Table, rows: Integers) -> Table:
+    """The rows at these places. Frames are told apart here and nowhere else: pandas counts rows by `iloc`."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def own(X: Table) -> Table:
+    """A copy to give away: whatever is written into it, nobody else sees.
+
+    A pipeline may work in place, as scalers do with `copy=False`. Were two teachers to get the same rows, the second
+    would find in them what the first made of its private ones. A copy of a frame, or of an array of objects, shares
+    what is in the cells; what went through a pickle shares nothing.
+    """
+    kind = getattr(X, "dtype", None)
+    if isinstance(kind, np.dtype) and not kind.hasobject:
+        return X.copy() if sparse.issparse(X) else np.array(X)
+    return pickle.loads(pickle.dumps(X, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+@silent()
+def dense(X: Table, dtype: type = np.float64) -> Array:
+    """An array of numbers, from an array, a sparse matrix or a frame of numbers."""
+    return X.toarray().astype(dtype, copy=False) if sparse.issparse(X) else np.asarray(X, dtype=dtype)

@@ -16,10 +16,11 @@ from reticent.concepts.interface import ConceptClass
 from reticent.concepts.points import Points
 from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
+from reticent.data.labels import UNLABELLED
 from reticent.data.points import Array, Labels
 from reticent.errors import OutOfReach
 from reticent.experiments.table import Table
-from reticent.learners.base import UNLABELLED, ConceptLearner
+from reticent.learners.base import ConceptLearner
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.label_boost import LabelBoost
 from reticent.learners.label_private import LabelPrivateLearner

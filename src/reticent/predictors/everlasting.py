@@ -18,22 +18,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
+from reticent.concepts.class_order import warn_of_order
 from reticent.concepts.interface import ConceptClass
+from reticent.data.classes import as_classes, declared_classes
+from reticent.data.groups import as_groups, numbered
+from reticent.data.labels import as_class_indices as as_codes
+from reticent.data.labels import as_column, as_labels
 from reticent.data.queries import Reader, as_queries
 from reticent.data.rows import Rows, RowStore
-from reticent.data.shards import numbered
-from reticent.data.tables import (
-    as_classes,
-    as_codes,
-    as_column,
-    as_groups,
-    as_labels,
-    as_numbers,
-    as_table,
-    check_missing,
-    declared_classes,
-    warn_of_order,
-)
+from reticent.data.tables import as_numbers, as_table, check_missing
 from reticent.errors import BudgetExhausted, EndingWarning, InsufficientData, OneAnswerWarning
 from reticent.exact import integer, rational
 from reticent.learners.base import ConceptLearner

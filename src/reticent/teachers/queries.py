@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from reticent.concepts.interface import ConceptClass, Dichotomies
-from reticent.data.shards import Array, Integers, Table, take
+from reticent.data.tables import Array, Integers, Table, take
 from reticent.labellers import ABSTAINS, Labeller
 from reticent.silence import silent
 

@@ -16,8 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from reticent.concepts.interface import ConceptClass
-from reticent.data.shards import Array, Integers, Table, take
-from reticent.data.tables import as_table
+from reticent.data.tables import Array, Integers, Table, as_table, take
 from reticent.exact import integer, rational
 from reticent.labellers import ABSTAINS, Labeller
 from reticent.silence import silent

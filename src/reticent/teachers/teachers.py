@@ -13,29 +13,21 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from reticent.concepts.class_order import warn_of_order
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.order import Ordered
 from reticent.concepts.thresholds import Thresholds
-from reticent.data.classes import sorted_classes
+from reticent.data.classes import declared_classes, sorted_classes
+from reticent.data.executor import Executor, as_executor
+from reticent.data.groups import as_groups
+from reticent.data.labels import read_labels
 from reticent.data.points import as_array, as_rows
-from reticent.data.shards import Array, Integers, Shards, Table, check_shards, deal, take
-from reticent.data.tables import (
-    as_classes,
-    as_codes,
-    as_count,
-    as_groups,
-    as_labels,
-    as_numbers,
-    as_table,
-    check_jobs,
-    check_missing,
-    declared_classes,
-    is_frame,
-    takes_nan,
-    warn_of_order,
-)
+from reticent.data.shards import Shards, check_shards, deal
+from reticent.data.tables import Array, Integers, Table, as_numbers, as_table, check_missing, is_frame, take
+from reticent.exact import as_count
 from reticent.silence import holders_log, silent
 from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher, newton, train, unscaled
+from reticent.teachers.missing import takes_nan
 from reticent.teachers.models import ModelVoters, fit_models, flattened
 from reticent.teachers.thresholds import ConceptTeacher, fit_thresholds, points
 
@@ -47,8 +39,8 @@ log = holders_log("reticent.teachers")
 class Voters(Protocol):
     """Teachers in whatever form makes them fast."""
 
-    def count(self, X: Table) -> Integers:
-        """How many teachers vote for each class, a row a query."""
+    def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:
+        """How many teachers vote for each class, one row per query."""
 
     def ask(self, X: Table, teachers: Integers) -> Integers:
         """The class that each of the teachers named in a row votes for."""
@@ -114,7 +106,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         shards: int,
         classes: Any = None,
         random_state: int = 0,
-        n_jobs: int | None = None,
+        n_jobs: int | Executor | None = None,
     ) -> None:
         self.estimator = estimator
         self.shards = shards
@@ -135,15 +127,13 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         table = as_table(X)
         rows = table.shape[0]
         shard = self._dealt(rows, count, None if groups is None else as_groups(groups, rows))
-        labels = as_labels(y, rows, self.classes)
-        classes = as_classes(self.classes, labels)
-        codes = as_codes(labels, classes)
+        classes, indices = read_labels(y, rows, self.classes)
         if isinstance(estimator, ConceptClass) and len(classes) > 2:
             raise ValueError(f"classes must be 2 for teachers that are concepts, got {len(classes)}")
         table = self._read(table, estimator)
         validate_data(self, X, reset=True, skip_check_array=True)
         self._warned = False
-        self._voters = self._train(estimator, Shards(table, codes, shard, count, classes), seed)
+        self._voters = self._train(estimator, Shards(table, indices, shard, count, classes), seed)
         self.classes_, self.n_teachers_ = classes, count
         return self
 
@@ -189,10 +179,11 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     def count_rows(self, X: Table) -> Integers:
         """`votes` on rows that were read before, as for `fit_rows`."""
         if X.shape[0] <= QUERIES:
-            return self._voters.count(X)
+            return self._voters.count(X, self.n_jobs)
         starts = range(0, X.shape[0], QUERIES)
         return np.concatenate([
-            self._voters.count(take(X, np.arange(start, min(start + QUERIES, X.shape[0])))) for start in starts
+            self._voters.count(take(X, np.arange(start, min(start + QUERIES, X.shape[0]))), self.n_jobs)
+            for start in starts
         ])  # fmt: skip
 
     def ask(self, X: Any, teachers: Any) -> Integers:
@@ -216,7 +207,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
 
     def _numbers(self) -> tuple[int, int]:
         """The number of shards, and the seed."""
-        check_jobs(self.n_jobs)
+        as_executor(self.n_jobs)
         return as_count(self.shards, "shards", least=1), as_count(self.random_state, "random_state", least=0)
 
     @staticmethod
@@ -243,7 +234,9 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
 
     @silent()
     def _train(self, estimator: Any, shards: Shards, seed: int) -> Voters:
-        if isinstance(estimator, Thresholds) and (found := fit_thresholds(estimator, shards)) is not None:
+        if isinstance(estimator, Thresholds) and (
+            found := fit_thresholds(estimator, shards, n_jobs=self.n_jobs)
+        ) is not None:
             return found
         if (how := newton(estimator, shards)) is not None:
             return self._train_linear(shards, how)
@@ -258,18 +251,17 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             models,
             np.where([model is None for model in models], np.maximum(shards.constant, 0), -1),
             shards.classes,
-            n_jobs=self.n_jobs,
             report=partial(report, teachers=shards.count, what="answer"),
         )
 
     def _train_linear(self, shards: Shards, how: dict[str, Any]) -> LinearVoters:
-        weights, bias = train(shards, **how)
+        weights, bias = train(shards, **how, n_jobs=self.n_jobs)
         voters = LinearVoters(weights, bias, teachers=shards.count, classes=len(shards.classes))
         failed = voters.failed() & (shards.constant < 0)
         report(["FloatingPointError"] * int(failed.sum()), shards.count, "learn")
         if voters.scored > 1:
             voters.bias[(shards.seen.T == 0).ravel()] = -np.inf  # no votes for a class that was never seen
-        voters.settle(np.where(failed, 0, shards.constant))
+        voters.fix_votes(np.where(failed, 0, shards.constant))
         return voters
 
     # ── reading what the caller gave ──────────────────────────────────────────────────────────────────────────────
