@@ -159,7 +159,7 @@ def test_what_will_not_fit_is_refused_and_nothing_is_added() -> None:
         (lambda: store.append(rows[:1].astype(float), codes[:1]), TypeError, "float32"),
         (lambda: store.append(rows[:1, :1], codes[:1]), ValueError, "2 columns"),
         (lambda: store.append(rows[0], codes[:1]), ValueError, "two dimensions"),
-        (lambda: store.append(rows[:1], codes), ValueError, "one a row"),
+        (lambda: store.append(rows[:1], codes), ValueError, "one per row"),
         (lambda: store.append(rows[:1], np.array([0.5])), ValueError, "whole numbers"),
         (lambda: store.append(rows[:1], np.array([2])), ValueError, "2 classes"),
         (lambda: store.append(rows[:1], np.array([-1])), ValueError, "2 classes"),

@@ -352,7 +352,7 @@ def test_what_is_refused_by_its_shape_does_not_count() -> None:
             model.predict(X)
     with pytest.raises(TypeError, match="clients must be strings or whole numbers"):
         model.predict([[0.5]], clients=[0.5])
-    with pytest.raises(ValueError, match="clients must have one value a row"):
+    with pytest.raises(ValueError, match="clients must have one value per row"):
         model.predict([[0.5]], clients=["a", "b"])
     assert model.answered_ == 0
 

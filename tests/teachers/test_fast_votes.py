@@ -18,7 +18,7 @@ from reticent.concepts.domains import Datetimes, Floats
 from reticent.concepts.thresholds import Thresholds
 from reticent.data.tables import dense
 from reticent.teachers import LogisticTeacher, Teachers, linear
-from reticent.teachers.linear import LinearVoters
+from reticent.teachers.linear_voters import LinearVoters
 from reticent.teachers.models import ModelVoters
 from reticent.teachers.thresholds import ConceptTeacher, ThresholdVoters
 from reticent.teachers.trees import TreeVoters

@@ -36,6 +36,7 @@ from reticent.data.shards import Shards, deal
 from reticent.data.tables import dense
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.teachers import PATEClassifier, Teachers, linear, models
+from reticent.teachers.linear_voters import LinearVoters
 
 Array = NDArray[Any]
 
@@ -86,7 +87,7 @@ def says(teachers: Teachers, queries: Any) -> Array:
 def bits(teachers: Teachers) -> Array | None:
     """The weights of linear teachers, a row a teacher: these must not move in the last bit."""
     voters: Any = teachers._voters
-    if not isinstance(voters, linear.LinearVoters):
+    if not isinstance(voters, LinearVoters):
         return None
     table = np.column_stack([dense(voters.weights), voters.bias])
     return np.hstack(np.split(table, voters.scored))

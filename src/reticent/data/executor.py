@@ -126,7 +126,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def as_executor(n_jobs: object, *, in_threads: bool = False) -> Executor:
-    """The executor that a parameter `n_jobs` names: itself if it is one, else joblib with so many jobs.
+    """The executor that a parameter `n_jobs` names: itself if it is one, else joblib with that number of jobs.
 
     With `in_threads`, for work in NumPy that gains nothing from other processes, threads take the place of joblib.
     """

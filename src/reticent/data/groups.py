@@ -16,7 +16,7 @@ LARGEST = 2  # average shards: a group with more rows than these is refused
 
 
 def as_groups(groups: Any, rows: int) -> Array:
-    """The name of each row's group, as it was given: NumPy would make strings of all names of a list if one is."""
+    """The name of each row's group, as it was given: NumPy would turn all names of a list into strings if one is."""
     if isinstance(groups, (list, tuple)) and 0 < len(groups) == rows and not isinstance(groups[0], list):
         return np.fromiter(groups, dtype=object, count=rows)
     return as_column(groups, rows, "groups")
@@ -66,7 +66,7 @@ def most_shards(sizes: Integers) -> int:
 def check_sizes(sizes: Integers, shards: int) -> None:
     """Refuse a group with more rows than a shard can hold: twice those of an average shard, rounded up.
 
-    The sizes of groups are public, so the error may tell of them, and of a cap that would do; names it does not tell.
+    The sizes of groups are public, so the error may tell them, and a cap that suffices. It tells no names.
 
     >>> check_sizes(np.array([20, *[1] * 80]), shards=10)
     >>> check_sizes(np.array([21, *[1] * 79]), shards=10)  # doctest: +ELLIPSIS

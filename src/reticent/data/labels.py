@@ -66,19 +66,19 @@ def _checked(labels: Labels, rows: int, declared: Array | None) -> Labels:
 def as_column(values: Any, rows: int, name: str) -> Array:
     """One value per row, of labels, groups or clients."""
     if values is None:
-        raise ValueError(f"{name} must have one value a row, got None")
+        raise ValueError(f"{name} must have one value per row, got None")
     column = label_array(values)
     if column.shape == (rows, 1):
         column = column[:, 0]
     if column.shape != (rows,):
-        raise ValueError(f"{name} must have one value a row: {rows} rows, but the shape of {name} is {column.shape}")
+        raise ValueError(f"{name} must have one value per row: {rows} rows, but the shape of {name} is {column.shape}")
     return column
 
 
 def as_labels(y: Any, rows: int, classes: Any) -> Array:
     """Labels, one per row. If the classes are public, an error may also tell that a label is none."""
     if y is None:
-        raise ValueError("requires y to be passed, but the target y is None: y must have one value a row")
+        raise ValueError("requires y to be passed, but the target y is None: y must have one value per row")
     labels = as_column(y, rows, "y")
     if label_array(y).ndim == 2:
         labels = column_or_1d(y, warn=True)
@@ -195,7 +195,7 @@ def as_binary_labels(y: ArrayLike, rows: int, name: str = "y") -> Integers:
     if array.shape == (rows, 1):
         array = array[:, 0]
     if array.shape != (rows,):
-        raise ValueError(f"{name} must have one label a row: {rows} rows, but the shape of {name} is {array.shape}")
+        raise ValueError(f"{name} must have one label per row: {rows} rows, but the shape of {name} is {array.shape}")
     if array.dtype.kind == "M" or not bool(np.all((array == 0) | (array == 1))):
         raise ValueError(f"{name} must hold only the labels 0 and 1")
     return array.astype(np.int64)

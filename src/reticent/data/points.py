@@ -117,12 +117,12 @@ def zeros_and_ones(mask: Array) -> Labels:
 
 
 def as_weights(weights: ArrayLike, rows: int, name: str = "weights") -> Array:
-    """Whole numbers, one a row: int64 where no sum of them can overflow, Python ints elsewhere."""
+    """Whole numbers, one per row: int64 where no sum of them can overflow, Python ints elsewhere."""
     array = as_array(weights, name)
     if array.size and array.dtype.kind not in "biuO":
         raise TypeError(f"{name} must be whole numbers, got {array.dtype}")
     if array.shape != (rows,):
-        raise ValueError(f"{name} must hold one whole number a row: {rows} rows, but their shape is {array.shape}")
+        raise ValueError(f"{name} must hold one whole number per row: {rows} rows, but their shape is {array.shape}")
     wide = array.dtype == object or float(np.abs(array.astype(np.float64)).sum()) >= 2.0**62
     return array.astype(object if wide else np.int64)
 
@@ -150,5 +150,5 @@ def as_point_table(X: ArrayLike, name: str = "X") -> Array:
 
 
 def points_of(rows: Array, columns: int) -> Array:
-    """Rows of a table as a concept class of so many columns takes them: those of a single column without it."""
+    """Rows of a table as a concept class takes them: if it has a single column, the values of that column."""
     return rows[:, 0] if columns == 1 == rows.shape[1] else rows

@@ -21,7 +21,7 @@ AROUND = 1 << 21  # bytes that may become resident around one that is read: syst
 
 
 def deal(rows: int, shards: int, groups: Array | None = None) -> Integers:
-    """The shard of each row: its place modulo `shards`, or that of its group among the groups, as they first appear.
+    """The shard of each row: its index modulo `shards`, or that of its group, as groups first appear.
 
     The shard of a row is a function of the number of rows, or of the column of groups, which is public. So whatever
     the rows hold, a replaced row stays in its shard and moves no other, and no group is in two shards. Shards differ by
@@ -37,7 +37,7 @@ def deal(rows: int, shards: int, groups: Array | None = None) -> Integers:
     if groups is None:
         return np.arange(rows) % shards
     if groups.shape != (rows,):
-        raise ValueError(f"groups must have one group a row: {rows} rows, but the shape of groups is {groups.shape}")
+        raise ValueError(f"groups must have one group per row: {rows} rows, but the shape of groups is {groups.shape}")
     group = numbered(groups)
     sizes = np.bincount(group)
     if len(sizes) < shards:
@@ -126,7 +126,7 @@ class Shards:
     # ── how rows reach teachers: some shards at a time ────────────────────────────────────────────────────────────
 
     def gather(self, some: Integers) -> Shards:
-        """Some shards alone, numbered by their places in `some`, their rows in memory; each shard's as they came.
+        """Some shards alone, numbered as in `some`, with their rows in memory; the rows of a shard keep their order.
 
         Rows are read in the order in which they lie, each once: dealt by place, shards that follow each other are read
         in runs of rows that follow each other.
@@ -145,8 +145,8 @@ class Shards:
     def parts(self, some: Integers) -> list[tuple[Table, Array]]:
         """The rows of each of some shards, and the indices of their classes."""
         held = self.gather(some)
-        places = np.split(held.order, held.starts[1:-1]) if held.count else []
-        return [(take(held.X, rows), held.class_indices[rows]) for rows in places]
+        rows_of = np.split(held.order, held.starts[1:-1]) if held.count else []
+        return [(take(held.X, rows), held.class_indices[rows]) for rows in rows_of]
 
     def loads(self, numbers: int, workers: int = 1) -> Iterator[tuple[Integers, Shards, list[Integers]]]:
         """All shards, as many at a time as are held in memory at once: their numbers, they alone, and their blocks.
@@ -173,11 +173,11 @@ class Shards:
         return names, self.gather(names), local
 
     def _rows_of(self, some: Integers) -> tuple[Integers, Integers]:
-        """The rows of some shards, ascending, and for each the place of its shard in `some`."""
+        """The rows of some shards, ascending, and for each the index of its shard in `some`."""
         if self.shard is None:
-            places = np.argsort(some)
+            ascending = np.argsort(some)
             deals = np.arange(0, len(self.class_indices), self.count)
-            rows, shard = np.add.outer(deals, some[places]).ravel(), np.tile(places, len(deals))
+            rows, shard = np.add.outer(deals, some[ascending]).ravel(), np.tile(ascending, len(deals))
             there = int(np.searchsorted(rows, len(self.class_indices)))  # the last deal may lack rows
             return rows[:there], shard[:there]
         sizes = self.sizes[some]

@@ -125,7 +125,7 @@ def is_missing(value: object) -> bool:
 
 
 def take(X: Table, rows: Integers) -> Table:
-    """The rows at these places. Frames are told apart here and nowhere else: pandas counts rows by `iloc`."""
+    """The rows at these indices. Only this function treats frames differently: pandas counts rows by `iloc`."""
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 

@@ -1,10 +1,7 @@
-"""Linear teachers: all of them trained at once by Newton's method, and asked by one product of matrices."""
+"""Linear teachers: all of them trained at once by Newton's method."""
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
-from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,10 +15,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import ThreadpoolController
 
 from reticent.data.executor import Executor, as_executor
-from reticent.data.shards import BLOCK, Shards
+from reticent.data.shards import Shards
 from reticent.data.tables import Array, Integers, Table, dense, take
 from reticent.exact import integer, rational
 from reticent.silence import silent
@@ -32,10 +28,6 @@ RIDGE, STEPS = 0.01, 3
 TOLERANCE = 1e-8  # relative: a teacher is done when no score of its rows moves by more
 MOST_STEPS, HALVINGS = 100, 30
 WIDEST = 1000  # systems of more unknowns are left to scikit-learn
-KEPT = 1 << 22  # weights, at most, of which a copy is kept in the form that products need
-SCORES = 1 << 20  # worked on at a time: a few MB, which stay in the cache
-PART = 2048  # queries that are worth a thread
-WIDE = 1e4  # a row with a larger number is voted on in double precision
 LINEAR = (LogisticRegression, Perceptron, RidgeClassifier, SGDClassifier, LinearSVC)
 
 
@@ -376,148 +368,3 @@ def _solve(systems: Floats, right: Floats) -> Floats:
             except np.linalg.LinAlgError:
                 continue
         return solved
-
-
-# ── voting ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class LinearVoters:
-    """Teachers that vote by the sign of a score, or for the class with the highest score, the first if there are two.
-
-    `weights` has a row a teacher for two classes, else a row for each class and teacher, those of a class together.
-    """
-
-    def __init__(self, weights: Any, bias: Floats, *, teachers: int, classes: int) -> None:
-        self.weights, self.bias = weights, bias
-        self.teachers, self.classes = teachers, classes
-        self.scored = len(bias) // teachers
-        self._kept: dict[tuple[int, type], list[Array]] = {}
-
-    def fix_votes(self, constant: Integers) -> None:
-        """Make teachers vote for one class always: that given, where one is given."""
-        fixed = np.flatnonzero(constant >= 0)
-        if not len(fixed):
-            return
-        self._kept.clear()
-        everywhere = (fixed + self.teachers * np.arange(self.scored)[:, None]).ravel()
-        if sparse.issparse(self.weights):
-            keep = np.ones(self.weights.shape[0])
-            keep[everywhere] = 0
-            self.weights.data[np.repeat(keep, np.diff(self.weights.indptr)) == 0] = 0
-        else:
-            self.weights[everywhere] = 0
-        bias = self.bias.reshape(self.scored, self.teachers)
-        votes = constant[fixed]
-        bias[:, fixed] = 2 * votes - 1 if self.scored == 1 else np.where(votes == np.arange(self.scored)[:, None], 1, 0)
-
-    @silent()
-    def failed(self) -> Array:
-        """Which teachers have a weight that is no number."""
-        finite = np.isfinite(np.asarray(abs(self.weights).sum(axis=1)).ravel())
-        failed: Array = ~(finite & ~np.isnan(self.bias)).reshape(self.scored, self.teachers).all(axis=0)
-        return failed
-
-    @silent()
-    def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:
-        """How many teachers vote for each class, one row per query."""
-        flat = sparse.issparse(X)
-        single = X.astype(np.float32) if flat else dense(X, np.float32)
-        # Products of so few columns gain nothing from threads of their own; parts of the queries do.
-        with _blas().limit(limits=1):
-            counts = self._count_parts(single, as_executor(n_jobs, in_threads=True))
-        # What single precision cannot hold is done again. How many rows that are must not show in any vote, not even in
-        # its rounding: a product of matrices may round a row by the shape of the whole.
-        if X.shape[0] and not max(single.max(), -single.min()) <= WIDE:
-            largest = abs(single).max(axis=1).toarray().ravel() if flat else np.abs(single).max(axis=1)
-            wide = np.flatnonzero(largest > WIDE)
-            counts[wide] = self._count(X[wide].astype(np.float64) if flat else dense(take(X, wide)), np.float64)
-        return counts
-
-    def _count_parts(self, X: Any, executor: Executor) -> Integers:
-        """Votes on parts of the queries at the same time; the parts are made by their number alone."""
-        parts = max(1, min(executor.workers, X.shape[0] // PART))
-        bounds = [X.shape[0] * part // parts for part in range(parts + 1)]
-        counted = executor.map(self._count, ((X[first:last], np.float32) for first, last in pairwise(bounds)))
-        return np.concatenate(list(counted))
-
-    @silent()  # here too: it may run in a thread of its own
-    def _count(self, X: Any, precision: type) -> Integers:
-        queries, some = X.shape[0], min(255, self.teachers)  # votes of so many teachers are counted in a byte
-        batch = max(1, min(SCORES // some, queries))
-        counts = np.zeros((queries, self.classes), dtype=np.int64)
-        ones = np.ones((queries, 1), dtype=precision)
-        X = sparse.hstack([X, ones], format="csr") if sparse.issparse(X) else np.hstack([X, ones])
-        # Room is made once: fresh memory for every product takes nearly as long as the product.
-        room = np.empty((self.scored, some * batch), dtype=precision)
-        said = np.empty(some * batch, dtype=bool)
-        for first in range(0, self.teachers, some):
-            last = min(first + some, self.teachers)
-            weights = self._weights_of(first, last, precision)
-            for start in range(0, queries, batch):
-                part = X[start : start + batch]
-                shape = (last - first, part.shape[0])
-                size = shape[0] * shape[1]
-                scores = [_product(one, part, room[code, :size].reshape(shape)) for code, one in enumerate(weights)]
-                yes = said[:size].reshape(shape)
-                tally = counts[start : start + batch]
-                if self.scored == 1:
-                    tally[:, 1] += _votes(np.greater(scores[0], 0, out=yes))
-                    continue
-                best, winner = scores[0], np.zeros(shape, dtype=np.uint16)
-                for code, score in enumerate(scores[1:], 1):
-                    np.greater(score, best, out=yes)
-                    np.copyto(best, score, where=yes)
-                    winner[yes] = code
-                for code in range(1, self.scored):
-                    tally[:, code] += _votes(np.equal(winner, code, out=yes))
-        counts[:, 0] = self.teachers - counts[:, 1:].sum(axis=1)
-        return counts
-
-    def _weights_of(self, first: int, last: int, precision: type) -> list[Array]:
-        """Weights and biases of some teachers, for each class that is scored; kept if small, as all calls need them."""
-        if (kept := self._kept.get((first, precision))) is not None:
-            return kept
-        found = []
-        for shift in range(0, len(self.bias), self.teachers):
-            some = slice(first + shift, last + shift)
-            found.append(np.column_stack([dense(self.weights[some], precision), self.bias[some].astype(precision)]))
-        if math.prod(self.weights.shape) <= KEPT:
-            self._kept[first, precision] = found
-        return found
-
-    @silent()
-    def ask(self, X: Table, teachers: Integers) -> Integers:
-        """The class that each of the teachers named in a row votes for; a teacher named twice is asked twice."""
-        answers = np.empty(teachers.shape, dtype=np.int64)
-        batch = max(1, 4 * BLOCK // (teachers.shape[1] * self.scored * X.shape[1] + 1))
-        for start in range(0, len(teachers), batch):
-            some = teachers[start : start + batch]
-            rows = dense(take(X, np.arange(start, start + len(some))))
-            places = some[:, None, :] + self.teachers * np.arange(self.scored)[:, None]
-            weights = dense(self.weights[places.ravel()]).reshape(len(some), -1, X.shape[1])
-            scores = (weights @ rows[:, :, None])[:, :, 0].reshape(places.shape) + self.bias[places]
-            answers[start : start + batch] = scores[:, 0] > 0 if self.scored == 1 else scores.argmax(axis=1)
-        return answers
-
-
-@lru_cache(maxsize=1)
-def _blas() -> Any:
-    """The linear algebra below NumPy, whose number of threads can be set."""
-    return ThreadpoolController()
-
-
-def _product(weights: Array, rows: Any, room: Array) -> Array:
-    """Scores, a row a teacher and a column a query; in double precision each query by a product of its own."""
-    if sparse.issparse(rows):
-        room[:] = (rows @ weights.T).T
-    elif rows.dtype == np.float64:
-        room[:] = (weights @ rows[:, :, None])[:, :, 0].T
-    else:
-        np.matmul(weights, rows.T, out=room)
-    return room
-
-
-def _votes(yes: Array) -> Integers:
-    """How many of at most 255 teachers said yes to each query."""
-    votes: Integers = np.add.reduce(yes.view(np.uint8), axis=0, dtype=np.uint8).astype(np.int64)
-    return votes

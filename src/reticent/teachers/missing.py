@@ -34,7 +34,10 @@ def takes_nan(estimator: Any) -> bool:
 
 
 def missing_in(step: Any) -> Missing:
-    """What becomes of missing numbers: in a pipeline by the first step that minds, by columns if no part refuses."""
+    """What a step does to missing numbers. In a pipeline the first step that does not leave them decides.
+
+    Of the parts of a `ColumnTransformer` the strictest decides.
+    """
     if step is None or isinstance(step, str):
         return Missing.TAKEN if step == "drop" else Missing.LEFT
     if isinstance(step, Pipeline):

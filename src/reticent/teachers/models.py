@@ -17,7 +17,8 @@ from reticent.data.labels import class_indices
 from reticent.data.shards import Shards
 from reticent.data.tables import Array, Integers, Table, own, take
 from reticent.silence import silent
-from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher
+from reticent.teachers.linear import LINEAR, LogisticTeacher
+from reticent.teachers.linear_voters import LinearVoters
 from reticent.teachers.trees import TreeVoters
 
 CHUNKS = 8  # for each worker
@@ -105,7 +106,7 @@ def _fit_some(estimator: Any, parts: list[Any], seeds: list[tuple[int, int]]) ->
 
 
 def failure(error: BaseException) -> str:
-    """What kind of failure it is, for the log; the caller who interrupts is heard, and told nothing else."""
+    """The kind of a failure, for the log. An interrupt by the caller is raised again, without its traceback."""
     if isinstance(error, KeyboardInterrupt):
         raise KeyboardInterrupt from None
     return type(error).__name__

@@ -123,7 +123,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         itself if it is one of `sklearn.semi_supervised`.
     keep_margins : keeps `margins_`, which are **not private**.
     random_state : a public number, for teachers and choices that are random but need not be secret.
-    n_jobs : for joblib.
+    n_jobs : int, Executor or None, default=None
+        How many tasks run at the same time, as for joblib; or an executor of your own, see `reticent.data.executor`.
     unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
 
     Attributes

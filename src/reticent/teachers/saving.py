@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from reticent.concepts.domains import Datetimes, Domain, Floats, Integers
 from reticent.concepts.thresholds import Thresholds
 from reticent.data.tables import Array
-from reticent.teachers.linear import LinearVoters
+from reticent.teachers.linear_voters import LinearVoters
 from reticent.teachers.models import ModelVoters
 from reticent.teachers.teachers import Teachers, Voters, report
 from reticent.teachers.thresholds import ThresholdVoters

@@ -26,7 +26,8 @@ from reticent.data.shards import Shards, check_shards, deal
 from reticent.data.tables import Array, Integers, Table, as_numbers, as_table, check_missing, is_frame, take
 from reticent.exact import as_count
 from reticent.silence import holders_log, silent
-from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher, newton, train, unscaled
+from reticent.teachers.linear import LINEAR, LogisticTeacher, newton, train, unscaled
+from reticent.teachers.linear_voters import LinearVoters
 from reticent.teachers.missing import takes_nan
 from reticent.teachers.models import ModelVoters, fit_models, flattened
 from reticent.teachers.thresholds import ConceptTeacher, fit_thresholds, points
@@ -63,7 +64,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     queries are its own copies: what it writes into them, no other sees. The estimator must keep nothing outside of
     itself, such as in its class: that, all teachers would share. When all teachers are trained at once, no sum runs
     over two shards, and each stops by its own rows. A shard with rows of one class votes for that class; a teacher that
-    fails to learn or to answer votes for the first class, and others are not told: how many failed goes to the log
+    fails to learn or to answer votes for the first class, and no caller learns of it: how many failed goes to the log
     "reticent.teachers" of the data holder, which only handlers added to it see. Public are the number of rows, the
     columns with their types and categories, the classes, `groups`, and every parameter.
 
@@ -74,21 +75,30 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator : a scikit-learn classifier or pipeline; a concept class, such as `concepts.Thresholds()`, for the
-        concept with the fewest errors on each shard; or None for `LogisticTeacher()`, which is biased little: votes
-        average away what differs between teachers, never what all have in common.
-    shards : how many teachers there are.
-    classes : the labels, in any order; or "public", if it is public which labels occur in `y`. There is no default, as
-        labels are private.
-    random_state : a whole number. Every `random_state` of the estimator, its parts and its splitters that is not a
-        number is set by it and by the number of the shard.
-    n_jobs : for joblib, where teachers are fitted one by one; `joblib.parallel_config` may name another backend.
+    estimator : classifier, ConceptClass or None, default=None
+        A scikit-learn classifier or pipeline; a concept class, such as `concepts.Thresholds()`, for the concept with
+        the fewest errors on each shard; or None for `LogisticTeacher()`, which has little bias: votes average away
+        what differs between teachers, never what all have in common.
+    shards : int
+        The number of teachers.
+    classes : sequence or "public"
+        The labels, in any order; or "public", if it is public which labels occur in `y`. They must be given, as labels
+        are private.
+    random_state : int, default=0
+        Every `random_state` of the estimator, its parts and its splitters that is not a number is set by it and by the
+        number of the shard.
+    n_jobs : int, Executor or None, default=None
+        How many tasks run at the same time, as for joblib; `joblib.parallel_config` may name another backend. Or an
+        executor of your own, see `reticent.data.executor`.
 
     Attributes
     ----------
-    classes_, n_teachers_ : the classes, ascending, which is the order of the columns of `votes`; and the number of
-        teachers. A concept's label 1 is the second of them.
-    n_features_in_, feature_names_in_ : as in scikit-learn.
+    classes_ : array of shape (n_classes,)
+        The classes, ascending: the order of the columns of `votes`. A concept's label 1 is the second of them.
+    n_teachers_ : int
+        The number of teachers.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
 
     >>> import numpy as np
     >>> rows = np.random.default_rng(0).normal(size=(5_000, 3))
@@ -146,24 +156,24 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         groups: Array | None = None,
         release: Callable[[], None] | None = None,
     ) -> Self:
-        """As `fit`, from rows that were read before: finite numbers in an array, and labels as places among `classes`.
+        """As `fit`, from rows that were read before: finite numbers, and the index of each row's class.
 
         `X` and `codes` may be views of files larger than memory. They are then read some shards at a time, and
-        `release` is called after every part, to let go of the pages that it was read from. A row is dealt as by `fit`,
+        `release` is called after every part, to release the pages that it was read from. A row is dealt as by `fit`,
         and the teachers are the same to the last bit.
         """
         count, seed = self._numbers()
         estimator, labels = self._estimator(), sorted_classes(classes)
         if not np.array_equal(labels, np.asarray(list(classes))):
-            raise ValueError("classes must be in ascending order: codes are places among them")
+            raise ValueError("classes must be in ascending order: codes are indices among them")
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "biufM":
             raise TypeError("X must be an array of numbers with two dimensions, rows and columns")
         if not isinstance(codes, np.ndarray) or codes.shape != X.shape[:1] or codes.dtype.kind not in "iu":
-            raise TypeError("codes must be an array of whole numbers, one a row")
+            raise TypeError("codes must be an array of whole numbers, one per row")
         if isinstance(estimator, ConceptClass) and len(labels) > 2:
             raise ValueError(f"classes must be 2 for teachers that are concepts, got {len(labels)}")
         if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(labels):
-            raise ValueError(f"codes must be places among the {len(labels)} classes")
+            raise ValueError(f"codes must be indices among the {len(labels)} classes")
         shard = self._dealt(len(X), count, groups)
         self._voters = self._train(estimator, Shards(X, codes, shard, count, labels, release), seed)
         self.classes_, self.n_teachers_, self.n_features_in_ = labels, count, X.shape[1]
@@ -187,9 +197,9 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         ])  # fmt: skip
 
     def ask(self, X: Any, teachers: Any) -> Integers:
-        """What the teachers named in each row of `teachers` say to each row of `X`: places among the classes.
+        """What the teachers named in each row of `teachers` vote for at each row of `X`: indices of classes.
 
-        For a poll, which asks few teachers a query. Every one is asked anew, also one that is named twice.
+        For a poll, which asks few teachers per query. A teacher that is named twice is asked twice.
         """
         table, named = self._queries(X), np.asarray(teachers)
         if named.ndim != 2 or len(named) != table.shape[0] or named.dtype.kind not in "iu":
