@@ -23,8 +23,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.data.rows import RowStore
 from reticent.predictors import saving
-from reticent.predictors.rows import RowStore
 from reticent.teachers import Teachers
 from reticent.teachers.saving import from_arrays, to_arrays
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from experiments.table import Table
-from reticent.concepts.reading import Array
+from reticent.data.points import Array
 from reticent.exact import rational
 from reticent.plan.sanitizers import sanpoints_rows
 from reticent.sanitizers.points import PointSanitizer, calls

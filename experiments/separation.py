@@ -15,11 +15,12 @@ from scipy.stats import binom
 from experiments.table import Table
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.points import Points
-from reticent.concepts.reading import Array, Labels
 from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
+from reticent.data.labels import UNLABELLED
+from reticent.data.points import Array, Labels
 from reticent.errors import OutOfReach
-from reticent.learners.base import UNLABELLED, ConceptLearner
+from reticent.learners.base import ConceptLearner
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.label_boost import LabelBoost
 from reticent.learners.label_private import LabelPrivateLearner

@@ -16,8 +16,8 @@ from sklearn.metrics import get_scorer
 from sklearn.tree import DecisionTreeClassifier
 
 import reticent as rt
-from reticent.classes import sorted_classes
 from reticent.concepts import Halfspaces, Thresholds
+from reticent.data.classes import sorted_classes
 from reticent.learners.base import ConceptLearner
 from reticent.teachers import LogisticTeacher, NoiseAware, VotingStudents
 from reticent.teachers import saving as teachers_saving

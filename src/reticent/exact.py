@@ -52,6 +52,17 @@ def integer(value: object, name: str, *, least: int | None = None, most: int | N
     return number
 
 
+def as_count(
+    value: object, name: str, *, least: int | None = None, most: int | None = None, otherwise: str = ""
+) -> int:
+    """`integer`, with an error that repeats the value: for parameters. `otherwise` names what else it may be."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        got = repr(value) if value is None or isinstance(value, (Real, str)) else type(value).__name__
+        bound = "" if least is None else f" of at least {least}"
+        raise TypeError(f"{name} must be a whole number{bound}{otherwise and f' or {otherwise}'}, got {got}")
+    return integer(value, name, least=least, most=most)
+
+
 def upward(value: Fraction) -> float:
     """The least float that is not below `value`."""
     nearest = float(value)

@@ -40,8 +40,10 @@ from sklearn.tree import DecisionTreeClassifier
 import reticent as rt
 from reticent import cli
 from reticent.concepts import Intervals, Thresholds
+from reticent.data import shards as shards_module
+from reticent.data.groups import LARGEST
 from reticent.predictors.generic_bbl import BBLPhase
-from reticent.teachers import LogisticTeacher, dealing
+from reticent.teachers import LogisticTeacher
 
 Array = NDArray[Any]
 pytestmark = pytest.mark.filterwarnings("ignore::reticent.OneAnswerWarning")
@@ -230,7 +232,7 @@ def nasty_classes() -> list[Pair]:
 def nasty_groups() -> list[Pair]:
     """A group is replaced as a whole: one row, as many as fit, and one more. Groups are public, so they stay."""
     plain = reals(2)
-    most = dealing.LARGEST * -(-ROWS // TEACHERS)
+    most = LARGEST * -(-ROWS // TEACHERS)
     found = []
     for size in (1, most, most + 1, ROWS):
         groups = np.maximum(np.arange(ROWS) - size + 1, 0)
@@ -691,8 +693,8 @@ def test_neighbours_fail_alike_where_one_row_more_than_fits_is_read(
     kind = case.kinds[0]
     pairs = [pair for pair in KINDS[kind]() if "labels" in pair.name or "1e308" in pair.name]
     row = 64 + 8 * pairs[0].one.X.shape[1]
-    monkeypatch.setattr(dealing, "BLOCK", 1)  # one shard at a time
-    monkeypatch.setattr(dealing, "LOAD", (ROWS - spare) * row)
+    monkeypatch.setattr(shards_module, "BLOCK", 1)  # one shard at a time
+    monkeypatch.setattr(shards_module, "LOAD", (ROWS - spare) * row)
     assert [told for pair in pairs if (told := told_apart(case, pair, kind)) is not None] == []
 
 
@@ -774,14 +776,14 @@ def test_a_twin_that_tells_of_a_label_is_told_apart(how: str) -> None:
 
 def test_the_twin_that_could_not_gather_nothing_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all shards have one class, no teacher is fitted and no shard gathered: an earlier `gather` failed there."""
-    right = dealing.Shards.gather
+    right = shards_module.Shards.gather
 
-    def gather(self: dealing.Shards, some: dealing.Integers) -> dealing.Shards:
+    def gather(self: shards_module.Shards, some: NDArray[np.int64]) -> shards_module.Shards:
         some[0]  # as it was
         return right(self, some)
 
     case = CASES["everlasting, trees"]
     pair = next(pair for pair in KINDS["reals"]() if pair.name == "all labels 0, or one not")
     assert told_apart(case, pair, "reals") is None
-    monkeypatch.setattr(dealing.Shards, "gather", gather)
+    monkeypatch.setattr(shards_module.Shards, "gather", gather)
     assert "IndexError" in str(told_apart(case, pair, "reals"))

@@ -31,7 +31,7 @@ from reticent.concepts import (
     Unions,
     check,
 )
-from reticent.concepts.reading import Array, Labels
+from reticent.data.points import Array, Labels
 
 SHIPPED: list[ConceptClass[Any]] = [
     Thresholds(),

@@ -123,9 +123,9 @@ def test_bad_points_in_a_plane(concept_class: ConceptClass[Any], X: Any, words: 
         ([0, 0.5], "labels 0 and 1"),
         ([0, SECRET], "labels 0 and 1"),
         (["secret", "no"], "must hold whole numbers, floats or datetimes"),
-        ([0], "one label a row"),
-        ([0, 1, 1], "one label a row"),
-        ([[0, 1]], "one label a row"),
+        ([0], "one label per row"),
+        ([0, 1, 1], "one label per row"),
+        ([[0, 1]], "one label per row"),
         (1, "got int"),
         (np.array(["2024-01-01", "2024-01-01"], dtype="datetime64[D]"), "labels 0 and 1"),
         ([None, 1], "must hold whole numbers, floats or datetimes"),
@@ -212,7 +212,7 @@ def test_indices_and_weights() -> None:
             dichotomies[index]
     assert "whole number" in refused(lambda: dichotomies.concept(0.5))  # type: ignore[arg-type]
     assert "whole numbers" in refused(lambda: dichotomies.sums([0.5, SECRET]))
-    assert "one whole number a row" in refused(lambda: dichotomies.sums([1, 2, SECRET]))
+    assert "one whole number per row" in refused(lambda: dichotomies.sums([1, 2, SECRET]))
     assert dichotomies.sums([2**63 - 1, 2**63 - 1]).tolist() == [0, 2**63 - 1, 2**64 - 2]
     for number in (-1, 1):
         with pytest.raises(IndexError, match="number must be in"):

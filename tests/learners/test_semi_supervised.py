@@ -33,8 +33,8 @@ from reticent.concepts import (
     Thresholds,
 )
 from reticent.concepts.disagreements import Disagreement, Disagreements
+from reticent.data.labels import UNLABELLED
 from reticent.errors import InsufficientData
-from reticent.learners.base import UNLABELLED
 from reticent.learners.copies import disagreement_parts
 from reticent.learners.semi_supervised import SemiSupervisedLearner
 from reticent.mechanisms import Release

@@ -19,6 +19,7 @@ from reticent import noise
 from reticent.audit import exact, law
 from reticent.audit.hockey_stick import Divergence
 from reticent.concepts import Finite, Floats, Thresholds
+from reticent.data.rows import Rows
 from reticent.errors import InsufficientData
 from reticent.learners import (
     ActiveLearner,
@@ -37,7 +38,6 @@ from reticent.noise import Noise, Seeded
 from reticent.predictors import chain, drift
 from reticent.predictors.chain import ChainEngine, Recipe, Shares, is_private_learner, one_a_group
 from reticent.predictors.phases import Phase
-from reticent.predictors.rows import Rows
 from reticent.privacy import delta, fits
 from reticent.privacy.events import BoundedRange, Event
 

@@ -21,11 +21,11 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 from reticent.concepts import Products, Thresholds
+from reticent.data.rows import Rows
 from reticent.errors import BudgetExhausted, EndingWarning, InsufficientData
 from reticent.learners import PrivateLogisticRegression, ThresholdLearner
 from reticent.noise import Seeded
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.predictors.rows import Rows
 from reticent.privacy import Guarantee, fits
 
 Array = np.ndarray[Any, Any]
@@ -352,7 +352,7 @@ def test_what_is_refused_by_its_shape_does_not_count() -> None:
             model.predict(X)
     with pytest.raises(TypeError, match="clients must be strings or whole numbers"):
         model.predict([[0.5]], clients=[0.5])
-    with pytest.raises(ValueError, match="clients must have one value a row"):
+    with pytest.raises(ValueError, match="clients must have one value per row"):
         model.predict([[0.5]], clients=["a", "b"])
     assert model.answered_ == 0
 

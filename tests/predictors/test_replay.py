@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from reticent.concepts import Thresholds
+from reticent.data.rows import Rows
 from reticent.errors import BudgetExhausted
 from reticent.learners import ThresholdLearner
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.phases import Phase
-from reticent.predictors.rows import Rows
 
 Array = np.ndarray[Any, Any]
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from numpy.typing import NDArray
 
+from reticent.data.rows import RowStore
 from reticent.predictors import saving
-from reticent.predictors.rows import RowStore
 
 Array = NDArray[Any]
 

@@ -24,12 +24,12 @@ import numpy as np
 from reticent import labellers, mechanisms
 from reticent.audit.everlasting_game import States
 from reticent.concepts import Thresholds
+from reticent.data.rows import RowStore
 from reticent.labellers.base import TableLabeller
 from reticent.learners import PrivateLogisticRegression
 from reticent.noise import Noise
 from reticent.predictors import EverlastingPredictor, GenericBBL, PrivatePredictor
 from reticent.predictors.generic_bbl import BBLPhase
-from reticent.predictors.rows import RowStore
 from reticent.privacy import Guarantee, Ledger, MemoryStore, guard
 from reticent.privacy.events import PureDP, RenyiDP
 from reticent.service.desk import Desk, Request, digest

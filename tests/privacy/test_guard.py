@@ -75,16 +75,19 @@ UNGUARDED = {
         "teachers.students.Constant", "teachers.students.NoiseAware", "teachers.students.VotingStudents",
     ],
     "not private at all, and says so: it has no budget; whoever makes its votes private has": [
-        "teachers.linear.LinearVoters", "teachers.linear.LogisticTeacher", "teachers.models.ModelVoters",
+        "teachers.linear.LogisticTeacher", "teachers.linear_voters.LinearVoters", "teachers.models.ModelVoters",
         "teachers.queries.Ridge", "teachers.queries.Transcript", "teachers.space.PublicSpace",
         "teachers.teachers.Teachers", "teachers.thresholds.ConceptTeacher", "teachers.thresholds.ThresholdVoters",
         "teachers.trees.CutVoters", "teachers.trees.TreeVoters",
+    ],
+    "a number of workers: it keeps nothing between two calls": [
+        "data.executor.JoblibExecutor", "data.executor.ThreadExecutor",
     ],
     "the guard itself, which refuses to be copied": ["privacy.guard.Guard"],
     "keeps no bits between two draws; `tests/noise/test_sources.py` forks it": ["noise.samplers.Noise"],
     "for tests, and loudly: it protects nobody": ["noise.samplers.Seeded"],
     "part of a guarded predictor or store, which checks before it gets here": [
-        "predictors.chain.ChainEngine", "predictors.rows.Column", "predictors.votes.VotesEngine",
+        "predictors.chain.ChainEngine", "data.rows.Column", "predictors.votes.VotesEngine",
         "service.store.Witness",
     ],
     "holds a guarded desk, predictor or store and counts nothing of privacy itself": [

@@ -20,8 +20,8 @@ from reticent.audit import law, worst_case
 from reticent.audit.neighbours import row_replacements
 from reticent.concepts import Finite, Floats, Interval, Intervals, Points, Rectangles, Threshold, Thresholds
 from reticent.concepts.interface import ConceptClass
+from reticent.data.points import as_point_table
 from reticent.errors import InsufficientData
-from reticent.learners.base import as_table
 from reticent.noise import Noise
 from reticent.privacy import epsilon as least_epsilon
 from reticent.privacy import fits
@@ -369,7 +369,7 @@ class FirstColumn(NetSanitizer):
     """The sanitizer on the first of several columns, since the checks use several."""
 
     def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
-        return super()._fit(as_table(X)[:, :1], unsafe_noise)
+        return super()._fit(as_point_table(X)[:, :1], unsafe_noise)
 
 
 @pytest.mark.parametrize("seed", [0, None])

@@ -18,8 +18,8 @@ from sklearn.utils.estimator_checks import check_estimator
 from reticent.audit import law, worst_case
 from reticent.audit.neighbours import row_replacements
 from reticent.concepts import Datetimes, Floats, Integers, Point, PointSet, Threshold
+from reticent.data.points import as_point_table
 from reticent.errors import InsufficientData, PrivacyWarning
-from reticent.learners.base import as_table
 from reticent.mechanisms import Release
 from reticent.mechanisms.counts import add_noise
 from reticent.mechanisms.stability_histogram import histogram_threshold
@@ -373,7 +373,7 @@ class FirstColumn(PointSanitizer):
     """The sanitizer on the first of several columns, since the checks use several."""
 
     def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
-        return super()._fit(as_table(X)[:, :1], unsafe_noise)
+        return super()._fit(as_point_table(X)[:, :1], unsafe_noise)
 
 
 @pytest.mark.parametrize("seed", [0, None])

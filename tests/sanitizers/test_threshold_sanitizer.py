@@ -21,8 +21,8 @@ from sklearn.utils.estimator_checks import check_estimator
 from reticent.audit.hockey_stick import exact
 from reticent.audit.laws import Law, law
 from reticent.concepts import Datetimes, Floats, Integers, Interval, Threshold
+from reticent.data.points import as_point_table
 from reticent.errors import InsufficientData, PrivacyWarning
-from reticent.learners.base import as_table
 from reticent.noise import Noise
 from reticent.noise import Seeded as SeededNoise
 from reticent.privacy import Guarantee
@@ -762,7 +762,7 @@ class FirstColumn(ThresholdSanitizer):
     """The sanitizer of the first of several columns, since most of the checks use several."""
 
     def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
-        return super()._fit(as_table(X)[:, :1], unsafe_noise)
+        return super()._fit(as_point_table(X)[:, :1], unsafe_noise)
 
 
 @pytest.mark.parametrize("seed", [0, None])

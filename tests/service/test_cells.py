@@ -20,7 +20,7 @@ import pytest
 from shop import predictor
 from stand_in import Desk, connect, make_service
 
-from reticent.predictors.queries import as_queries
+from reticent.data.queries import as_queries
 from reticent.service import client, invocations, protocol
 from reticent.service.problems import Problem
 from reticent.service.schema import Column, Schema

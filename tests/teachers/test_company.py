@@ -14,9 +14,9 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from reticent.classes import codes_of
 from reticent.concepts import Thresholds
-from reticent.teachers import LogisticTeacher, Teachers, linear, models
+from reticent.data.labels import class_indices
+from reticent.teachers import LogisticTeacher, Teachers, linear_voters, models
 
 Array = np.ndarray[Any, Any]
 
@@ -38,7 +38,7 @@ def same(found: list[Array]) -> bool:
 def torn(teachers: Teachers, columns: int, count: int) -> Array:
     """Queries on which rounding decides: far out, where the scores of all teachers are next to nothing."""
     voters = teachers._voters
-    assert isinstance(voters, linear.LinearVoters)
+    assert isinstance(voters, linear_voters.LinearVoters)
     rng = np.random.default_rng(1)
     centre = np.linalg.lstsq(voters.weights, -voters.bias, rcond=None)[0]
     null = np.linalg.svd(voters.weights)[2][len(voters.weights) :]
@@ -57,7 +57,7 @@ def test_a_query_with_large_numbers_does_not_round_the_votes_on_others() -> None
 
 def test_twin_that_votes_on_all_large_queries_by_one_product_is_told_apart() -> None:
     teachers = Teachers(LogisticTeacher(), shards=50, classes=(0, 1)).fit(*rows(3000, 60))
-    with mock.patch.object(linear, "_product", lambda weights, rows, room: weights @ rows.T):
+    with mock.patch.object(linear_voters, "_product", lambda weights, rows, out: weights @ rows.T):
         alone = [teachers.votes(query[None]) for query in torn(teachers, 60, 40)]
         together = teachers.votes(torn(teachers, 60, 40))
     assert not np.array_equal(np.concatenate(alone), together)
@@ -95,7 +95,7 @@ def test_a_category_that_some_teachers_never_saw_leaves_the_others_alone() -> No
 def test_twin_that_fails_on_the_whole_batch_is_told_apart() -> None:
     def whole(model: Any, X: Array, classes: Array, failures: list[str]) -> Array:
         try:
-            return np.maximum(codes_of(np.asarray(model.predict(X)), classes), 0)
+            return np.maximum(class_indices(np.asarray(model.predict(X)), classes), 0)
         except ValueError:
             return np.zeros(len(X), dtype=np.int64)
 

@@ -16,8 +16,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts.domains import Datetimes, Floats
 from reticent.concepts.thresholds import Thresholds
-from reticent.teachers import LogisticTeacher, Teachers, dealing, linear
-from reticent.teachers.linear import LinearVoters
+from reticent.data.tables import dense
+from reticent.teachers import LogisticTeacher, Teachers, linear
+from reticent.teachers.linear_voters import LinearVoters
 from reticent.teachers.models import ModelVoters
 from reticent.teachers.thresholds import ConceptTeacher, ThresholdVoters
 from reticent.teachers.trees import TreeVoters
@@ -77,7 +78,7 @@ def test_logistic_regression_finds_the_minimum_that_scikit_learn_finds(
     voters, peers = fast._voters, slow._voters
     assert isinstance(voters, LinearVoters)
     assert isinstance(peers, ModelVoters)
-    weights = dealing.dense(voters.weights)
+    weights = dense(voters.weights)
     for place, model in enumerate(peers.models):
         assert np.allclose(weights[place], model.coef_[0], atol=2e-5)
         assert np.allclose(voters.bias[place], model.intercept_, atol=2e-5)

@@ -19,9 +19,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from reticent.data.tables import take
 from reticent.teachers import PATEClassifier, Teachers
-from reticent.teachers.dealing import take
-from reticent.teachers.reading import takes_nan
+from reticent.teachers.missing import takes_nan
 
 Array = NDArray[Any]
 Maker = Callable[[dict[str, Any]], Any]

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reticent.data.groups import as_groups, numbered
+from reticent.data.shards import deal
+from reticent.data.tables import Array
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.private import PrivatePredictor
 from reticent.teachers import PATEClassifier, Teachers
-from reticent.teachers.dealing import Array, deal, numbered
-from reticent.teachers.reading import as_groups
 
 ROWS, SHARDS = 600, 20
 RANDOM = np.random.default_rng(1)

@@ -32,9 +32,13 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts.thresholds import Thresholds
+from reticent.data import tables
+from reticent.data.groups import most_shards
+from reticent.data.shards import Shards, deal
+from reticent.data.tables import dense
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.teachers import PATEClassifier, Teachers, dealing, linear, models, reading
-from reticent.teachers.dealing import deal, most_shards
+from reticent.teachers import PATEClassifier, Teachers, linear, models
+from reticent.teachers.linear_voters import LinearVoters
 
 Array = NDArray[Any]
 
@@ -85,9 +89,9 @@ def says(teachers: Teachers, queries: Any) -> Array:
 def bits(teachers: Teachers) -> Array | None:
     """The weights of linear teachers, a row a teacher: these must not move in the last bit."""
     voters: Any = teachers._voters
-    if not isinstance(voters, linear.LinearVoters):
+    if not isinstance(voters, LinearVoters):
         return None
-    table = np.column_stack([dealing.dense(voters.weights), voters.bias])
+    table = np.column_stack([dense(voters.weights), voters.bias])
     return np.hstack(np.split(table, voters.scored))
 
 
@@ -599,8 +603,8 @@ def test_twin_that_draws_seeds_as_teachers_come_moves_many() -> None:
 
 def test_twin_that_pads_by_what_others_hold_is_told_apart() -> None:
     """Blocks are made by size alone; were shards of one class left out of them, others would be padded anew."""
-    shards = dealing.Shards(np.zeros((6, 1)), np.array([0, 0, 1, 0, 1, 1]), deal(6, 3), 3, np.array([0, 1]))
-    others = dealing.Shards(np.zeros((6, 1)), np.array([0, 0, 1, 1, 1, 1]), deal(6, 3), 3, np.array([0, 1]))
+    shards = Shards(np.zeros((6, 1)), np.array([0, 0, 1, 0, 1, 1]), deal(6, 3), 3, np.array([0, 1]))
+    others = Shards(np.zeros((6, 1)), np.array([0, 0, 1, 1, 1, 1]), deal(6, 3), 3, np.array([0, 1]))
     assert shards.constant.tolist() != others.constant.tolist()
     assert [one.tolist() for one in shards.blocks(5)] == [one.tolist() for one in others.blocks(5)]
 
@@ -630,7 +634,7 @@ def test_a_fraction_among_whole_numbers_of_a_list_moves_one_vote() -> None:
 
 
 def test_twin_that_reads_a_type_off_the_cells_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "as_floats", lambda X, name: np.asarray(X))
+    monkeypatch.setattr(tables, "as_floats", lambda X, name: np.asarray(X))
     with pytest.raises((AssertionError, TypeError)):
         test_a_fraction_among_whole_numbers_of_a_list_moves_one_vote()
 

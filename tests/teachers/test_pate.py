@@ -938,9 +938,9 @@ def bad_data() -> list[tuple[str, Any, Any, Any, Any]]:
         ("public must hold numbers only", X, y, public.astype(str), None),
         ("y must hold only the 2 declared classes", X, odd, public, None),
         ("y must hold only the 2 declared classes", X, np.where(y == 0, "777", "1"), public, None),
-        ("y must have one value a row", X, y[:-1], public, None),
-        ("y must have one value a row", X, None, public, None),
-        ("groups must have one value a row", X, y, public, y[:-1]),
+        ("y must have one value per row", X, y[:-1], public, None),
+        ("y must have one value per row", X, None, public, None),
+        ("groups must have one value per row", X, y, public, y[:-1]),
         ("groups must name the group of every row", X, y, public, np.where(y == 0, math.nan, 777)),
         ("n_teachers=10 is more than there are groups", X, y, public, y),
     ]

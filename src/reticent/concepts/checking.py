@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.interface import C, ConceptClass, Dichotomies, sauer
-from reticent.concepts.reading import Array, as_array
+from reticent.data.points import Array, as_array
 
 Labelling = tuple[int, ...]
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, packed, sauer
-from reticent.concepts.reading import Array, Labels, as_rows
 from reticent.concepts.values import Concept
+from reticent.data.points import Array, Labels, as_rows
 from reticent.exact import integer
 
 

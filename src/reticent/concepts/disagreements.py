@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, sauer
-from reticent.concepts.reading import Array, Labels, as_rows, zeros_and_ones
 from reticent.concepts.values import Concept
+from reticent.data.points import Array, Labels, as_rows, zeros_and_ones
 from reticent.errors import OutOfReach
 
 MOST_PAIRS = 1 << 22  # of labellings that are compared

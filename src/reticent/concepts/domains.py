@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.reading import Array, as_array, as_rows, compact
 from reticent.concepts.values import Value
+from reticent.data.points import Array, as_array, as_rows, compact
 from reticent.exact import integer
 
 Position: TypeAlias = int | float  # a rank, or ±inf for a place beyond all of them

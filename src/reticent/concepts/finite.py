@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, packed
-from reticent.concepts.reading import Array, Labels, as_array, as_labels, as_rows, zeros_and_ones
 from reticent.concepts.values import Concept
+from reticent.data.labels import as_binary_labels
+from reticent.data.points import Array, Labels, as_array, as_rows, zeros_and_ones
 from reticent.exact import integer
 
 _SEARCHED = 16  # points up to which the VC dimension of label vectors is found by search
@@ -59,7 +60,8 @@ class Finite(ConceptClass[Choice]):
             lengths = {np.shape(vector) for vector in listed}
             if len(lengths) > 1 or len(*lengths) != 1:
                 raise ValueError("concepts must be label vectors of one length, one label a point")
-            self._vectors = np.array([as_labels(vector, len(vector), "concepts") for vector in listed], dtype=bool)
+            vectors = [as_binary_labels(vector, len(vector), "concepts") for vector in listed]
+            self._vectors = np.array(vectors, dtype=bool)
         self._size = len(listed)
         self._given = vc_dimension if vc_dimension is None else integer(vc_dimension, "vc_dimension", least=0)
         self._searched = self._given is None and self._vectors is not None and self._vectors.shape[1] <= _SEARCHED
@@ -112,7 +114,7 @@ class Finite(ConceptClass[Choice]):
         if self._vectors is not None:
             return self._vectors[start:stop, points]
         functions, rows = self._functions[start:stop], len(points)
-        labels = [as_labels(function(points), rows, "a concept's labels") for function in functions]
+        labels = [as_binary_labels(function(points), rows, "a concept's labels") for function in functions]
         return np.array(labels, dtype=bool).reshape(stop - start, len(points))
 
     def dichotomies(self, X: ArrayLike) -> Dichotomies[Choice]:

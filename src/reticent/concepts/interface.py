@@ -10,7 +10,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.reading import Array, Labels, as_array, as_labels, as_weights, magnitude
+from reticent.data.labels import as_binary_labels
+from reticent.data.points import Array, Labels, as_array, as_weights, magnitude
 from reticent.errors import OutOfReach
 from reticent.exact import integer
 
@@ -71,7 +72,7 @@ class ConceptClass(ABC, Generic[C]):
 
     def erm(self, X: ArrayLike, y: ArrayLike) -> C:
         """A concept with the fewest errors on the labelled rows; of several, that of the first dichotomy."""
-        return self.lightest(X, 1 - 2 * as_labels(y, len(as_array(X, "X"))))
+        return self.lightest(X, 1 - 2 * as_binary_labels(y, len(as_array(X, "X"))))
 
     def lightest(self, X: ArrayLike, weights: ArrayLike) -> C:
         """A concept for which the whole weights of the rows that it labels 1 sum to least; the first of several."""
@@ -85,6 +86,14 @@ class ConceptClass(ABC, Generic[C]):
     def concepts(self) -> Iterator[C]:
         """Every concept of a finite class, one by one."""
         raise NotImplementedError(f"{type(self).__name__} does not list its concepts")
+
+    def accepts(self, points: Array, *, example: Array) -> bool:
+        """Whether the class labels all of these points, which have the type of an `example` that it labels."""
+        try:
+            self.predict(self.dichotomies(example).concept(0), points)
+        except (TypeError, ValueError, OverflowError):
+            return False
+        return True
 
     # ── which sizes can be run ────────────────────────────────────────────────────────────────────────────────────
 
@@ -198,7 +207,7 @@ class Dichotomies(ABC, Generic[C]):
         With `at`, the rows are those of `at`, on which the representative concepts are scored instead.
         """
         rows = self._rows(at)
-        labels = as_labels(y, len(self.points) if rows is None else len(rows))
+        labels = as_binary_labels(y, len(self.points) if rows is None else len(rows))
         errors = self._all_sums(1 - 2 * labels, rows)
         errors += labels.sum()
         return errors
@@ -215,7 +224,7 @@ class Dichotomies(ABC, Generic[C]):
         """
         rows = self._rows(at)
         assert rows is not None
-        return self._least_errors(as_labels(y, len(rows)), rows)
+        return self._least_errors(as_binary_labels(y, len(rows)), rows)
 
     @property
     def multiplicities(self) -> Array | None:

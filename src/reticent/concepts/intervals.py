@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from reticent.concepts.domains import Domain, below
 from reticent.concepts.interface import Dichotomies, check_concept
 from reticent.concepts.order import Line, Ordered, OrderedDichotomies, last_where
-from reticent.concepts.reading import Array, Labels, as_weights, zeros_and_ones
 from reticent.concepts.values import Concept, Value, plain_value
+from reticent.data.points import Array, Labels, as_weights, zeros_and_ones
 
 
 @dataclass(frozen=True, repr=False)

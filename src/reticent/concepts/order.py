@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from reticent.concepts.domains import Domain, declared, read
 from reticent.concepts.interface import C, ConceptClass, Dichotomies
-from reticent.concepts.reading import Array, Labels, as_rows
+from reticent.data.points import Array, Labels, as_rows
 
 
 class Ordered(ConceptClass[C]):
@@ -36,6 +36,14 @@ class Ordered(ConceptClass[C]):
     def declares_domain(self) -> bool:
         """Whether `bits` or `domain` is given; if not, the type of the points decides the domain."""
         return declared(self.bits, self.domain) is not None
+
+    def accepts(self, points: Array, *, example: Array) -> bool:
+        """Whether all of these points are in the domain."""
+        try:
+            self.ranks(points)
+        except (TypeError, ValueError, OverflowError):
+            return False
+        return True
 
     def finite_domain(self) -> tuple[Domain, range]:
         """The declared domain and its ranks; refused if there is none or it is infinite."""

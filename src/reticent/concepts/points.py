@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from reticent.concepts.domains import Domain
 from reticent.concepts.interface import MOST_LABELLINGS, MOST_SCORES, Dichotomies, check_concept
 from reticent.concepts.order import Line, Ordered, OrderedDichotomies, last_where
-from reticent.concepts.reading import Array, Labels, as_weights
 from reticent.concepts.values import Concept, Value, plain_value
+from reticent.data.points import Array, Labels, as_weights
 from reticent.exact import integer
 
 

@@ -15,8 +15,8 @@ from reticent.concepts.domains import Domain
 from reticent.concepts.interface import MOST_LABELLINGS, Dichotomies, check_concept
 from reticent.concepts.intervals import lightest_run, within
 from reticent.concepts.order import Line, Ordered, OrderedDichotomies
-from reticent.concepts.reading import Array, Labels, as_weights, zeros_and_ones
 from reticent.concepts.values import Concept, Value, plain_value
+from reticent.data.points import Array, Labels, as_weights, zeros_and_ones
 from reticent.errors import OutOfReach
 from reticent.exact import integer
 

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 from reticent.concepts.domains import Domain, below, declared
 from reticent.concepts.interface import MOST_SCORES, Dichotomies, check_concept
 from reticent.concepts.order import Line, Ordered, OrderedDichotomies
-from reticent.concepts.reading import Array, Labels, zeros_and_ones
 from reticent.concepts.thresholds import Sign, check_sign
 from reticent.concepts.values import Concept, Value, plain_value
+from reticent.data.points import Array, Labels, zeros_and_ones
 from reticent.exact import integer
 
 

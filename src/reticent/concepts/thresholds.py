@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from reticent.concepts.domains import Domain, below
 from reticent.concepts.interface import MOST_SCORES, Dichotomies, check_concept, joined
 from reticent.concepts.order import Line, Ordered, OrderedDichotomies
-from reticent.concepts.reading import Array, Labels, zeros_and_ones
 from reticent.concepts.values import Concept, Value, plain_value
+from reticent.data.points import Array, Labels, zeros_and_ones
 
 Sign = Literal["<", ">="]
 

@@ -1,1 +1,1 @@
-"""The readers of what a caller gives."""
+"""The readers of what a caller gives: rows, labels, groups and queries. And shards, and who works on them."""

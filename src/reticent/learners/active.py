@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import Array, Labels, as_labels
+from reticent.data.labels import UNLABELLED, as_binary_labels
+from reticent.data.points import Array, Labels, as_point_table
 from reticent.exact import Number, exp_fractions, integer, log_bounds
-from reticent.learners.base import UNLABELLED, ConceptLearner, PartlyLabelled, as_table
+from reticent.learners.base import ConceptLearner, PartlyLabelled
 from reticent.learners.label_private import SemiPrivateLearner
 from reticent.mechanisms.release import Release, noise_or_system
 from reticent.noise import Noise
@@ -166,7 +167,7 @@ class ActiveLearner(ConceptLearner):
     def predict(self, X: ArrayLike) -> Labels:
         """The label, 0 or 1, that the hypothesis gives to each row of `X`."""
         check_is_fitted(self)
-        rows = as_table(X)
+        rows = as_point_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         return self.learner_.predict(rows)
 
@@ -242,7 +243,7 @@ class ActiveLearner(ConceptLearner):
     ) -> Self:
         self._check_parameters()
         _check_questions(y, oracle, n_labels)
-        table = as_table(X)
+        table = as_point_table(X)
         validate_data(self, X, reset=True, skip_check_array=True)
         target = None if oracle is not None else self._labels(y, len(table))  # type: ignore[arg-type]
         draw = self._draw(len(table), len(table) if n_labels is None else n_labels, n_rows)
@@ -402,4 +403,4 @@ def _check_questions(y: ArrayLike | None, oracle: Oracle | None, n_labels: objec
 
 def _answer(oracle: Oracle, X: Any, table: Array, asked: Array) -> Labels:
     question = X.iloc[asked] if hasattr(X, "iloc") else table[asked]
-    return as_labels(oracle(question), len(asked), "oracle(rows)")
+    return as_binary_labels(oracle(question), len(asked), "oracle(rows)")

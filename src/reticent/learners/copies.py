@@ -13,9 +13,9 @@ from reticent.concepts.interface import ConceptClass, joined
 from reticent.concepts.intervals import Intervals
 from reticent.concepts.order import Ordered, last_where
 from reticent.concepts.points import KPoints, Points
-from reticent.concepts.reading import Array, as_rows
 from reticent.concepts.rectangles import Rectangles
 from reticent.concepts.thresholds import Thresholds
+from reticent.data.points import Array, as_rows
 from reticent.errors import OutOfReach
 from reticent.sanitizers.base import Sanitizer
 from reticent.sanitizers.nets import NetSanitizer

@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.interface import ConceptClass, Dichotomies, about
-from reticent.concepts.reading import Array, Labels
+from reticent.data.points import Array, Labels
 from reticent.errors import OutOfReach
 from reticent.exact import Number
-from reticent.learners.base import ConceptLearner, check_share
+from reticent.learners.base import ConceptLearner
 from reticent.learners.sample_bounds import log_step, log_step_excess
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy.events import BoundedRange
 from reticent.privacy.parameters import check_epsilon
-from reticent.promises import in_reach
+from reticent.promises import check_share, in_reach
 
 MOST_LISTED = 1 << 20  # concepts that are scored one by one where a class does not count its dichotomies
 

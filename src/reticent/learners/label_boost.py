@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
+from reticent.concepts.input import refuse_bad_points
 from reticent.concepts.interface import ConceptClass, joined
-from reticent.concepts.reading import Array, Labels, as_array, as_labels
+from reticent.data.labels import UNLABELLED, as_binary_labels
+from reticent.data.points import Array, Labels, as_array
 from reticent.errors import InsufficientData
 from reticent.exact import Number, exp_fractions, integer, log_bounds
 from reticent.learners.active import ActiveLearner
-from reticent.learners.base import UNLABELLED, ConceptLearner, PartlyLabelled, refuse_bad_points
+from reticent.learners.base import ConceptLearner, PartlyLabelled
 from reticent.learners.label_private import SemiPrivateLearner
 from reticent.learners.sample_bounds import log_growth
 from reticent.mechanisms.release import Release, noise_or_system, release
@@ -98,7 +100,7 @@ def label_boost(
         raise TypeError(f"concept_class must be a ConceptClass, got {type(concept_class).__name__}")
     source = noise_or_system(unsafe_noise)
     rows = as_array(labelled, "labelled")
-    target = as_labels(labels, len(rows))
+    target = as_binary_labels(labels, len(rows))
     fresh = as_array(unlabelled, "unlabelled")
     concept_class.check_points(len(rows) + len(fresh), **ROUND)
     if variant == "max":

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent import noise
+from reticent.concepts.input import read_as
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import Array, Labels
+from reticent.data.points import Array, Labels, as_point_table
 from reticent.errors import InsufficientData
 from reticent.exact import Number, integer
 from reticent.learners import sample_bounds
-from reticent.learners.base import ConceptLearner, as_table, read_as
+from reticent.learners.base import ConceptLearner
 from reticent.mechanisms.exponential import exponential
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
@@ -313,7 +314,7 @@ class SemiPrivateLearner(NetLearner):
             )
         if public is X:
             raise ValueError("public must not be X itself: the rows of X are secret, and public points are not")
-        self._public = self._points(as_table(public, "public"))
+        self._public = self._points(as_point_table(public, "public"))
         return super()._fit(X, y, unsafe_noise)
 
     def _check_rows(self, rows: int) -> None:

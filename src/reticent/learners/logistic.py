@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
-from reticent.classes import codes_of_any, label_array, sorted_classes
+from reticent.data.classes import sorted_classes
+from reticent.data.labels import Labels, indices_in_declared, observed_labels, refuse_unreadable_labels
+from reticent.data.tables import refuse_infinite, refuse_unreadable
 from reticent.exact import Number, integer
 from reticent.mechanisms.counts import WIDEST, gaussian_count
 from reticent.noise import Noise
@@ -165,14 +166,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         named = None if self.classes is None else sorted_classes(self.classes)
         start = None if self.start is None else _checked_start(self.start)
 
-        refuse_unreadable(X, "X")
+        refuse_unreadable(X)
         if named is not None and y is not None:
-            y = _places(y, named)
-        refuse_unreadable(y, "y")
+            y = indices_in_declared(y, named)
+        refuse_unreadable_labels(y)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
         refuse_infinite(X)
         delta = check_delta(self.delta, positive=True, rows=X.shape[0])
-        classes, labels = _classes_of(y) if named is None else (named, y)
+        classes, labels = observed_labels(y) if named is None else Labels(named, y)
         columns = features or X.shape[1]
         plan = make_plan(
             rows=X.shape[0],
@@ -244,7 +245,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     def decision_function(self, X: Any) -> Floats:
         """The score of each row: one for two classes (positive for the second), else one a class."""
         check_is_fitted(self)
-        refuse_unreadable(X, "X")
+        refuse_unreadable(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         coef, intercept = self.hypothesis_
         scale = self._row_norm if self.frequencies_ is None else 1.0
@@ -554,73 +555,12 @@ def _scaled(X: Matrix, factors: Floats) -> Matrix:
 
 # ── reading what the caller gave ──────────────────────────────────────────────────────────────────────────────────
 
-def refuse_unreadable(data: Any, name: str) -> None:
-    """Refuse what scikit-learn would refuse by quoting it, or would read as something else."""
-    try:
-        array = data if sparse.issparse(data) else np.asarray(data)
-    except Exception:
-        raise ValueError(f"{name} must be an array, a data frame or a sparse matrix, with rows of one length") from None
-    if array.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: {name} must hold real numbers")
-    if name == "y":
-        if array.dtype.kind == "O" and array.ndim and not all(map(_is_itself, array.flat)):
-            raise ValueError("Input y contains NaN: y must hold a label for every row")
-        return
-    if array.dtype.kind in "mMUS":
-        kind = "dates or times" if array.dtype.kind in "mM" else "strings"
-        raise ValueError(f"{name} must hold numbers, got {kind}; encode them as columns of numbers")
-    if array.ndim != 2:
-        raise ValueError(f"{name} must have two dimensions, rows and columns, got {array.ndim}. Reshape your data")
-    if array.dtype.kind == "O":
-        try:
-            array.astype(np.float64)
-        except TypeError:
-            raise TypeError(f"{name} must hold numbers: each argument must be a string or a real number") from None
-        except Exception:
-            raise ValueError(f"{name} must hold numbers; encode strings as columns of numbers") from None
-
-
-def refuse_infinite(X: Matrix) -> None:
-    """Refuse NaN and infinite numbers by one message, which does not tell which of them it was."""
-    if not bool(np.isfinite(X.data if sparse.issparse(X) else X).all()):
-        raise ValueError("X must be finite: it holds NaN or inf")
-
-
 def _checked_start(start: Any) -> Linear:
     try:
         coef, intercept = (np.asarray(part, dtype=np.float64) for part in start)
     except Exception:
         raise ValueError("start must be Linear(coef, intercept), two arrays of numbers") from None
     return Linear(coef, intercept)
-
-
-def _is_itself(value: Any) -> bool:
-    """False for NaN and what else stands for a missing value."""
-    try:
-        return bool(value == value)  # noqa: PLR0124
-    except Exception:
-        return False
-
-
-def _places(y: Any, classes: NDArray[Any]) -> NDArray[np.int64]:
-    """For each label its place among the classes. One message refuses all labels that are none of them."""
-    places = codes_of_any(label_array(y), classes)
-    if bool((places < 0).any()):
-        raise ValueError("y must hold no label but those in classes")
-    return places
-
-
-def _classes_of(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The classes that occur, and for each row the place of its label among them."""
-    with silent():  # it casts to int64, whatever the labels are
-        check_classification_targets(y)
-    try:
-        classes, labels = np.unique(y, return_inverse=True)
-    except Exception:
-        raise ValueError("y must hold labels of one kind") from None
-    if len(classes) < 2:
-        raise ValueError("y holds one class only: name all classes by classes= if there are others that no row has")
-    return classes, labels
 
 
 def _targets(labels: NDArray[np.int64], classes: int) -> Floats:

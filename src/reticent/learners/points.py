@@ -11,14 +11,14 @@ from scipy.stats import binom
 from reticent.concepts.domains import Domain
 from reticent.concepts.order import Line
 from reticent.concepts.points import KPoints, Point, Points, PointSet
-from reticent.concepts.reading import Array, Labels
+from reticent.data.points import Array, Labels
 from reticent.exact import Number
-from reticent.learners.base import ConceptLearner, check_share, fewest_rows
+from reticent.learners.base import ConceptLearner
 from reticent.mechanisms.release import Release
 from reticent.mechanisms.stable_argmax import release_table, stable_argmax
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import in_reach
+from reticent.promises import check_share, fewest_rows, in_reach
 
 
 class PointLearner(ConceptLearner):

@@ -13,8 +13,8 @@ from scipy.stats import binom
 
 from reticent.concepts.domains import Domain
 from reticent.concepts.order import Line
-from reticent.concepts.reading import Array, Labels
 from reticent.concepts.rectangles import Rectangle, Rectangles
+from reticent.data.points import Array, Labels
 from reticent.exact import Number, integer
 from reticent.learners.base import ConceptLearner
 from reticent.mechanisms.counts import laplace_tail

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
+from reticent.concepts.input import refuse_bad_points
 from reticent.concepts.interface import ConceptClass, joined
-from reticent.concepts.reading import Array, Labels, as_rows
+from reticent.data.points import Array, Labels, as_rows
 from reticent.exact import Number, integer
-from reticent.learners.base import ConceptLearner, refuse_bad_points
+from reticent.learners.base import ConceptLearner
 from reticent.learners.copies import check_promise, check_sanitizer, concept_parts, heaviest
 from reticent.learners.sample_bounds import log_bad, log_bad_excess
 from reticent.mechanisms.counts import laplace_tail

@@ -12,17 +12,17 @@ from scipy.stats import binom
 
 from reticent.concepts.domains import Domain
 from reticent.concepts.order import Line
-from reticent.concepts.reading import Array, Labels
 from reticent.concepts.thresholds import Sign, Threshold, Thresholds, check_sign
+from reticent.data.points import Array, Labels
 from reticent.exact import Number, integer
-from reticent.learners.base import ConceptLearner, check_share, fewest_rows
+from reticent.learners.base import ConceptLearner
 from reticent.mechanisms.exponential import exponential_over_pieces
 from reticent.mechanisms.pieces import Pieces
 from reticent.mechanisms.quasi_concave import SMALL, choose_depth, quasi_concave_maximum, required_promise
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import in_reach
+from reticent.promises import check_share, fewest_rows, in_reach
 
 
 class ThresholdLearner(ConceptLearner):

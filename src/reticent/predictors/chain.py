@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from reticent.concepts.thresholds import Thresholds
 from reticent.concepts.values import Concept
+from reticent.data.rows import Rows
 from reticent.errors import InsufficientData
 from reticent.learners.base import ConceptLearner
 from reticent.learners.logistic import Linear, Plan, PrivateLogisticRegression
@@ -21,7 +22,6 @@ from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.predictors.drift import FALSE_ALARM, Shape, Summary, drift_summary, drifted, unit_features
 from reticent.predictors.phases import Phase
-from reticent.predictors.rows import Rows
 from reticent.predictors.stable import StablePredictor
 from reticent.privacy import fits, guarantee
 from reticent.privacy.events import Event, Parallel, event_from_json

@@ -18,7 +18,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import labellers, noise
+from reticent.concepts.class_order import warn_of_order
 from reticent.concepts.interface import ConceptClass
+from reticent.data.classes import as_classes, declared_classes
+from reticent.data.groups import as_groups, numbered
+from reticent.data.labels import as_class_indices as as_codes
+from reticent.data.labels import as_column, as_labels
+from reticent.data.queries import Reader, as_queries
+from reticent.data.rows import Rows, RowStore
+from reticent.data.tables import as_numbers, as_private_table, check_missing
 from reticent.errors import BudgetExhausted, EndingWarning, InsufficientData, OneAnswerWarning
 from reticent.exact import integer, rational
 from reticent.labellers.registry import LabellerLike
@@ -26,26 +34,11 @@ from reticent.learners.base import ConceptLearner
 from reticent.noise import Noise
 from reticent.predictors import chain, described, saving, votes
 from reticent.predictors.phases import MOST_NOISE, Phase, Schedule, check_schedule
-from reticent.predictors.queries import Reader, as_queries
-from reticent.predictors.rows import Rows, RowStore
 from reticent.privacy.events import Event
 from reticent.privacy.guarantee import Guarantee
 from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 from reticent.silence import silent
-from reticent.teachers.dealing import numbered
-from reticent.teachers.reading import (
-    as_classes,
-    as_codes,
-    as_column,
-    as_groups,
-    as_labels,
-    as_numbers,
-    as_private_table,
-    check_missing,
-    declared_classes,
-    warn_of_order,
-)
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]

@@ -17,12 +17,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
+from reticent.concepts.input import refuse_bad_points
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import Array, Labels, as_labels
+from reticent.data.labels import as_binary_labels as as_labels
+from reticent.data.labels import as_target
+from reticent.data.points import Array, Labels
+from reticent.data.points import as_point_table as as_table
+from reticent.data.queries import Reader, as_queries
 from reticent.errors import BudgetExhausted, InsufficientData, OutOfReach
 from reticent.exact import exp_fractions, integer, log_bounds
 from reticent.labellers.budget import best_order
-from reticent.learners.base import as_table, as_target, refuse_bad_points
 from reticent.learners.label_boost import (
     LabelBoost,
     Variant,
@@ -36,7 +40,6 @@ from reticent.mechanisms.release import noise_or_system
 from reticent.mechanisms.votes import noisy_majority
 from reticent.noise import Noise
 from reticent.predictors.everlasting import Answers
-from reticent.predictors.queries import Reader, as_queries
 from reticent.privacy import Guarantee, calibrate, fits, renyi
 from reticent.privacy import epsilon as price
 from reticent.privacy.events import (

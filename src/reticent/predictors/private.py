@@ -14,13 +14,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from reticent import noise as noise_module
-from reticent.classes import label_array
+from reticent.concepts.class_order import warn_of_order
+from reticent.concepts.input import refuse_bad_points
 from reticent.concepts.interface import ConceptClass, sauer
-from reticent.concepts.reading import Array, Labels
+from reticent.data.classes import as_classes, declared_classes
+from reticent.data.groups import as_groups, numbered
+from reticent.data.labels import as_class_indices as as_codes
+from reticent.data.labels import as_column, label_array
+from reticent.data.points import Array, Labels
+from reticent.data.points import as_point_table as as_points_table
+from reticent.data.tables import Integers, as_private_table, as_table
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.exact import exp_fractions, integer, log_bounds
-from reticent.learners.base import as_table as as_points_table
-from reticent.learners.base import refuse_bad_points
 from reticent.learners.sample_bounds import log_bad, log_bad_excess, log_growth
 from reticent.mechanisms.release import noise_or_system
 from reticent.noise import Noise
@@ -41,17 +46,6 @@ from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_memory, check_rows, check_share, fewest_rows, in_reach, rows_needed
 from reticent.silence import silent
 from reticent.teachers import Teachers
-from reticent.teachers.dealing import Integers, numbered
-from reticent.teachers.reading import (
-    as_classes,
-    as_codes,
-    as_column,
-    as_groups,
-    as_private_table,
-    as_table,
-    declared_classes,
-    warn_of_order,
-)
 
 METHODS = ("votes", "flip", "net")
 _LARGEST = Fraction(64)  # the most ε that a flip makes use of: its probability would be below e^-64

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import Array, Labels
+from reticent.data.points import Array, Labels
 from reticent.errors import InsufficientData
 from reticent.exact import Number, exp_fractions, log_bounds, upward
-from reticent.learners.base import ConceptLearner, check_share
+from reticent.learners.base import ConceptLearner
 from reticent.learners.sample_bounds import log_bad_excess, log_growth
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy.events import BoundedRange
-from reticent.promises import fewest_rows, in_reach
+from reticent.promises import check_share, fewest_rows, in_reach
 
 SHARE = Fraction(3, 5)  # of γ goes to the net: 1/q + 1/(2(γ − q)) is least at q = (2 − √2)γ
 _BITS = 48  # rates are multiples of 2^-48

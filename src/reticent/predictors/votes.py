@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.concepts.thresholds import Thresholds
+from reticent.data.rows import Rows
 from reticent.errors import InsufficientData
 from reticent.exact import integer
 from reticent.labellers import Greedy, Gumbel, Labeller, LabellerSpec, Poll, PollingLabeller
@@ -26,7 +27,6 @@ from reticent.predictors.phases import (
     rows_required,
     teachers_for,
 )
-from reticent.predictors.rows import Rows
 from reticent.privacy import fits
 from reticent.privacy.events import Event
 from reticent.silence import silent

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from reticent import noise
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import Array, as_rows
+from reticent.data.points import Array, as_rows
 from reticent.exact import Number, integer
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.concepts.reading import Array
+from reticent.data.points import Array
 from reticent.mechanisms.counts import add_noise
 from reticent.noise import Noise
 from reticent.privacy import calibrate

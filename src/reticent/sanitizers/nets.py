@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.concepts.interface import ConceptClass, Dichotomies
 from reticent.concepts.order import Ordered
-from reticent.concepts.reading import Array, as_rows
+from reticent.data.points import Array, as_rows
 from reticent.errors import OutOfReach
 from reticent.exact import Number, integer
 from reticent.mechanisms.counts import gaussian_count, laplace_count

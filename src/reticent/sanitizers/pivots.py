@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from reticent.concepts.reading import Array
+from reticent.data.points import Array
 from reticent.mechanisms.exponential import exponential_over_pieces
 from reticent.mechanisms.pieces import Pieces
 from reticent.mechanisms.quasi_concave import quasi_concave_maximum, required_promise

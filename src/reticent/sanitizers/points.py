@@ -16,7 +16,7 @@ from reticent import noise
 from reticent.concepts.domains import Domain, declared
 from reticent.concepts.order import Line
 from reticent.concepts.points import KPoints, Point, Points, PointSet
-from reticent.concepts.reading import Array
+from reticent.data.points import Array
 from reticent.exact import Number, integer
 from reticent.mechanisms.choosing import choosing, choosing_threshold
 from reticent.mechanisms.counts import laplace_count

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from reticent.concepts.reading import Array
+from reticent.data.points import Array
 from reticent.mechanisms.choosing import choosing, choosing_threshold
 from reticent.mechanisms.counts import laplace_count
 from reticent.mechanisms.pieces import Pieces

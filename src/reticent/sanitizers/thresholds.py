@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from reticent.concepts.domains import Domain, below
 from reticent.concepts.intervals import Interval, Intervals
-from reticent.concepts.reading import Array
 from reticent.concepts.thresholds import Threshold, Thresholds
 from reticent.concepts.values import plain_value
+from reticent.data.points import Array
 from reticent.exact import Number, rational
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise

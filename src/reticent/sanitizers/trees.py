@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from reticent.concepts.reading import Array
+from reticent.data.points import Array
 from reticent.noise import Noise
 from reticent.privacy import calibrate
 from reticent.privacy.events import Event

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.data.rows import Rows
 from reticent.predictors import saving
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.phases import Phase
-from reticent.predictors.rows import Rows
 from reticent.service import traces
 from reticent.service.halting import Interrupted
 from reticent.service.home import Home

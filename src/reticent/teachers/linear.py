@@ -1,12 +1,7 @@
-"""Linear teachers: all of them trained at once by Newton's method, and asked by one product of matrices."""
+"""Linear teachers: all of them trained at once by Newton's method."""
 
 from __future__ import annotations
 
-import math
-import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,11 +15,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import ThreadpoolController
 
+from reticent.data.executor import Executor, as_executor
+from reticent.data.shards import Shards
+from reticent.data.tables import Array, Integers, Table, dense, take
 from reticent.exact import integer, rational
 from reticent.silence import silent
-from reticent.teachers.dealing import BLOCK, Array, Integers, Shards, Table, dense, take
 
 Floats = NDArray[np.float64]
 
@@ -32,10 +28,6 @@ RIDGE, STEPS = 0.01, 3
 TOLERANCE = 1e-8  # relative: a teacher is done when no score of its rows moves by more
 MOST_STEPS, HALVINGS = 100, 30
 WIDEST = 1000  # systems of more unknowns are left to scikit-learn
-KEPT = 1 << 22  # weights, at most, of which a copy is kept in the form that products need
-SCORES = 1 << 20  # worked on at a time: a few MB, which stay in the cache
-PART = 2048  # queries that are worth a thread
-WIDE = 1e4  # a row with a larger number is voted on in double precision
 LINEAR = (LogisticRegression, Perceptron, RidgeClassifier, SGDClassifier, LinearSVC)
 
 
@@ -65,10 +57,10 @@ class LogisticTeacher(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ridge, steps = check_teacher(self)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.classes_, indices = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError("y must hold at least 2 classes, got 1 class")
-        shards = Shards(X, codes, None, 1, self.classes_)
+        shards = Shards(X, indices, None, 1, self.classes_)
         weights, intercepts = train(shards, ridge=ridge, intercept=True, steps=steps)
         self.coef_, self.intercept_ = dense(weights), intercepts
         return self
@@ -135,61 +127,117 @@ def newton(estimator: Any, shards: Shards) -> dict[str, Any] | None:
 
 @silent()
 def train(
-    shards: Shards, *, ridge: float, intercept: bool, steps: int, scaled: bool = False
+    shards: Shards,
+    *,
+    ridge: float,
+    intercept: bool,
+    steps: int,
+    scaled: bool = False,
+    n_jobs: int | Executor | None = None,
 ) -> tuple[Any, Floats]:
-    """Weights and intercepts of all teachers: a row a teacher for two classes, else a row a class, then a teacher.
+    """Weights and intercepts of all teachers: one row per teacher for two classes, else per class, then per teacher.
 
     The row of a teacher is computed from the rows of its shard alone, to the last bit: every product and every system
     is one of a single shard, and a teacher stops when *it* is done, whatever the others still have to do.
-    Shards with a single class are trained too; what comes of it is not used.
+    Shards with a single class are trained too; the result is not used.
     """
-    columns, several = shards.X.shape[1], len(shards.classes) > 2
-    targets = range(len(shards.classes)) if several else [1]
-    flat = sparse.issparse(shards.X)
+    columns = shards.X.shape[1]
     size = int(shards.sizes.max())
-    dual = columns > size  # then the unknowns are weights of rows, not of columns
-    bias = np.zeros((len(targets), shards.count))
-    weights: Any = np.zeros((len(targets), shards.count, 0 if flat and dual else columns))
-    sums: list[list[Any]] = [[] for _ in targets]  # of sparse rows, load by load
+    goal = Goal(
+        ridge=ridge,
+        intercept=intercept,
+        steps=steps,
+        scaled=scaled,
+        targets=range(len(shards.classes)) if len(shards.classes) > 2 else range(1, 2),
+        dual=columns > size,
+        sparse_dual=columns > size and sparse.issparse(shards.X),
+    )
+    executor = as_executor(n_jobs)
+    loads = shards.loads(size if goal.sparse_dual else columns + 1, executor.workers)
+    bias = np.zeros((len(goal.targets), shards.count))
+    weights: Any = np.zeros((len(goal.targets), shards.count, 0 if goal.sparse_dual else columns))
+    sums: list[list[Any]] = [[] for _ in goal.targets]  # of sparse rows, load by load
     loaded: list[Integers] = []
-    for names, held, blocks in shards.loads(size if flat and dual else columns + 1):
-        of_rows = np.zeros((len(targets), len(held.codes))) if flat and dual else None
-        for block in blocks:
-            sizes = held.sizes[block]
-            present = np.arange(sizes.max()) < sizes[:, None]
-            # Places without a row repeat the shard's first one, and weigh nothing.
-            rows = held.order[held.starts[block][:, None] + np.where(present, np.arange(sizes.max()), 0)]
-            if of_rows is not None:
-                values, features = None, _grams(held.X, rows)
-            else:
-                values = dense(take(held.X, rows.ravel())).reshape(*rows.shape, columns)
-                if scaled:
-                    means, deviations = _moments(values, present)
-                    values = (values - means[:, None, :]) / deviations[:, None, :]
-                features = values @ np.swapaxes(values, 1, 2) if dual else values
-            for place, target in enumerate(targets):
-                positive = held.codes[rows] == target
-                found = _minimise(
-                    features, positive, present, ridge=ridge, intercept=intercept, steps=steps, dual=dual
-                )
-                coefficients, bias[place, names[block]] = found[:, :-1], found[:, -1]
-                if of_rows is not None:
-                    of_rows[place, rows[present]] = coefficients[present]
-                elif values is not None:
-                    found_weights = (coefficients[:, None, :] @ values)[:, 0] if dual else coefficients
-                    if scaled:
-                        found_weights = found_weights / deviations
-                        bias[place, names[block]] -= (found_weights * means).sum(axis=1)
-                    weights[place, names[block]] = found_weights
-        if of_rows is not None:
-            loaded.append(names)
-            for sum_of, one in zip(sums, of_rows, strict=True):
-                combined = (one[held.order], held.order, held.starts)
-                sum_of.append(sparse.csr_matrix(combined, shape=(held.count, len(one))) @ held.X)
-    if loaded:
+    for found in executor.map(_train_some, ((goal, *load) for load in loads)):
+        bias[:, found.names] = found.bias
+        if goal.sparse_dual:
+            loaded.append(found.names)
+            for sum_of, one in zip(sums, found.weights, strict=True):
+                sum_of.append(one)
+        else:
+            weights[:, found.names] = found.weights
+    if goal.sparse_dual:
         teachers = np.argsort(np.concatenate(loaded))
         return sparse.vstack([sparse.vstack(sum_of).tocsr()[teachers] for sum_of in sums]).tocsr(), bias.ravel()
     return weights.reshape(-1, columns), bias.ravel()
+
+
+class Goal(NamedTuple):
+    """What is minimised, and in which form."""
+
+    ridge: float
+    intercept: bool
+    steps: int
+    scaled: bool
+    targets: range  # the classes that are learned against the rest
+    dual: bool  # whether the unknowns are weights of rows, not of columns
+    sparse_dual: bool
+
+
+class Trained(NamedTuple):
+    """Some teachers: their numbers, and for each target their weights, dense or sparse, and intercepts."""
+
+    names: Integers
+    weights: Any
+    bias: Floats
+
+
+@silent()  # here too: it may run in another process
+def _train_some(goal: Goal, names: Integers, held: Shards, blocks: list[Integers]) -> Trained:
+    """The teachers of a load of shards, block by block."""
+    columns = held.X.shape[1]
+    bias = np.zeros((len(goal.targets), held.count))
+    weights: Any = np.zeros((len(goal.targets), held.count, 0 if goal.sparse_dual else columns))
+    of_rows = np.zeros((len(goal.targets), len(held.class_indices))) if goal.sparse_dual else None
+    for block in blocks:
+        sizes = held.sizes[block]
+        present = np.arange(sizes.max()) < sizes[:, None]
+        # Cells without a row repeat the shard's first one, and weigh nothing.
+        rows = held.order[held.starts[block][:, None] + np.where(present, np.arange(sizes.max()), 0)]
+        if of_rows is not None:
+            values, features = None, _grams(held.X, rows)
+        else:
+            values = dense(take(held.X, rows.ravel())).reshape(*rows.shape, columns)
+            if goal.scaled:
+                means, deviations = _moments(values, present)
+                values = (values - means[:, None, :]) / deviations[:, None, :]
+            features = values @ np.swapaxes(values, 1, 2) if goal.dual else values
+        for number, target in enumerate(goal.targets):
+            positive = held.class_indices[rows] == target
+            found = _minimise(
+                features,
+                positive,
+                present,
+                ridge=goal.ridge,
+                intercept=goal.intercept,
+                steps=goal.steps,
+                dual=goal.dual,
+            )
+            coefficients, bias[number, block] = found[:, :-1], found[:, -1]
+            if of_rows is not None:
+                of_rows[number, rows[present]] = coefficients[present]
+            elif values is not None:
+                found_weights = (coefficients[:, None, :] @ values)[:, 0] if goal.dual else coefficients
+                if goal.scaled:
+                    found_weights = found_weights / deviations
+                    bias[number, block] -= (found_weights * means).sum(axis=1)
+                weights[number, block] = found_weights
+    if of_rows is not None:
+        weights = [
+            sparse.csr_matrix((one[held.order], held.order, held.starts), shape=(held.count, len(one))) @ held.X
+            for one in of_rows
+        ]
+    return Trained(names, weights, bias)
 
 
 def _moments(values: Floats, present: Array) -> tuple[Floats, Floats]:
@@ -320,160 +368,3 @@ def _solve(systems: Floats, right: Floats) -> Floats:
             except np.linalg.LinAlgError:
                 continue
         return solved
-
-
-# ── voting ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class LinearVoters:
-    """Teachers that vote by the sign of a score, or for the class with the highest score, the first if there are two.
-
-    `weights` has a row a teacher for two classes, else a row for each class and teacher, those of a class together.
-    """
-
-    def __init__(self, weights: Any, bias: Floats, *, teachers: int, classes: int) -> None:
-        self.weights, self.bias = weights, bias
-        self.teachers, self.classes = teachers, classes
-        self.scored = len(bias) // teachers
-        self._kept: dict[tuple[int, type], list[Array]] = {}
-
-    def settle(self, constant: Integers) -> None:
-        """Make teachers vote for one class always: that given, where one is given."""
-        fixed = np.flatnonzero(constant >= 0)
-        if not len(fixed):
-            return
-        self._kept.clear()
-        everywhere = (fixed + self.teachers * np.arange(self.scored)[:, None]).ravel()
-        if sparse.issparse(self.weights):
-            keep = np.ones(self.weights.shape[0])
-            keep[everywhere] = 0
-            self.weights.data[np.repeat(keep, np.diff(self.weights.indptr)) == 0] = 0
-        else:
-            self.weights[everywhere] = 0
-        bias = self.bias.reshape(self.scored, self.teachers)
-        codes = constant[fixed]
-        bias[:, fixed] = 2 * codes - 1 if self.scored == 1 else np.where(codes == np.arange(self.scored)[:, None], 1, 0)
-
-    @silent()
-    def failed(self) -> Array:
-        """Which teachers have a weight that is no number."""
-        finite = np.isfinite(np.asarray(abs(self.weights).sum(axis=1)).ravel())
-        failed: Array = ~(finite & ~np.isnan(self.bias)).reshape(self.scored, self.teachers).all(axis=0)
-        return failed
-
-    @silent()
-    def count(self, X: Table) -> Integers:
-        """How many teachers vote for each class, a row a query."""
-        flat = sparse.issparse(X)
-        single = X.astype(np.float32) if flat else dense(X, np.float32)
-        # Products of so few columns gain nothing from threads of their own; parts of the queries do.
-        with _blas().limit(limits=1):
-            counts = self._count_parts(single)
-        # What single precision cannot hold is done again. How many rows that are must not show in any vote, not even in
-        # its rounding: a product of matrices may round a row by the shape of the whole.
-        if X.shape[0] and not max(single.max(), -single.min()) <= WIDE:
-            largest = abs(single).max(axis=1).toarray().ravel() if flat else np.abs(single).max(axis=1)
-            wide = np.flatnonzero(largest > WIDE)
-            counts[wide] = self._count(X[wide].astype(np.float64) if flat else dense(take(X, wide)), np.float64)
-        return counts
-
-    def _count_parts(self, X: Any) -> Integers:
-        """Votes on parts of the queries at the same time; the parts are made by their number alone."""
-        parts = min(os.cpu_count() or 1, X.shape[0] // PART)
-        if parts <= 1:
-            return self._count(X, np.float32)
-        bounds = [X.shape[0] * part // parts for part in range(parts + 1)]
-        pieces = [X[first:last] for first, last in pairwise(bounds)]
-        others = [_threads().submit(self._count, piece, np.float32) for piece in pieces[1:]]
-        return np.concatenate([self._count(pieces[0], np.float32), *(other.result() for other in others)])
-
-    @silent()  # here too: it may run in a thread of its own
-    def _count(self, X: Any, precision: type) -> Integers:
-        queries, some = X.shape[0], min(255, self.teachers)  # votes of so many teachers are counted in a byte
-        batch = max(1, min(SCORES // some, queries))
-        counts = np.zeros((queries, self.classes), dtype=np.int64)
-        ones = np.ones((queries, 1), dtype=precision)
-        X = sparse.hstack([X, ones], format="csr") if sparse.issparse(X) else np.hstack([X, ones])
-        # Room is made once: fresh memory for every product takes nearly as long as the product.
-        room = np.empty((self.scored, some * batch), dtype=precision)
-        said = np.empty(some * batch, dtype=bool)
-        for first in range(0, self.teachers, some):
-            last = min(first + some, self.teachers)
-            weights = self._weights_of(first, last, precision)
-            for start in range(0, queries, batch):
-                part = X[start : start + batch]
-                shape = (last - first, part.shape[0])
-                size = shape[0] * shape[1]
-                scores = [_product(one, part, room[code, :size].reshape(shape)) for code, one in enumerate(weights)]
-                yes = said[:size].reshape(shape)
-                tally = counts[start : start + batch]
-                if self.scored == 1:
-                    tally[:, 1] += _votes(np.greater(scores[0], 0, out=yes))
-                    continue
-                best, winner = scores[0], np.zeros(shape, dtype=np.uint16)
-                for code, score in enumerate(scores[1:], 1):
-                    np.greater(score, best, out=yes)
-                    np.copyto(best, score, where=yes)
-                    winner[yes] = code
-                for code in range(1, self.scored):
-                    tally[:, code] += _votes(np.equal(winner, code, out=yes))
-        counts[:, 0] = self.teachers - counts[:, 1:].sum(axis=1)
-        return counts
-
-    def _weights_of(self, first: int, last: int, precision: type) -> list[Array]:
-        """Weights and biases of some teachers, for each class that is scored; kept if small, as all calls need them."""
-        if (kept := self._kept.get((first, precision))) is not None:
-            return kept
-        found = []
-        for shift in range(0, len(self.bias), self.teachers):
-            some = slice(first + shift, last + shift)
-            found.append(np.column_stack([dense(self.weights[some], precision), self.bias[some].astype(precision)]))
-        if math.prod(self.weights.shape) <= KEPT:
-            self._kept[first, precision] = found
-        return found
-
-    @silent()
-    def ask(self, X: Table, teachers: Integers) -> Integers:
-        """The class that each of the teachers named in a row votes for; a teacher named twice is asked twice."""
-        answers = np.empty(teachers.shape, dtype=np.int64)
-        batch = max(1, 4 * BLOCK // (teachers.shape[1] * self.scored * X.shape[1] + 1))
-        for start in range(0, len(teachers), batch):
-            some = teachers[start : start + batch]
-            rows = dense(take(X, np.arange(start, start + len(some))))
-            places = some[:, None, :] + self.teachers * np.arange(self.scored)[:, None]
-            weights = dense(self.weights[places.ravel()]).reshape(len(some), -1, X.shape[1])
-            scores = (weights @ rows[:, :, None])[:, :, 0].reshape(places.shape) + self.bias[places]
-            answers[start : start + batch] = scores[:, 0] > 0 if self.scored == 1 else scores.argmax(axis=1)
-        return answers
-
-
-@lru_cache(maxsize=1)
-def _threads() -> ThreadPoolExecutor:
-    """Threads that count votes; they are kept, as starting them takes as long as a part of the counting."""
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="reticent-votes")
-
-
-os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads
-
-
-@lru_cache(maxsize=1)
-def _blas() -> Any:
-    """The linear algebra below NumPy, whose number of threads can be set."""
-    return ThreadpoolController()
-
-
-def _product(weights: Array, rows: Any, room: Array) -> Array:
-    """Scores, a row a teacher and a column a query; in double precision each query by a product of its own."""
-    if sparse.issparse(rows):
-        room[:] = (rows @ weights.T).T
-    elif rows.dtype == np.float64:
-        room[:] = (weights @ rows[:, :, None])[:, :, 0].T
-    else:
-        np.matmul(weights, rows.T, out=room)
-    return room
-
-
-def _votes(yes: Array) -> Integers:
-    """How many of at most 255 teachers said yes to each query."""
-    votes: Integers = np.add.reduce(yes.view(np.uint8), axis=0, dtype=np.uint8).astype(np.int64)
-    return votes

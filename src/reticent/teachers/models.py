@@ -1,4 +1,4 @@
-"""Teachers of any kind: each fitted by its own copy of a scikit-learn classifier, through joblib."""
+"""Teachers of any kind: each fitted by its own copy of a scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from joblib import Memory, Parallel, delayed, effective_n_jobs, wrap_non_picklable_objects
+from joblib import Memory, wrap_non_picklable_objects
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 
-from reticent.classes import codes_of
+from reticent.data.executor import Executor, as_executor
+from reticent.data.labels import class_indices
+from reticent.data.shards import Shards
+from reticent.data.tables import Array, Integers, Table, own, take
 from reticent.silence import silent
-from reticent.teachers.dealing import Array, Integers, Shards, Table, own, take
-from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher
+from reticent.teachers.linear import LINEAR, LogisticTeacher
+from reticent.teachers.linear_voters import LinearVoters
 from reticent.teachers.trees import TreeVoters
 
 CHUNKS = 8  # for each worker
@@ -66,21 +69,25 @@ def _is_off(verbose: Any) -> bool:
     return isinstance(verbose, (int, float, np.bool_, np.number)) and bool(verbose <= 0)
 
 
-def fit_models(estimator: Any, shards: Shards, *, random_state: int, n_jobs: int | None) -> tuple[list[Any], list[str]]:
+def fit_models(
+    estimator: Any, shards: Shards, *, random_state: int, n_jobs: int | Executor | None
+) -> tuple[list[Any], list[str]]:
     """A model for each shard, None for one that has a single class or failed; and the kinds of the failures."""
+    executor = as_executor(n_jobs)
     tasks = np.flatnonzero(shards.constant < 0)
     models: list[Any] = [None] * shards.count
     failures: list[str] = []
-    chunks = np.array_split(tasks, max(1, min(len(tasks), max(CHUNKS * effective_n_jobs(n_jobs), shards.portions))))
+    chunks = np.array_split(tasks, max(1, min(len(tasks), max(CHUNKS * executor.workers, shards.portions))))
 
-    def jobs() -> Iterator[Any]:
+    def parts() -> Iterator[tuple[Any, ...]]:
         for chunk in chunks:
-            parts = [(rows, shards.classes[codes]) for rows, codes in shards.parts(chunk)]
-            yield delayed(_fit_some)(estimator, parts, [(random_state, int(one)) for one in chunk], pack=sent)
+            # An estimator of the caller's may go by labels, such as in `class_weight`: here indices become labels.
+            some = [(rows, shards.classes[indices]) for rows, indices in shards.parts(chunk)]
+            yield estimator, some, [(random_state, int(one)) for one in chunk], sent
 
-    sent = effective_n_jobs(n_jobs) > 1
+    sent = executor.workers > 1
     with silent():
-        for chunk, (fitted, failed) in zip(chunks, Parallel(n_jobs=n_jobs)(jobs()), strict=True):
+        for chunk, (fitted, failed) in zip(chunks, executor.map(_fit_some, parts()), strict=True):
             failures += failed
             for one, model in zip(chunk, fitted, strict=True):
                 models[one] = pickle.loads(model) if isinstance(model, bytes) else model
@@ -89,7 +96,7 @@ def fit_models(estimator: Any, shards: Shards, *, random_state: int, n_jobs: int
 
 @silent()  # here too: it may run in another process
 def _fit_some(
-    estimator: Any, parts: list[Any], seeds: list[tuple[int, int]], *, pack: bool
+    estimator: Any, parts: list[Any], seeds: list[tuple[int, int]], pack: bool
 ) -> tuple[list[Any], list[str]]:
     """A model for each part, None for one that failed. With `pack` a model is bytes, ready to be sent.
 
@@ -116,7 +123,7 @@ def _packed(model: Any) -> bytes:
 
 
 def failure(error: BaseException) -> str:
-    """What kind of failure it is, for the log; the caller who interrupts is heard, and told nothing else."""
+    """The kind of a failure, for the log. An interrupt by the caller is raised again, without its traceback."""
     if isinstance(error, KeyboardInterrupt):
         raise KeyboardInterrupt from None
     return type(error).__name__
@@ -131,22 +138,22 @@ class ModelVoters:
         constant: Integers,
         classes: Array,
         *,
-        n_jobs: int | None,
         report: Callable[[list[str]], None],
     ) -> None:
         self.models, self.constant, self.classes = models, constant, classes
-        self.n_jobs, self.report = n_jobs, report
+        self.report = report
 
-    def count(self, X: Table) -> Integers:
-        """How many teachers vote for each class, a row a query."""
+    def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:
+        """How many teachers vote for each class, one row per query."""
+        executor = as_executor(n_jobs)
         fixed = np.bincount(self.constant[self.constant >= 0], minlength=len(self.classes))
         counts = np.tile(fixed, (X.shape[0], 1))
         models = [model for model in self.models if model is not None]
-        chunks = max(1, min(len(models), CHUNKS * effective_n_jobs(self.n_jobs)))
+        chunks = max(1, min(len(models), CHUNKS * executor.workers))
         parts = [models[start::chunks] for start in range(chunks)]
         failures: list[str] = []
         with silent():
-            for votes, failed in Parallel(n_jobs=self.n_jobs)(delayed(_count)(part, X, self.classes) for part in parts):
+            for votes, failed in executor.map(_count, ((part, X, self.classes) for part in parts)):
                 counts += votes
                 failures += failed
         self.report(failures)
@@ -182,7 +189,7 @@ def _answer(model: Any, X: Table, classes: Array, failures: list[str]) -> Intege
     Were a query that makes a model fail to take the others of its batch with it, they would tell of it.
     """
     try:
-        return np.maximum(codes_of(np.asarray(model.predict(own(X))).reshape(X.shape[0]), classes), 0)
+        return np.maximum(class_indices(np.asarray(model.predict(own(X))).reshape(X.shape[0]), classes), 0)
     except BaseException as error:  # its message may hold data
         kind = failure(error)
     if X.shape[0] <= 1:
@@ -213,28 +220,28 @@ def _linear(models: list[Any], shards: Shards) -> LinearVoters:
     for teacher, model in enumerate(models):
         if model is None:
             continue
-        codes = codes_of(model.classes_, shards.classes)
+        indices = class_indices(model.classes_, shards.classes)
         rows = np.atleast_2d(model.coef_)
         heights = np.broadcast_to(model.intercept_, len(rows))
         if scored == 1:
-            sign = 1 if codes[1] == 1 else -1
+            sign = 1 if indices[1] == 1 else -1
             weights[0, teacher], bias[0, teacher] = sign * rows[0], sign * heights[0]
-        elif len(codes) == 2:
-            bias[codes[0], teacher] = 0
-            weights[codes[1], teacher], bias[codes[1], teacher] = rows[0], heights[0]
+        elif len(indices) == 2:
+            bias[indices[0], teacher] = 0
+            weights[indices[1], teacher], bias[indices[1], teacher] = rows[0], heights[0]
         else:
-            weights[codes, teacher], bias[codes, teacher] = rows, heights
+            weights[indices, teacher], bias[indices, teacher] = rows, heights
     voters = LinearVoters(weights.reshape(-1, columns), bias.ravel(), teachers=teachers, classes=classes)
-    voters.settle(np.where([model is None for model in models], np.maximum(shards.constant, 0), -1))
+    voters.fix_votes(np.where([model is None for model in models], np.maximum(shards.constant, 0), -1))
     return voters
 
 
 def _trees(models: list[Any], shards: Shards) -> TreeVoters:
     stub = DecisionTreeClassifier().fit(np.zeros((1, shards.X.shape[1])), [0])
-    codes = [
+    indices = [
         np.maximum(shards.constant[teacher : teacher + 1], 0)
         if model is None
-        else codes_of(model.classes_, shards.classes)
+        else class_indices(model.classes_, shards.classes)
         for teacher, model in enumerate(models)
     ]
-    return TreeVoters([stub if model is None else model for model in models], codes, classes=len(shards.classes))
+    return TreeVoters([stub if model is None else model for model in models], indices, classes=len(shards.classes))

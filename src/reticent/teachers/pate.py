@@ -17,9 +17,25 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import labellers, noise
+from reticent.concepts.class_order import warn_of_order
 from reticent.concepts.interface import ConceptClass
+from reticent.data.classes import declared_classes
+from reticent.data.executor import Executor
+from reticent.data.groups import as_groups, most_shards, numbered
+from reticent.data.labels import Labels, read_labels
+from reticent.data.tables import (
+    Array,
+    Integers,
+    Table,
+    as_numbers,
+    as_private_table,
+    as_table,
+    check_missing,
+    is_frame,
+    take,
+)
 from reticent.errors import OneAnswerWarning
-from reticent.exact import Number, integer
+from reticent.exact import Number, as_count, integer
 from reticent.labellers.answers import best
 from reticent.labellers.registry import LabellerLike
 from reticent.noise import Noise
@@ -29,23 +45,8 @@ from reticent.privacy.ledger import Spent, describe
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.silence import silent
 from reticent.teachers import queries, students
-from reticent.teachers.dealing import Array, Integers, Table, most_shards, numbered, take
+from reticent.teachers.missing import takes_nan
 from reticent.teachers.queries import Chooser, Transcript
-from reticent.teachers.reading import (
-    as_classes,
-    as_codes,
-    as_count,
-    as_groups,
-    as_labels,
-    as_numbers,
-    as_private_table,
-    as_table,
-    check_missing,
-    declared_classes,
-    is_frame,
-    takes_nan,
-    warn_of_order,
-)
 from reticent.teachers.space import PublicSpace
 from reticent.teachers.teachers import Teachers
 from reticent.teachers.thresholds import points as as_points
@@ -123,7 +124,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         itself if it is one of `sklearn.semi_supervised`.
     keep_margins : keeps `margins_`, which are **not private**.
     random_state : a public number, for teachers and choices that are random but need not be secret.
-    n_jobs : for joblib.
+    n_jobs : int, Executor or None, default=None
+        How many tasks run at the same time, as for joblib; or an executor of your own, see `reticent.data.executor`.
     unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
 
     Attributes
@@ -167,7 +169,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         semi_supervised: bool = False,
         keep_margins: bool = False,
         random_state: int = 0,
-        n_jobs: int | None = None,
+        n_jobs: int | Executor | None = None,
         unsafe_seed: int | None = None,
     ) -> None:
         self.teacher = teacher
@@ -243,9 +245,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         warn_of_order(self.teacher, self.classes, stacklevel=3)
         self._check_columns(X, table, public, shown)
         table, shown = self._read(table, "X"), self._read(shown, "public")
-        labels = as_labels(y, rows, self.classes)
-        classes = as_classes(self.classes, labels)
-        codes = as_codes(labels, classes)
+        labels = read_labels(y, rows, self.classes)
+        classes = labels.classes
         sizes = None
         if groups is not None:
             groups = as_groups(groups, rows)
@@ -266,7 +267,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with silent():
             if space is not None and self._space() == "pca":
                 taught, questions = space.transform(as_numbers(table)), space.transform(as_numbers(shown))
-            teachers.fit(taught, codes, groups=groups)
+            teachers.fit(taught, Labels(np.arange(len(classes)), labels.indices), groups=groups)
             queries.run(chooser, transcript, lambda asked: teachers.votes(take(questions, asked)), labeller)
 
         for name in ("margins_", "student_"):  # of an earlier fit, which another guarantee is for

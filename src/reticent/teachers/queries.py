@@ -19,9 +19,9 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from reticent.concepts.interface import ConceptClass, Dichotomies
+from reticent.data.tables import Array, Integers, Table, take
 from reticent.labellers import ABSTAINS, Labeller
 from reticent.silence import silent
-from reticent.teachers.dealing import Array, Integers, Table, take
 
 Floats = NDArray[np.float64]
 Chooser = Iterator[Integers]

@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from reticent.concepts.domains import Datetimes, Domain, Floats, Integers
 from reticent.concepts.thresholds import Thresholds
-from reticent.teachers.dealing import Array
-from reticent.teachers.linear import LinearVoters
+from reticent.data.tables import Array
+from reticent.teachers.linear_voters import LinearVoters
 from reticent.teachers.models import ModelVoters
 from reticent.teachers.teachers import Teachers, Voters, report
 from reticent.teachers.thresholds import ThresholdVoters
@@ -148,7 +148,7 @@ def _put_together(header: Mapping[str, Any], arrays: Mapping[str, Array], of: Te
     models = _models(kind, arrays["models"].tobytes(), trusted)
     _check(len(models) == len(constant) == count and _within(constant + 1, classes + 1))
     telling = partial(report, teachers=count, what="answer")
-    return ModelVoters(models, constant, arrays["classes"], n_jobs=of.n_jobs, report=telling)
+    return ModelVoters(models, constant, arrays["classes"], report=telling)
 
 
 def _thresholds(header: Mapping[str, Any], cuts: CutVoters | None, of: Teachers) -> ThresholdVoters:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
-from reticent.teachers.dealing import Table, dense
+from reticent.data.tables import Table, dense
 
 Floats = NDArray[np.float64]
 

@@ -16,13 +16,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from reticent.concepts.interface import ConceptClass
+from reticent.data.tables import Array, Integers, Table, as_table, take
 from reticent.exact import integer, rational
 from reticent.labellers import ABSTAINS, Labeller
 from reticent.silence import silent
-from reticent.teachers.dealing import Array, Integers, Table, take
 from reticent.teachers.linear import LINEAR
 from reticent.teachers.queries import Transcript
-from reticent.teachers.reading import as_table
 from reticent.teachers.thresholds import ConceptTeacher
 
 Floats = NDArray[np.float64]

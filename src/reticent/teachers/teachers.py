@@ -13,31 +13,33 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent.classes import sorted_classes
+from reticent.concepts.class_order import warn_of_order
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.order import Ordered
-from reticent.concepts.reading import as_array, as_rows
 from reticent.concepts.thresholds import Thresholds
-from reticent.silence import holders_log, silent
-from reticent.teachers.dealing import Array, Integers, Shards, Table, check_shards, deal, take
-from reticent.teachers.linear import LINEAR, LinearVoters, LogisticTeacher, newton, train, unscaled
-from reticent.teachers.models import ModelVoters, fit_models, flattened
-from reticent.teachers.reading import (
-    as_classes,
-    as_codes,
-    as_count,
-    as_groups,
-    as_labels,
+from reticent.data.classes import declared_classes, sorted_classes
+from reticent.data.executor import Executor, as_executor
+from reticent.data.groups import as_groups
+from reticent.data.labels import read_labels
+from reticent.data.points import as_array, as_rows
+from reticent.data.shards import Shards, check_shards, deal
+from reticent.data.tables import (
+    Array,
+    Integers,
+    Table,
     as_numbers,
     as_private_table,
     as_table,
-    check_jobs,
     check_missing,
-    declared_classes,
     is_frame,
-    takes_nan,
-    warn_of_order,
+    take,
 )
+from reticent.exact import as_count
+from reticent.silence import holders_log, silent
+from reticent.teachers.linear import LINEAR, LogisticTeacher, newton, train, unscaled
+from reticent.teachers.linear_voters import LinearVoters
+from reticent.teachers.missing import takes_nan
+from reticent.teachers.models import ModelVoters, fit_models, flattened
 from reticent.teachers.thresholds import ConceptTeacher, fit_thresholds, points
 
 QUERIES = 1 << 15  # read at a time
@@ -48,8 +50,8 @@ log = holders_log("reticent.teachers")
 class Voters(Protocol):
     """Teachers in whatever form makes them fast."""
 
-    def count(self, X: Table) -> Integers:
-        """How many teachers vote for each class, a row a query."""
+    def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:
+        """How many teachers vote for each class, one row per query."""
 
     def ask(self, X: Table, teachers: Integers) -> Integers:
         """The class that each of the teachers named in a row votes for."""
@@ -72,7 +74,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     queries are its own copies: what it writes into them, no other sees. The estimator must keep nothing outside of
     itself, such as in its class: that, all teachers would share. When all teachers are trained at once, no sum runs
     over two shards, and each stops by its own rows. A shard with rows of one class votes for that class; a teacher that
-    fails to learn or to answer votes for the first class, and others are not told: how many failed goes to the log
+    fails to learn or to answer votes for the first class, and no caller learns of it: how many failed goes to the log
     "reticent.teachers" of the data holder, which only handlers added to it see. Public are the number of rows, the
     columns with their types and categories, the classes, `groups`, and every parameter.
 
@@ -83,21 +85,30 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator : a scikit-learn classifier or pipeline; a concept class, such as `concepts.Thresholds()`, for the
-        concept with the fewest errors on each shard; or None for `LogisticTeacher()`, which is biased little: votes
-        average away what differs between teachers, never what all have in common.
-    shards : how many teachers there are.
-    classes : the labels, in any order; or "public", if it is public which labels occur in `y`. There is no default, as
-        labels are private.
-    random_state : a whole number. Every `random_state` of the estimator, its parts and its splitters that is not a
-        number is set by it and by the number of the shard.
-    n_jobs : for joblib, where teachers are fitted one by one; `joblib.parallel_config` may name another backend.
+    estimator : classifier, ConceptClass or None, default=None
+        A scikit-learn classifier or pipeline; a concept class, such as `concepts.Thresholds()`, for the concept with
+        the fewest errors on each shard; or None for `LogisticTeacher()`, which has little bias: votes average away
+        what differs between teachers, never what all have in common.
+    shards : int
+        The number of teachers.
+    classes : sequence or "public"
+        The labels, in any order; or "public", if it is public which labels occur in `y`. They must be given, as labels
+        are private.
+    random_state : int, default=0
+        Every `random_state` of the estimator, its parts and its splitters that is not a number is set by it and by the
+        number of the shard.
+    n_jobs : int, Executor or None, default=None
+        How many tasks run at the same time, as for joblib; `joblib.parallel_config` may name another backend. Or an
+        executor of your own, see `reticent.data.executor`.
 
     Attributes
     ----------
-    classes_, n_teachers_ : the classes, ascending, which is the order of the columns of `votes`; and the number of
-        teachers. A concept's label 1 is the second of them.
-    n_features_in_, feature_names_in_ : as in scikit-learn.
+    classes_ : array of shape (n_classes,)
+        The classes, ascending: the order of the columns of `votes`. A concept's label 1 is the second of them.
+    n_teachers_ : int
+        The number of teachers.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
 
     >>> import numpy as np
     >>> rows = np.random.default_rng(0).normal(size=(5_000, 3))
@@ -117,7 +128,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         shards: int,
         classes: Any = None,
         random_state: int = 0,
-        n_jobs: int | None = None,
+        n_jobs: int | Executor | None = None,
     ) -> None:
         self.estimator = estimator
         self.shards = shards
@@ -138,16 +149,14 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         table = as_private_table(X)
         rows = table.shape[0]
         shard = self._dealt(rows, count, None if groups is None else as_groups(groups, rows))
-        labels = as_labels(y, rows, self.classes)
-        classes = as_classes(self.classes, labels)
-        codes = as_codes(labels, classes)
+        classes, indices = read_labels(y, rows, self.classes)
         if isinstance(estimator, ConceptClass) and len(classes) > 2:
             raise ValueError(f"classes must be 2 for teachers that are concepts, got {len(classes)}")
         table = self._read(table, estimator)
         validate_data(self, X, reset=True, skip_check_array=True)
         self._warned = False
         self._floats = getattr(getattr(table, "dtype", None), "kind", "") == "f"
-        self._voters = self._train(estimator, Shards(table, codes, shard, count, classes), seed)
+        self._voters = self._train(estimator, Shards(table, indices, shard, count, classes), seed)
         self.classes_, self.n_teachers_ = classes, count
         return self
 
@@ -160,24 +169,24 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         groups: Array | None = None,
         release: Callable[[], None] | None = None,
     ) -> Self:
-        """As `fit`, from rows that were read before: finite numbers in an array, and labels as places among `classes`.
+        """As `fit`, from rows that were read before: finite numbers, and the index of each row's class.
 
         `X` and `codes` may be views of files larger than memory. They are then read some shards at a time, and
-        `release` is called after every part, to let go of the pages that it was read from. A row is dealt as by `fit`,
+        `release` is called after every part, to release the pages that it was read from. A row is dealt as by `fit`,
         and the teachers are the same to the last bit.
         """
         count, seed = self._numbers()
         estimator, labels = self._estimator(), sorted_classes(classes)
         if not np.array_equal(labels, np.asarray(list(classes))):
-            raise ValueError("classes must be in ascending order: codes are places among them")
+            raise ValueError("classes must be in ascending order: codes are indices among them")
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "biufM":
             raise TypeError("X must be an array of numbers with two dimensions, rows and columns")
         if not isinstance(codes, np.ndarray) or codes.shape != X.shape[:1] or codes.dtype.kind not in "iu":
-            raise TypeError("codes must be an array of whole numbers, one a row")
+            raise TypeError("codes must be an array of whole numbers, one per row")
         if isinstance(estimator, ConceptClass) and len(labels) > 2:
             raise ValueError(f"classes must be 2 for teachers that are concepts, got {len(labels)}")
         if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(labels):
-            raise ValueError(f"codes must be places among the {len(labels)} classes")
+            raise ValueError(f"codes must be indices among the {len(labels)} classes")
         shard = self._dealt(len(X), count, groups)
         self._floats = X.dtype.kind == "f"
         self._voters = self._train(estimator, Shards(X, codes, shard, count, labels, release), seed)
@@ -194,16 +203,17 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     def count_rows(self, X: Table) -> Integers:
         """`votes` on rows that were read before, as for `fit_rows`."""
         if X.shape[0] <= QUERIES:
-            return self._voters.count(X)
+            return self._voters.count(X, self.n_jobs)
         starts = range(0, X.shape[0], QUERIES)
         return np.concatenate([
-            self._voters.count(take(X, np.arange(start, min(start + QUERIES, X.shape[0])))) for start in starts
+            self._voters.count(take(X, np.arange(start, min(start + QUERIES, X.shape[0]))), self.n_jobs)
+            for start in starts
         ])  # fmt: skip
 
     def ask(self, X: Any, teachers: Any) -> Integers:
-        """What the teachers named in each row of `teachers` say to each row of `X`: places among the classes.
+        """What the teachers named in each row of `teachers` vote for at each row of `X`: indices of classes.
 
-        For a poll, which asks few teachers a query. Every one is asked anew, also one that is named twice.
+        For a poll, which asks few teachers per query. A teacher that is named twice is asked twice.
         """
         table, named = self._queries(X), np.asarray(teachers)
         if named.ndim != 2 or len(named) != table.shape[0] or named.dtype.kind not in "iu":
@@ -221,7 +231,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
 
     def _numbers(self) -> tuple[int, int]:
         """The number of shards, and the seed."""
-        check_jobs(self.n_jobs)
+        as_executor(self.n_jobs)
         return as_count(self.shards, "shards", least=1), as_count(self.random_state, "random_state", least=0)
 
     @staticmethod
@@ -248,7 +258,9 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
 
     @silent()
     def _train(self, estimator: Any, shards: Shards, seed: int) -> Voters:
-        if isinstance(estimator, Thresholds) and (found := fit_thresholds(estimator, shards)) is not None:
+        if isinstance(estimator, Thresholds) and (
+            found := fit_thresholds(estimator, shards, n_jobs=self.n_jobs)
+        ) is not None:
             return found
         if (how := newton(estimator, shards)) is not None:
             return self._train_linear(shards, how)
@@ -263,18 +275,17 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             models,
             np.where([model is None for model in models], np.maximum(shards.constant, 0), -1),
             shards.classes,
-            n_jobs=self.n_jobs,
             report=partial(report, teachers=shards.count, what="answer"),
         )
 
     def _train_linear(self, shards: Shards, how: dict[str, Any]) -> LinearVoters:
-        weights, bias = train(shards, **how)
+        weights, bias = train(shards, **how, n_jobs=self.n_jobs)
         voters = LinearVoters(weights, bias, teachers=shards.count, classes=len(shards.classes))
         failed = voters.failed() & (shards.constant < 0)
         report(["FloatingPointError"] * int(failed.sum()), shards.count, "learn")
         if voters.scored > 1:
             voters.bias[(shards.seen.T == 0).ravel()] = -np.inf  # no votes for a class that was never seen
-        voters.settle(np.where(failed, 0, shards.constant))
+        voters.fix_votes(np.where(failed, 0, shards.constant))
         return voters
 
     # ── reading what the caller gave ──────────────────────────────────────────────────────────────────────────────

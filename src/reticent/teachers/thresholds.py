@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -10,9 +10,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from reticent.concepts.domains import Domain, Floats
 from reticent.concepts.interface import ConceptClass
-from reticent.concepts.reading import as_array
 from reticent.concepts.thresholds import Threshold, Thresholds
-from reticent.teachers.dealing import Array, Integers, Shards, Table
+from reticent.data.executor import Executor, as_executor
+from reticent.data.points import as_array
+from reticent.data.shards import Shards
+from reticent.data.tables import Array, Integers, Table
+from reticent.silence import silent
 from reticent.teachers.trees import CutVoters
 
 _INT64 = np.iinfo(np.int64)
@@ -81,8 +84,8 @@ class ThresholdVoters:
     def __init__(self, cuts: CutVoters, concept_class: Thresholds, domain: Domain) -> None:
         self.cuts, self.concept_class, self.domain = cuts, concept_class, domain
 
-    def count(self, X: Table) -> Integers:
-        """How many teachers vote for each class, a row a query."""
+    def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:  # fast as it is
+        """How many teachers vote for each class, one row per query."""
         return self.cuts.count(self._ranks(X))
 
     def ask(self, X: Table, teachers: Integers) -> Integers:
@@ -96,20 +99,39 @@ class ThresholdVoters:
         return ranks[:, None]
 
 
-def fit_thresholds(concept_class: Thresholds, shards: Shards) -> ThresholdVoters | None:
+def fit_thresholds(
+    concept_class: Thresholds, shards: Shards, *, n_jobs: int | Executor | None = None
+) -> ThresholdVoters | None:
     """For every shard the threshold with the fewest errors; None where ranks are wider than the machine's integers."""
     cut, below = np.empty(shards.count, dtype=np.int64), np.empty(shards.count, dtype=np.int64)
-    domain = None
-    for names, held, _ in shards.loads(1):
-        ranks, domain = concept_class.ranks(points(held.X, concept_class))
-        if ranks.dtype != np.int64 or int(ranks.min()) == _INT64.min or int(ranks.max()) == _INT64.max:
+    domain, executor = None, as_executor(n_jobs)
+    tasks = ((concept_class, names, held) for names, held, _ in shards.loads(1, executor.workers))
+    for found in executor.map(_fit_some, tasks):
+        if found is None:
             return None
-        cut[names], below[names] = _best_cuts(ranks, held, domain, concept_class.both_orientations)
+        cut[found.names], below[found.names], domain = found.cut, found.below, found.domain
     assert domain is not None
     known = shards.constant >= 0
     below, above = (np.where(known, shards.constant, side) for side in (below, 1 - below))
     column = np.zeros(shards.count, dtype=np.int64)
     return ThresholdVoters(CutVoters(column, cut, below, above, classes=2), concept_class, domain)
+
+
+class Cuts(NamedTuple):
+    """The thresholds of some shards: their numbers, the last rank below each threshold, and the label there."""
+
+    names: Integers
+    cut: Integers
+    below: Integers
+    domain: Domain
+
+
+@silent()  # here too: it may run in another process
+def _fit_some(concept_class: Thresholds, names: Integers, shards: Shards) -> Cuts | None:
+    ranks, domain = concept_class.ranks(points(shards.X, concept_class))
+    if ranks.dtype != np.int64 or int(ranks.min()) == _INT64.min or int(ranks.max()) == _INT64.max:
+        return None
+    return Cuts(names, *_best_cuts(ranks, shards, domain, concept_class.both_orientations), domain)
 
 
 def _best_cuts(ranks: Integers, shards: Shards, domain: Domain, both: bool) -> tuple[Integers, Integers]:
@@ -118,7 +140,7 @@ def _best_cuts(ranks: Integers, shards: Shards, domain: Domain, both: bool) -> t
     assert shard is not None
     order = np.lexsort((ranks, shard))
     ranks, shard = ranks[order], shard[order]
-    gain = 2 * shards.codes[order].astype(np.int64) - 1  # of a row that is labelled 1
+    gain = 2 * shards.class_indices[order].astype(np.int64) - 1  # of a row that is labelled 1
     before = np.append(0, np.cumsum(gain))
     total = before[starts[1:]] - before[starts[:-1]]
     # A cut before each row and one after the last of its shard: what labelling the rows below it with 1 gains.

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from reticent.teachers.dealing import BLOCK, Array, Integers, Table, dense
+from reticent.data.executor import Executor
+from reticent.data.shards import BLOCK
+from reticent.data.tables import Array, Integers, Table, dense
 
 
 class CutVoters:
@@ -32,7 +34,7 @@ class CutVoters:
             self.tables[int(one)] = cut[mine], np.cumsum(table, axis=0)
 
     def count(self, X: Array) -> Integers:
-        """How many teachers vote for each class, a row a query."""
+        """How many teachers vote for each class, one row per query."""
         counts = np.zeros((len(X), self.classes), dtype=np.int64)
         for column, (cuts, table) in self.tables.items():
             counts += table[np.searchsorted(cuts, X[:, column], side="left")]
@@ -51,7 +53,7 @@ class TreeVoters:
     one goes where the tree sends it.
     """
 
-    def __init__(self, models: list[Any], codes: list[Integers], *, classes: int) -> None:
+    def __init__(self, models: list[Any], indices: list[Integers], *, classes: int) -> None:
         trees = [model.tree_ for model in models]
         self.classes, self.depth = classes, max(tree.max_depth for tree in trees)
         self.roots = np.append(0, np.cumsum([tree.node_count for tree in trees]))[:-1]
@@ -68,7 +70,7 @@ class TreeVoters:
         left, right = (np.where(leaf, place, start + child) for child in (left, right))
         self.children = np.column_stack([right, left]).ravel()
         self.vote = np.concatenate(
-            [code[tree.value[:, 0, :].argmax(axis=1)] for tree, code in zip(trees, codes, strict=True)]
+            [known[tree.value[:, 0, :].argmax(axis=1)] for tree, known in zip(trees, indices, strict=True)]
         )
         self.cuts = None
         if self.depth <= 1:
@@ -80,8 +82,8 @@ class TreeVoters:
                 classes=classes,
             )
 
-    def count(self, X: Table) -> Integers:
-        """How many teachers vote for each class, a row a query."""
+    def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:  # fast as it is
+        """How many teachers vote for each class, one row per query."""
         rows = dense(X, np.float32)
         counts = np.zeros((len(rows), self.classes), dtype=np.int64)
         walked = np.asarray(np.isnan(rows).any(axis=1))  # looks at one row at a time, never at its company
@@ -94,8 +96,8 @@ class TreeVoters:
         for start in range(0, len(places), batch):
             some = places[start : start + batch]
             votes = self._walk(rows[some], np.broadcast_to(everyone, (len(some), len(self.roots))))
-            for code in range(self.classes):
-                counts[some, code] = np.count_nonzero(votes == code, axis=1)
+            for index in range(self.classes):
+                counts[some, index] = np.count_nonzero(votes == index, axis=1)
         return counts
 
     def ask(self, X: Table, teachers: Integers) -> Integers:

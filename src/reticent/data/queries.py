@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from reticent.concepts.interface import ConceptClass
-from reticent.concepts.order import Ordered
 from reticent.data.cells import as_matrix, as_number
+from reticent.data.points import points_of
+from reticent.data.tables import as_table
 from reticent.silence import silent
-from reticent.teachers.reading import as_table
 
 Array = NDArray[Any]
 
@@ -44,19 +43,40 @@ def _of_rows(X: Any) -> Any:
     return X if cells is None else cells
 
 
+class PointSpace(Protocol):
+    """What is known of the points that concepts label; a `concepts.ConceptClass` is one."""
+
+    @property
+    def columns(self) -> int:
+        """The number of columns of a point."""
+
+    def example_points(self) -> Array:
+        """A few points of the domain."""
+
+    def accepts(self, points: Array, *, example: Array) -> bool:
+        """Whether the concepts label all of these points, as they label the example."""
+
+
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """Makes queries out of numbers: of the type that was learned from, and of the domain of the concepts, if any.
+    """Turns numbers into queries: of the type that was learned from, and in the domain of the concepts, if any.
 
-    `point`, of one row, stands for a query that is neither; it is public.
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        The type of the rows that were learned from.
+    point : array of shape (1, columns)
+        Stands for a query that is of another type or outside of the domain. It is public.
+    concepts : PointSpace or None, default=None
+        The concepts whose domain queries must be in.
     """
 
     dtype: np.dtype[Any]
     point: Array
-    concepts: ConceptClass[Any] | None = None
+    concepts: PointSpace | None = None
 
     @classmethod
-    def of(cls, rows: Array, concepts: ConceptClass[Any] | None) -> Reader:
+    def of(cls, rows: Array, concepts: PointSpace | None) -> Reader:
         """For queries like these rows: only their type and the number of their columns are looked at."""
         if concepts is None:
             point = np.zeros((1, rows.shape[1]), dtype=rows.dtype)
@@ -74,28 +94,17 @@ class Reader:
             bad[some] = ~np.isfinite(cast[some]).all(axis=1)
         else:
             bad |= (cast != rows).any(axis=1)  # rounded, or wrapped around
-        if not self._taken(cast[~bad]):
+        if not self._accepted(cast[~bad]):
             for one in np.flatnonzero(~bad):
-                bad[one] = not self._taken(cast[one : one + 1])
+                bad[one] = not self._accepted(cast[one : one + 1])
         if bad.any():
             cast = cast.copy()
             cast[bad] = self.point
         return cast
 
-    def _taken(self, rows: Array) -> bool:
+    def _accepted(self, rows: Array) -> bool:
         """Whether the concepts label all of these rows."""
         if self.concepts is None or not len(rows):
             return True
-        try:
-            if isinstance(self.concepts, Ordered):
-                self.concepts.ranks(self._points(rows))
-            else:
-                concept = self.concepts.dichotomies(self._points(self.point)).concept(0)
-                self.concepts.predict(concept, self._points(rows))
-        except (TypeError, ValueError, OverflowError):
-            return False
-        return True
-
-    def _points(self, rows: Array) -> Array:
-        alone = self.concepts is not None and self.concepts.columns == 1 == rows.shape[1]
-        return rows[:, 0] if alone else rows
+        columns = self.concepts.columns
+        return self.concepts.accepts(points_of(rows, columns), example=points_of(self.point, columns))

@@ -25,7 +25,7 @@ KINDS = "biufM"  # what a column may hold: numbers and datetimes
 
 
 class Rows(NamedTuple):
-    """Rows to train on: their numbers, their labels as places among the classes, and their groups, if they have any.
+    """Rows to train on: their numbers, the indices of their classes, and their groups, if they have any.
 
     `release` lets go of what was read of them into memory, if they are in a file.
     """
@@ -37,10 +37,10 @@ class Rows(NamedTuple):
 
 
 class RowStore(Guarded):
-    """Room for `capacity` rows, which arrive in any number of parts and keep the order of their arrival.
+    """Keeps up to `capacity` rows, which arrive in any number of parts, in the order of their arrival.
 
     If all of them would take at most `memory_limit` bytes, or there is no limit, they are kept in memory, else in files
-    that are mapped. Room is taken as rows arrive, so a large capacity costs nothing by itself. What is mapped is
+    that are mapped. Memory is taken as rows arrive, so a large capacity costs nothing by itself. What is mapped is
     resident only while it is read, and `release` lets go of it.
 
     The rows are private. Their files have no name: no other process can open them, and when this one ends, however it
@@ -114,9 +114,9 @@ class RowStore(Guarded):
         if X.dtype != self.dtype:
             raise TypeError(f"X must hold {self.dtype} as the store does, got {X.dtype}")
         if codes.shape != X.shape[:1] or codes.dtype.kind not in "iu":
-            raise ValueError("codes must be whole numbers, one a row")
+            raise ValueError("codes must be whole numbers, one per row")
         if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < self.classes:
-            raise ValueError(f"codes must be places among the {self.classes} classes")
+            raise ValueError(f"codes must be indices among the {self.classes} classes")
         if (groups is None) != (len(self._columns) == 2):
             raise ValueError("groups must be given to a store that was made with grouped=True, and to no other")
         if self._rows + len(X) > self.capacity:
@@ -127,7 +127,7 @@ class RowStore(Guarded):
         if groups is not None:
             parts.append(np.asarray(groups))
             if parts[-1].shape != codes.shape or not np.can_cast(parts[-1].dtype, np.int64):
-                raise ValueError("groups must be whole numbers of at most 64 bits with a sign, one a row")
+                raise ValueError("groups must be whole numbers of at most 64 bits with a sign, one per row")
         for column, part in zip(self._columns, parts, strict=True):
             column.write(self._rows, part, release)
         self._rows += len(X)  # only now: what a failed write left behind is written over by the next

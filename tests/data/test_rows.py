@@ -22,9 +22,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts.thresholds import Thresholds
-from reticent.predictors import rows as rows_module
-from reticent.predictors.rows import RowStore
-from reticent.teachers import LogisticTeacher, Teachers, dealing
+from reticent.data import rows as rows_module
+from reticent.data import shards as shards_module
+from reticent.data.rows import RowStore
+from reticent.teachers import LogisticTeacher, Teachers
 
 Array = NDArray[Any]
 
@@ -158,7 +159,7 @@ def test_what_will_not_fit_is_refused_and_nothing_is_added() -> None:
         (lambda: store.append(rows[:1].astype(float), codes[:1]), TypeError, "float32"),
         (lambda: store.append(rows[:1, :1], codes[:1]), ValueError, "2 columns"),
         (lambda: store.append(rows[0], codes[:1]), ValueError, "two dimensions"),
-        (lambda: store.append(rows[:1], codes), ValueError, "one a row"),
+        (lambda: store.append(rows[:1], codes), ValueError, "one per row"),
         (lambda: store.append(rows[:1], np.array([0.5])), ValueError, "whole numbers"),
         (lambda: store.append(rows[:1], np.array([2])), ValueError, "2 classes"),
         (lambda: store.append(rows[:1], np.array([-1])), ValueError, "2 classes"),
@@ -199,8 +200,8 @@ def test_a_store_that_cannot_be_is_refused_by_name(wrong: dict[str, Any]) -> Non
 @pytest.fixture
 def small(load: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """So few bytes are held at a time that small tests have many parts."""
-    monkeypatch.setattr(dealing, "LOAD", load)
-    monkeypatch.setattr(dealing, "RESIDENT", load)
+    monkeypatch.setattr(shards_module, "LOAD", load)
+    monkeypatch.setattr(shards_module, "RESIDENT", load)
 
 
 # ── training on it ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -276,7 +277,7 @@ def test_groups_on_disk_stay_together(estimator: Any, tmp_path: Path) -> None:
 
 
 def test_teachers_of_any_kind_learn_from_rows_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(dealing, "LOAD", 3000)
+    monkeypatch.setattr(shards_module, "LOAD", 3000)
     X, y = data(603, 4)
     store = filled(X, y, tmp_path)
     held = store.rows()
@@ -302,7 +303,7 @@ def test_a_file_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
             touched.append(key)
             return super().__getitem__(key)
 
-    monkeypatch.setattr(dealing, "LOAD", 5_000 * (64 + X[:1].nbytes))
+    monkeypatch.setattr(shards_module, "LOAD", 5_000 * (64 + X[:1].nbytes))
     Teachers(shards=500).fit_rows(X.view(Watched), y, classes=(0, 1))
     assert len(touched) == 2  # loads
     assert np.array_equal(np.sort(np.concatenate(touched)), np.arange(20_000))
@@ -344,7 +345,7 @@ def test_memory_stays_bounded_only_if_pages_are_let_go(releases: bool, tmp_path:
     """A phase of 400 MB in a process that may grow by 300; without `release` it grows by more than the phase."""
     script = f"""
 import numpy as np
-from reticent.predictors.rows import RowStore
+from reticent.data.rows import RowStore
 from reticent.teachers import LogisticTeacher, Teachers
 def peak():
     lines = open("/proc/self/status").read().splitlines()

@@ -1,4 +1,4 @@
-"""The classes that a caller declares, in the one order that every estimator gives them, and labels among them."""
+"""The classes that a caller declares, in the one order that every estimator gives them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-Integers = NDArray[np.int64]
 
 
 def sorted_classes(classes: Any) -> Array:
@@ -46,47 +45,30 @@ def sorted_classes(classes: Any) -> Array:
     return ascending
 
 
-def label_array(labels: Any) -> Array:
-    """Labels as NumPy reads them; an array of objects if one of them is itself a list or an array.
+def declared_classes(classes: Any) -> Array | None:
+    """The declared classes in ascending order, whatever order was given; None if those that occur are public."""
+    if classes is None:
+        raise ValueError(
+            'classes must be given, as in classes=(0, 1): labels are private. If it is public which occur in y, '
+            'set classes="public"'
+        )
+    if isinstance(classes, str):
+        if classes != "public":
+            raise ValueError(f'classes must be a sequence of classes or "public", got {classes!r}')
+        return None
+    if not isinstance(classes, Collection):
+        raise TypeError(f'classes must be a sequence of classes or "public", got {type(classes).__name__}')
+    return sorted_classes(classes)
 
-    NumPy refuses these by a message of its own. As objects, they are labels that no class is.
 
-    >>> label_array([0, 1, [1]]).tolist()
-    [0, 1, [1]]
-    """
+def as_classes(classes: Any, labels: Array) -> Array:
+    """`declared_classes`, or, declared public, those that occur, in ascending order too."""
+    if (declared := declared_classes(classes)) is not None:
+        return declared
     try:
-        return np.asarray(labels)
-    except Exception:  # its message may hold data
-        listed = list(labels)
-        found = np.empty(len(listed), dtype=object)
-        for place, label in enumerate(listed):
-            found[place] = label
-        return found
-
-
-def codes_of(labels: Array, classes: Array) -> Integers:
-    """The places of labels among the classes; −1 for one that is not among them."""
-    order = np.argsort(classes, kind="stable")
-    place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
-    codes: Integers = order[place]
-    return np.where(classes[codes] == labels, codes, -1)
-
-
-def codes_of_any(labels: Array, classes: Array) -> Integers:
-    """`codes_of` for labels of any kind: whatever cannot be compared with the classes is none of them.
-
-    >>> codes_of_any(np.array([1, None, {}, 0.0], dtype=object), np.array([0, 1])).tolist()
-    [1, -1, -1, 0]
-    """
-    kinds = {labels.dtype.kind, classes.dtype.kind}
-    if kinds <= set("biufc") or (len(kinds) == 1 and kinds <= set("USM")):
-        return codes_of(labels, classes)
-    places = {label: place for place, label in enumerate(classes.tolist())}
-    return np.array([_place(label, places) for label in labels.ravel().tolist()], dtype=np.int64).reshape(labels.shape)
-
-
-def _place(label: Any, places: dict[Any, int]) -> int:
-    try:
-        return places.get(label, -1)
-    except Exception:  # it has no hash, or compares by code that fails
-        return -1
+        found = np.unique(labels)
+    except TypeError:
+        raise TypeError("y must hold labels of one type: they could not be compared") from None
+    if len(found) < 2:
+        raise ValueError(f"y must hold at least 2 different labels to learn the classes from, got {len(found)}")
+    return found

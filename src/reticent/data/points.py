@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from reticent.data.lists import as_floats
 
 Array = NDArray[Any]
 Labels = NDArray[np.int64]
@@ -111,18 +114,6 @@ def as_rows(X: ArrayLike, columns: int, name: str = "X") -> Array:
     return array
 
 
-def as_labels(y: ArrayLike, rows: int, name: str = "y") -> Labels:
-    """Labels 0 and 1, one a row; booleans and floats that are 0 or 1 are taken as such."""
-    array = as_array(y, name)
-    if array.shape == (rows, 1):
-        array = array[:, 0]
-    if array.shape != (rows,):
-        raise ValueError(f"{name} must have one label a row: {rows} rows, but the shape of {name} is {array.shape}")
-    if array.dtype.kind == "M" or not bool(np.all((array == 0) | (array == 1))):
-        raise ValueError(f"{name} must hold only the labels 0 and 1")
-    return array.astype(np.int64)
-
-
 def zeros_and_ones(mask: Array) -> Labels:
     """Booleans as labels."""
     labels: Labels = mask.astype(np.int64)
@@ -130,12 +121,12 @@ def zeros_and_ones(mask: Array) -> Labels:
 
 
 def as_weights(weights: ArrayLike, rows: int, name: str = "weights") -> Array:
-    """Whole numbers, one a row: int64 where no sum of them can overflow, Python ints elsewhere."""
+    """Whole numbers, one per row: int64 where no sum of them can overflow, Python ints elsewhere."""
     array = as_array(weights, name)
     if array.size and array.dtype.kind not in "biuO":
         raise TypeError(f"{name} must be whole numbers, got {array.dtype}")
     if array.shape != (rows,):
-        raise ValueError(f"{name} must hold one whole number a row: {rows} rows, but their shape is {array.shape}")
+        raise ValueError(f"{name} must hold one whole number per row: {rows} rows, but their shape is {array.shape}")
     wide = array.dtype == object or float(np.abs(array.astype(np.float64)).sum()) >= 2.0**62
     return array.astype(object if wide else np.int64)
 
@@ -143,3 +134,30 @@ def as_weights(weights: ArrayLike, rows: int, name: str = "weights") -> Array:
 def magnitude(weights: Array) -> float:
     """An upper bound on the absolute value of every sum of some of the weights, in floating point."""
     return float("inf") if weights.dtype == object else float(np.abs(weights).sum()) * 1.000001
+
+
+def as_point_table(X: ArrayLike, name: str = "X", *, domain_declared: bool = True) -> Array:
+    """Rows and columns, nothing rounded; at least one of each.
+
+    If the domain is not declared, the type of the rows decides it. Then a list is read as floats: see `data.lists`.
+    """
+    if not domain_declared and isinstance(X, (list, tuple)):
+        X = as_floats(X, name)
+    if sparse.issparse(X):
+        raise TypeError(f"{name} must be a dense array, got a sparse matrix; call its toarray()")
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+        raise ValueError(f"Complex data not supported: {name} must hold real numbers")
+    array = as_array(X, name)
+    if array.ndim != 2:
+        raise ValueError(f"{name} must have two dimensions, rows and columns, got {array.ndim}. Reshape your data")
+    for count, what in zip(array.shape, ("sample", "feature"), strict=True):
+        if count == 0:
+            raise ValueError(f"{name} has 0 {what}(s) (shape={array.shape}) while a minimum of 1 is required.")
+    if array.dtype.kind == "f" and not bool(np.isfinite(array).all()):
+        raise ValueError(f"{name} must be finite: it holds NaN or inf")
+    return array
+
+
+def points_of(rows: Array, columns: int) -> Array:
+    """Rows of a table as a concept class takes them: if it has a single column, the values of that column."""
+    return rows[:, 0] if columns == 1 == rows.shape[1] else rows

@@ -1,0 +1,38 @@
+"""Points that a concept class cannot label, and how they are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from reticent.concepts.finite import Finite
+from reticent.concepts.interface import ConceptClass
+from reticent.data.points import as_array, as_rows
+from reticent.errors import OutOfReach
+
+
+@contextmanager
+def read_as(name: str) -> Iterator[None]:
+    """Say which argument holds the points that a concept class refused."""
+    try:
+        yield
+    except OutOfReach:
+        raise
+    except (TypeError, ValueError) as error:
+        reason = str(error)
+        for inner in ("X ", "at "):  # what the methods of a class call their points
+            if reason.startswith(inner):
+                raise type(error)(f"{name} {reason[len(inner) :]}") from error
+        raise type(error)(f"{name} must hold points that the concept class can label: {reason}") from error
+
+
+def refuse_bad_points(concept_class: ConceptClass[Any], points: ArrayLike, name: str = "X") -> None:
+    """Let the class read all points, and refuse those that it cannot label."""
+    rows = as_array(points, name)
+    if not isinstance(concept_class, Finite):  # its functions may take any number of columns
+        rows = as_rows(rows, concept_class.columns, name)
+    with read_as(name):
+        concept_class.predict(concept_class.dichotomies(rows[:1]).concept(0), rows)

@@ -1,0 +1,91 @@
+"""Groups: the person, or other unit, that each row belongs to. Which row is of which group is public.
+
+Names of groups are not repeated in a message; their sizes may be.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from reticent.data.cells import is_missing
+from reticent.data.labels import as_column
+from reticent.data.tables import Array, Integers
+
+LARGEST = 2  # average shards: a group with more rows than these is refused
+
+
+def as_groups(groups: Any, rows: int) -> Array:
+    """The name of each row's group, as it was given: NumPy would turn all names of a list into strings if one is."""
+    if isinstance(groups, (list, tuple)) and 0 < len(groups) == rows and not isinstance(groups[0], list):
+        return np.fromiter(groups, dtype=object, count=rows)
+    return as_column(groups, rows, "groups")
+
+
+def numbered(groups: Array) -> Integers:
+    """The number of each row's group, as groups first appear; `np.bincount` of it gives their sizes.
+
+    Objects are compared, not sorted: one that has no place in an order, such as NaN, would leave equal names apart, and
+    so a group in two shards. What names no group is refused.
+
+    >>> numbered(np.array(["eve", "ann", "eve"])).tolist()
+    [0, 1, 0]
+    >>> numbered(np.array([3, True, 1.0, 3.0], dtype=object)).tolist()
+    [0, 1, 1, 0]
+    """
+    kind = groups.dtype.kind
+    if kind not in "biufSUMO":
+        raise TypeError(f"groups must be numbers, strings or dates, got an array of {groups.dtype}")
+    missing = any(map(is_missing, groups)) if kind == "O" else kind in "fM" and bool((groups != groups).any())  # noqa: PLR0124
+    if missing:
+        raise ValueError("groups must name the group of every row: some are missing")
+    if kind != "O":
+        _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+        place = np.empty(len(first), dtype=np.int64)
+        place[np.argsort(first)] = np.arange(len(first))
+        return np.asarray(place[group.ravel()])
+    if len({isinstance(name, (str, bytes)) for name in groups}) > 1:
+        raise TypeError("groups must be all numbers or all strings, got some of both")
+    known: dict[Any, int] = {}
+    try:
+        return np.fromiter((known.setdefault(name, len(known)) for name in groups), dtype=np.int64, count=len(groups))
+    except TypeError:
+        raise TypeError("groups must be numbers, strings, dates or tuples of these") from None
+
+
+def most_shards(sizes: Integers) -> int:
+    """The most shards to which groups of these sizes can be dealt: one a group, and none too large for its shard.
+
+    >>> most_shards(np.array([21, *[1] * 79])), most_shards(np.array([2, 2, 2]))
+    (9, 3)
+    """
+    half = -(-int(sizes.max()) // LARGEST)  # rows of an average shard: ⌈rows/k⌉ ≥ half if k·(half − 1) < rows
+    return len(sizes) if half == 1 else min(len(sizes), (int(sizes.sum()) - 1) // (half - 1))
+
+
+def check_sizes(sizes: Integers, shards: int) -> None:
+    """Refuse a group with more rows than a shard can hold: twice those of an average shard, rounded up.
+
+    The sizes of groups are public, so the error may tell them, and a cap that suffices. It tells no names.
+
+    >>> check_sizes(np.array([20, *[1] * 80]), shards=10)
+    >>> check_sizes(np.array([21, *[1] * 79]), shards=10)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: groups must have at most 20 rows each...: cap the rows of a group at 20, or take at most 9 teachers
+    """
+
+    def holds(rows: int) -> int:
+        return LARGEST * -(-rows // shards)
+
+    rows, largest = int(sizes.sum()), int(sizes.max())
+    if largest <= holds(rows):
+        return
+    cap = holds(rows)
+    while (less := holds(int(np.minimum(sizes, cap).sum()))) < cap:  # what is cut off makes the average smaller
+        cap = less
+    raise ValueError(
+        f"groups must have at most {holds(rows)} rows each, those of two average shards, as no group is split and "
+        f"{rows} rows are dealt to {shards} teachers; the largest has {largest}: cap the rows of a group at {cap}, or "
+        f"take at most {most_shards(sizes)} teachers"
+    )

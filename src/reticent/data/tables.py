@@ -1,0 +1,146 @@
+"""Tables of rows, as a caller gives them: arrays, sparse matrices and frames. No message repeats a value."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from reticent.data.cells import is_missing
+from reticent.data.lists import as_floats
+from reticent.silence import silent
+
+Array = NDArray[Any]
+Integers = NDArray[np.int64]
+Table = Any  # an array or a CSR matrix of two dimensions, or a data frame
+
+
+def as_private_table(X: Any, name: str = "X") -> Table:
+    """`as_table` for rows whose cells are private: they must not decide the type of the table."""
+    return as_table(as_floats(X, name) if isinstance(X, (list, tuple)) else X, name)
+
+
+def as_table(X: Any, name: str = "X") -> Table:
+    """An array, a CSR matrix or a frame, of rows and columns; frames and what they hold are left as they are."""
+    if sparse.issparse(X):
+        table: Table = X.tocsr()
+    elif is_frame(X):
+        table = X
+    else:
+        if isinstance(X, np.ma.MaskedArray):
+            raise TypeError(f"{name} must be a plain array, got a masked one; fill or drop what is masked")
+        if hasattr(X, "collect_schema"):  # as of polars
+            raise TypeError(f"{name} must be a frame in memory, got a {type(X).__name__}: call its .collect()")
+        try:
+            table = np.asarray(X)
+        except Exception:  # its message may hold data
+            raise ValueError(f"{name} must have rows of equal length") from None
+    if len(table.shape) == 1 and table.dtype.kind in "OUST":
+        raise ValueError(
+            f"{name} must have two dimensions, rows and columns, got 1. Texts make one column, for a pipeline that "
+            'takes it: an array of shape (rows, 1) for ColumnTransformer([("text", TfidfVectorizer(), 0)]), or a frame '
+            "for one that names the column"
+        )
+    if len(table.shape) != 2:
+        raise ValueError(f"{name} must have two dimensions, rows and columns, got {len(table.shape)}")
+    if table.shape[1] == 0:
+        raise ValueError(f"{name} must have at least one column")
+    if getattr(getattr(table, "dtype", None), "kind", "") == "c":
+        raise TypeError(f"{name} must hold real numbers, no complex ones")
+    return table
+
+
+def is_frame(X: Any) -> bool:
+    """Whether `X` is a frame of pandas, polars or their like: a table with names for its columns."""
+    return not isinstance(X, np.ndarray) and hasattr(X, "shape") and hasattr(X, "columns")
+
+
+def as_numbers(X: Table, name: str = "X") -> Table:
+    """A table of numbers, for teachers that need them."""
+    if sparse.issparse(X):
+        return X
+    table = np.asarray(X)
+    try:
+        if table.dtype.kind == "O":  # such as nullable columns, where what is missing is no number
+            known = [np.nan if is_missing(value) else value for value in table.flat]
+            return np.array(known, dtype=object).reshape(table.shape).astype(np.float64)
+    except Exception:  # a number too large for a float, or a cell whose own code fails; its message may hold data
+        pass
+    if table.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name} must hold numbers only for these teachers: encode the rest in a pipeline, which each teacher fits "
+            "on its own rows"
+        )
+    return table
+
+
+def check_missing(X: Table, *, allow_nan: bool, name: str = "X") -> None:
+    """Refuse numbers that are infinite, and missing ones unless the teachers take them."""
+    values = X.data if sparse.issparse(X) else np.asarray(X)
+    kind = values.dtype.kind
+    if kind == "f":
+        infinite, missing = bool(np.isinf(values).any()), bool(np.isnan(values).any())
+    elif kind == "M":
+        infinite, missing = False, bool(np.isnat(values).any())
+    elif kind == "O":
+        infinite, missing = False, any(map(is_missing, values.flat))
+    else:
+        return
+    if infinite or (missing and not allow_nan):
+        raise ValueError(f"{name} must be finite: it holds NaN or inf; impute in a pipeline, or fill or drop them")
+
+
+def refuse_unreadable(X: Any, name: str = "X") -> None:
+    """Refuse rows that scikit-learn would refuse by quoting them, or would read as something else than numbers."""
+    try:
+        array = X if sparse.issparse(X) else np.asarray(X)
+    except Exception:
+        raise ValueError(f"{name} must be an array, a data frame or a sparse matrix, with rows of one length") from None
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} must hold real numbers")
+    if array.dtype.kind in "mMUS":
+        kind = "dates or times" if array.dtype.kind in "mM" else "strings"
+        raise ValueError(f"{name} must hold numbers, got {kind}; encode them as columns of numbers")
+    if array.ndim != 2:
+        raise ValueError(f"{name} must have two dimensions, rows and columns, got {array.ndim}. Reshape your data")
+    if array.dtype.kind == "O":
+        try:
+            array.astype(np.float64)
+        except TypeError:
+            raise TypeError(f"{name} must hold numbers: each argument must be a string or a real number") from None
+        except Exception:
+            raise ValueError(f"{name} must hold numbers; encode strings as columns of numbers") from None
+
+
+def refuse_infinite(X: Table) -> None:
+    """Refuse NaN and infinite numbers by one message, which does not tell which it was."""
+    if not bool(np.isfinite(X.data if sparse.issparse(X) else X).all()):
+        raise ValueError("X must be finite: it holds NaN or inf")
+
+
+
+def take(X: Table, rows: Integers) -> Table:
+    """The rows at these indices. Only this function treats frames differently: pandas counts rows by `iloc`."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def own(X: Table) -> Table:
+    """A copy to give away: whatever is written into it, nobody else sees.
+
+    A pipeline may work in place, as scalers do with `copy=False`. Were two teachers to get the same rows, the second
+    would find in them what the first made of its private ones. A copy of a frame, or of an array of objects, shares
+    what is in the cells; what went through a pickle shares nothing.
+    """
+    kind = getattr(X, "dtype", None)
+    if isinstance(kind, np.dtype) and not kind.hasobject:
+        return X.copy() if sparse.issparse(X) else np.array(X)
+    return pickle.loads(pickle.dumps(X, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+@silent()
+def dense(X: Table, dtype: type = np.float64) -> Array:
+    """An array of numbers, from an array, a sparse matrix or a frame of numbers."""
+    return X.toarray().astype(dtype, copy=False) if sparse.issparse(X) else np.asarray(X, dtype=dtype)

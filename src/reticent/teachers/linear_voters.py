@@ -1,0 +1,168 @@
+"""Linear teachers that vote: all of them by one product of matrices."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from threadpoolctl import ThreadpoolController
+
+from reticent.data.executor import Executor, as_executor
+from reticent.data.shards import BLOCK
+from reticent.data.tables import Array, Integers, Table, dense, take
+from reticent.silence import silent
+
+Floats = NDArray[np.float64]
+
+KEPT = 1 << 22  # weights, at most, of which a copy is kept in the form that products need
+SCORES = 1 << 20  # worked on at a time: a few MB, which stay in the cache
+PART = 2048  # queries that are worth a task of their own
+WIDE = 1e4  # a row with a larger number is voted on in double precision
+
+
+class LinearVoters:
+    """Teachers that vote by the sign of a score, or for the class with the highest score, the first if there are two.
+
+    `weights` has one row per teacher for two classes, else one per class and teacher, those of a class together.
+    """
+
+    def __init__(self, weights: Any, bias: Floats, *, teachers: int, classes: int) -> None:
+        self.weights, self.bias = weights, bias
+        self.teachers, self.classes = teachers, classes
+        self.scored = len(bias) // teachers
+        self._kept: dict[tuple[int, type], list[Array]] = {}
+
+    def fix_votes(self, constant: Integers) -> None:
+        """Make teachers vote for one class always: that given, where one is given."""
+        fixed = np.flatnonzero(constant >= 0)
+        if not len(fixed):
+            return
+        self._kept.clear()
+        everywhere = (fixed + self.teachers * np.arange(self.scored)[:, None]).ravel()
+        if sparse.issparse(self.weights):
+            keep = np.ones(self.weights.shape[0])
+            keep[everywhere] = 0
+            self.weights.data[np.repeat(keep, np.diff(self.weights.indptr)) == 0] = 0
+        else:
+            self.weights[everywhere] = 0
+        bias = self.bias.reshape(self.scored, self.teachers)
+        votes = constant[fixed]
+        bias[:, fixed] = 2 * votes - 1 if self.scored == 1 else np.where(votes == np.arange(self.scored)[:, None], 1, 0)
+
+    @silent()
+    def failed(self) -> Array:
+        """Which teachers have a weight that is no number."""
+        finite = np.isfinite(np.asarray(abs(self.weights).sum(axis=1)).ravel())
+        failed: Array = ~(finite & ~np.isnan(self.bias)).reshape(self.scored, self.teachers).all(axis=0)
+        return failed
+
+    @silent()
+    def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:
+        """How many teachers vote for each class, one row per query."""
+        flat = sparse.issparse(X)
+        single = X.astype(np.float32) if flat else dense(X, np.float32)
+        # Products of so few columns gain nothing from threads of their own; parts of the queries do.
+        with _blas().limit(limits=1):
+            counts = self._count_parts(single, as_executor(n_jobs, in_threads=True))
+        # What single precision cannot hold is done again. How many rows that are must not show in any vote, not even in
+        # its rounding: a product of matrices may round a row by the shape of the whole.
+        if X.shape[0] and not max(single.max(), -single.min()) <= WIDE:
+            largest = abs(single).max(axis=1).toarray().ravel() if flat else np.abs(single).max(axis=1)
+            wide = np.flatnonzero(largest > WIDE)
+            counts[wide] = self._count(X[wide].astype(np.float64) if flat else dense(take(X, wide)), np.float64)
+        return counts
+
+    def _count_parts(self, X: Any, executor: Executor) -> Integers:
+        """Votes on parts of the queries at the same time; the parts are made by their number alone."""
+        parts = max(1, min(executor.workers, X.shape[0] // PART))
+        bounds = [X.shape[0] * part // parts for part in range(parts + 1)]
+        counted = executor.map(self._count, ((X[first:last], np.float32) for first, last in pairwise(bounds)))
+        return np.concatenate(list(counted))
+
+    @silent()  # here too: it may run in a thread of its own
+    def _count(self, X: Any, precision: type) -> Integers:
+        queries, some = X.shape[0], min(255, self.teachers)  # the votes of 255 teachers fit into a byte
+        batch = max(1, min(SCORES // some, queries))
+        counts = np.zeros((queries, self.classes), dtype=np.int64)
+        ones = np.ones((queries, 1), dtype=precision)
+        X = sparse.hstack([X, ones], format="csr") if sparse.issparse(X) else np.hstack([X, ones])
+        # Allocated once: fresh memory for every product takes nearly as long as the product.
+        scratch = np.empty((self.scored, some * batch), dtype=precision)
+        above = np.empty(some * batch, dtype=bool)
+        for first in range(0, self.teachers, some):
+            last = min(first + some, self.teachers)
+            weights = self._weights_of(first, last, precision)
+            for start in range(0, queries, batch):
+                part = X[start : start + batch]
+                shape = (last - first, part.shape[0])
+                size = shape[0] * shape[1]
+                outs = [one[:size].reshape(shape) for one in scratch]
+                scores = [_product(one, part, out) for one, out in zip(weights, outs, strict=True)]
+                yes = above[:size].reshape(shape)
+                tally = counts[start : start + batch]
+                if self.scored == 1:
+                    tally[:, 1] += _votes(np.greater(scores[0], 0, out=yes))
+                    continue
+                best, winner = scores[0], np.zeros(shape, dtype=np.uint16)
+                for index, score in enumerate(scores[1:], 1):
+                    np.greater(score, best, out=yes)
+                    np.copyto(best, score, where=yes)
+                    winner[yes] = index
+                for index in range(1, self.scored):
+                    tally[:, index] += _votes(np.equal(winner, index, out=yes))
+        counts[:, 0] = self.teachers - counts[:, 1:].sum(axis=1)
+        return counts
+
+    def _weights_of(self, first: int, last: int, precision: type) -> list[Array]:
+        """Weights and biases of some teachers, for each class that is scored; kept if small, as all calls need them."""
+        if (kept := self._kept.get((first, precision))) is not None:
+            return kept
+        found = []
+        for shift in range(0, len(self.bias), self.teachers):
+            some = slice(first + shift, last + shift)
+            found.append(np.column_stack([dense(self.weights[some], precision), self.bias[some].astype(precision)]))
+        if math.prod(self.weights.shape) <= KEPT:
+            self._kept[first, precision] = found
+        return found
+
+    @silent()
+    def ask(self, X: Table, teachers: Integers) -> Integers:
+        """The class that each of the teachers named in a row votes for; a teacher named twice is asked twice."""
+        answers = np.empty(teachers.shape, dtype=np.int64)
+        batch = max(1, 4 * BLOCK // (teachers.shape[1] * self.scored * X.shape[1] + 1))
+        for start in range(0, len(teachers), batch):
+            some = teachers[start : start + batch]
+            rows = dense(take(X, np.arange(start, start + len(some))))
+            rows_of = some[:, None, :] + self.teachers * np.arange(self.scored)[:, None]
+            weights = dense(self.weights[rows_of.ravel()]).reshape(len(some), -1, X.shape[1])
+            scores = (weights @ rows[:, :, None])[:, :, 0].reshape(rows_of.shape) + self.bias[rows_of]
+            answers[start : start + batch] = scores[:, 0] > 0 if self.scored == 1 else scores.argmax(axis=1)
+        return answers
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    """The linear algebra below NumPy, whose number of threads can be set."""
+    return ThreadpoolController()
+
+
+def _product(weights: Array, rows: Any, out: Array) -> Array:
+    """Scores, one row per teacher and one column per query; in double precision each query has its own product."""
+    if sparse.issparse(rows):
+        out[:] = (rows @ weights.T).T
+    elif rows.dtype == np.float64:
+        out[:] = (weights @ rows[:, :, None])[:, :, 0].T
+    else:
+        np.matmul(weights, rows.T, out=out)
+    return out
+
+
+def _votes(yes: Array) -> Integers:
+    """How many of at most 255 teachers vote for a class, for each query."""
+    votes: Integers = np.add.reduce(yes.view(np.uint8), axis=0, dtype=np.uint8).astype(np.int64)
+    return votes
