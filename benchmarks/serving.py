@@ -30,7 +30,7 @@ from reticent.service.processes import Child, Folder, ending_in_good_order
 
 if TYPE_CHECKING:
     from reticent.service.schema import Schema
-    from reticent.service.store import Verified
+    from reticent.service.store.protocol import Verified
 
 COLUMNS, TEACHERS, ROWS = 20, 1000, 200_000
 GROWTH = 1.1  # of memory that counts as flat
@@ -55,11 +55,11 @@ def data() -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], np.ndarra
 
 def serve_ours(folder: Path, port: int) -> None:
     from reticent import EverlastingPredictor
-    from reticent.service.app import Service
-    from reticent.service.batching import Batcher
-    from reticent.service.desk import Desk
+    from reticent.service.answering import AnsweringService
     from reticent.service.home import Home
-    from reticent.service.server import Binding, make_server
+    from reticent.service.http.batching import Batcher
+    from reticent.service.http.server import Binding, make_server
+    from reticent.service.http.service import Service
 
     model = EverlastingPredictor(
         None, epsilon=8, delta=1e-6, classes=(0, 1), rows_per_teacher=ROWS // TEACHERS, growth=100, client_share=1,
@@ -68,11 +68,17 @@ def serve_ours(folder: Path, port: int) -> None:
     X, y = data()
     rules = schema()
     encoded = rules.encode_numbers(X.copy())
-    desk = Desk(Home.create(folder / "bench", model.fit(encoded, y), rules.to_toml()))
-    print("teachers", desk.status().teachers, "answers in phase", desk.status().answers_in_phase, file=sys.stderr)
+    answering = AnsweringService(Home.create(folder / "bench", model.fit(encoded, y), rules.to_toml()))
+    print(
+        "teachers",
+        answering.status().teachers,
+        "answers in phase",
+        answering.status().answers_in_phase,
+        file=sys.stderr,
+    )
 
     async def run() -> None:
-        service = Service("bench", rules, desk, Batcher(desk), dashboard=False)
+        service = Service("bench", rules, answering, Batcher(answering), dashboard=False)
         await make_server(service, Binding(port=port)).serve()
 
     import uvloop
@@ -241,7 +247,7 @@ def memory(process: int) -> float:
 
 
 def verify(store: Path) -> Verified:
-    from reticent.service.store import verify
+    from reticent.service.store.verification import verify
 
     return verify(store)
 

@@ -21,9 +21,9 @@ from rich.console import Console
 
 from reticent import cli
 from reticent.service.client import Client, ServiceError
+from reticent.service.http.server import HOST, PORT
 from reticent.service.processes import Child, Folder, ending_in_good_order
 from reticent.service.schema import Column, Schema
-from reticent.service.server import HOST, PORT
 
 Array = NDArray[Any]
 

@@ -32,10 +32,13 @@ from reticent.predictors.generic_bbl import BBLPhase
 from reticent.predictors.rows import RowStore
 from reticent.privacy import Guarantee, Ledger, MemoryStore, guard
 from reticent.privacy.events import PureDP, RenyiDP
-from reticent.service.desk import Desk, Request, digest
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
 from reticent.service.keys import KeyTable, make_key
-from reticent.service.store import Entry, Store, Transaction, verify
+from reticent.service.requests import Request, digest
+from reticent.service.store.protocol import Entry, Transaction
+from reticent.service.store.sqlite import SQLiteStore
+from reticent.service.store.verification import verify
 from waiting import LIMIT
 
 BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
@@ -156,14 +159,13 @@ def home_of(folder: Path) -> Home:
 
 def stored(thing: Any) -> Hashable:
     """What is on the disk, read by a connection of its own."""
-    store = thing if isinstance(thing, Store) else thing.store if isinstance(thing, Home) else thing.home.store
+    store = thing if isinstance(thing, SQLiteStore) else thing.store if isinstance(thing, Home) else thing.home.store
     found = verify(store.path)
     return found.length, found.head, tuple(sorted(one.name for one in store.path.parent.glob("phase-*")))
 
 
-def entry(thing: Store) -> Transaction:
-    clock = {**thing.position.clock}
-    return Transaction(time=1, clock=clock, entries=[Entry("ann", 0, 1, 0)])
+def entry(thing: SQLiteStore) -> Transaction:
+    return Transaction(time=1, phase=1, entries=[Entry("ann", 0, 1, 0)])
 
 
 def asked(rows: int = 2) -> list[Request]:
@@ -187,9 +189,7 @@ RECIPES: dict[str, Recipe] = {
         ("halts_left",),
     ),
     "ConfidentGNMax": Recipe(
-        lambda _: mechanisms.ConfidentGNMax(
-            threshold=700, sigma_threshold=40, sigma_answer=20, queries=9, answers=9
-        ),
+        lambda _: mechanisms.ConfidentGNMax(threshold=700, sigma_threshold=40, sigma_answer=20, queries=9, answers=9),
         {"ask": (call("ask"), [10, 990])},
         ("queries_left", "answers_left"),
     ),
@@ -272,11 +272,20 @@ RECIPES: dict[str, Recipe] = {
         look=stored,
         counts=False,
     ),
-    "Desk": Recipe(
-        lambda folder: Desk(home_of(folder), elsewhere=False),
+    "AnsweringService": Recipe(
+        lambda folder: AnsweringService(home_of(folder), elsewhere=False),
         {"answer": (call("answer"), asked()), "tidy": (bare("tidy"), None)},
         (
-            "columns", "classes", "status", "clients", "charged", "added", "tail", "verify", "untidy", "interrupt",
+            "columns",
+            "classes",
+            "status",
+            "clients",
+            "charged",
+            "added",
+            "tail",
+            "verify",
+            "untidy",
+            "interrupt",
             "close",
         ),
         look=stored,
@@ -453,7 +462,7 @@ def goes_on(thing: Any, recipe: Recipe) -> list[str]:
         counted = counted or recipe.look(thing) != before
     if recipe.counts and not counted:
         wrong.append("nothing was counted")
-    if isinstance(thing, (Desk, Home, Store)):
+    if isinstance(thing, (AnsweringService, Home, SQLiteStore)):
         wrong += [] if stored(thing) else ["the store is damaged"]
         thing.close()
     return wrong
@@ -468,7 +477,7 @@ def blind() -> None:
 if __name__ == "__main__":
     place, names = Path(sys.argv[1]), [one for one in sys.argv[2:] if one != "--blind"]
     os.urandom = counted = Counted()
-    if (without := "--blind" in sys.argv):
+    if without := "--blind" in sys.argv:
         blind()
     for number, one in enumerate(names or RECIPES):
         print(json.dumps([one, faults(one, place / str(number), counted, blinded=without)]), flush=True)

@@ -59,7 +59,7 @@ UNGUARDED = {
     ],
     "made of public numbers": [
         "noise.tables.Table", "predictors.generic_bbl.Calibrated", "predictors.generic_bbl.Printed",
-        "privacy.losses.Composition", "service.desk.Clock",
+        "privacy.losses.Composition", "service.answering.Clock",
     ],
     "released by `fit`, once: what comes after is post-processing, at no cost": [
         "learners.active.ActiveLearner", "learners.exponential.ExponentialLearner", "learners.label_boost.LabelBoost",
@@ -84,12 +84,12 @@ UNGUARDED = {
         "predictors.chain.ChainEngine", "predictors.rows.Column", "predictors.votes.VotesEngine",
         "service.store.Witness",
     ],
-    "holds a guarded desk, predictor or store and counts nothing of privacy itself": [
+    "holds a guarded answering, predictor or store and counts nothing of privacy itself": [
         "service.answer_file.AnswerFile", "service.app.Service", "service.batching.Batcher",
         "service.learning.Learning", "service.metrics.Metrics", "service.requests.Asked", "service.requests.Batch",
         "service.server.Server",
     ],
-    "limits of a client, not of privacy: the desk counts what is spent": [
+    "limits of a client, not of privacy: the answering service counts what is spent": [
         "service.keys.Allowance", "service.keys.Keyring",
     ],
     "starts a process, or keeps its folder; neither holds a budget": [
@@ -383,7 +383,7 @@ def test_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, made: dict[s
         "PrivatePredictor": "Fit it in the process that uses it",
         "EverlastingPredictor": "Save it, load it in the process that goes on",
         "Ledger": "Open a ledger in the process that uses it",
-        "Desk": "Open the folder in the process that answers",
+        "AnsweringService": "Open the folder in the process that answers",
     }.items():
         use, data = next(iter(RECIPES[name].uses.values()))
         with pytest.raises(RuntimeError, match=f"^{name} cannot be used in a forked process.*{advice}"):

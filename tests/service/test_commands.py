@@ -21,10 +21,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent import cli
-from reticent.service import commands, home, store, tables
-from reticent.service.keys import Keyring, KeyTable, make_key
+from reticent.service import commands, home, tables
+from reticent.service.http.access import Keyring
+from reticent.service.keys import KeyTable, make_key
 from reticent.service.processes import Child
 from reticent.service.schema import Schema
+from reticent.service.store import protocol, schema, verification
 from waiting import LIMIT, reserved_port, wait_until
 
 SCHEMA = """\
@@ -123,9 +125,7 @@ def test_without_a_schema_the_command_that_drafts_one_is_named(run: Reticent, fo
     assert "still to be filled in: classes, range or categories of age" in unfilled.err
 
 
-def test_the_plan_is_printed_before_a_row_is_read(
-    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plan_is_printed_before_a_row_is_read(run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def touched(*_: object, **__: object) -> Iterator[Any]:
         raise commands.UsageError("the rows were read")
 
@@ -261,9 +261,7 @@ def test_drift_makes_short_phases_of_votes(run: Reticent, folder: Path) -> None:
         (("--schema", "nothing.toml"), "nothing.toml cannot be read"),
     ],
 )  # fmt: skip
-def test_bad_options_are_refused_by_name(
-    run: Reticent, folder: Path, options: tuple[str, str], message: str
-) -> None:
+def test_bad_options_are_refused_by_name(run: Reticent, folder: Path, options: tuple[str, str], message: str) -> None:
     arguments = dict(zip(FIT[2::2], FIT[3::2], strict=True)) | {options[0]: options[1]}
     outcome = run(*FIT[:2], *(word for pair in arguments.items() for word in pair))
     assert outcome.code == 2
@@ -276,9 +274,7 @@ def test_a_table_without_rows(run: Reticent, folder: Path) -> None:
     assert "has no rows" in run(*FIT).err
 
 
-def test_a_table_that_grows_while_it_is_read(
-    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_grows_while_it_is_read(run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for count in (2_999, 3_001):
         monkeypatch.setattr(tables.Csv, "count", lambda *_, count=count: count)
         assert "has changed while it was read" in run(*FIT).err
@@ -372,9 +368,7 @@ def test_asking_without_a_server_counts_as_much(run: Reticent, fitted: Path) -> 
     assert "answers.csv exists" in again.err
 
 
-def test_asking_goes_on_where_it_was_interrupted(
-    run: Reticent, fitted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_asking_goes_on_where_it_was_interrupted(run: Reticent, fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "AT_ONCE", 2)
     real = commands._here
     calls = []
@@ -409,8 +403,8 @@ def test_a_broken_ledger_does_not_verify(run: Reticent, fitted: Path) -> None:
     outcome = run("status", "clinic", "--verify")
     assert outcome.code == 2
     assert "damaged" in outcome.err
-    with pytest.raises(store.Damaged):
-        store.verify(home.folder_of("clinic") / home.STORE)
+    with pytest.raises(protocol.Damaged):
+        verification.verify(home.folder_of("clinic") / home.STORE)
 
 
 def test_what_cannot_be_opened_is_said_in_one_line(
@@ -421,18 +415,18 @@ def test_what_cannot_be_opened_is_said_in_one_line(
     def refused(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("unable to open database file")
 
-    monkeypatch.setattr(store, "_connected", refused)
+    monkeypatch.setattr(schema, "connect", refused)
     outcome = run("serve", "clinic")
     assert (outcome.code, outcome.out) == (75, "")
     assert outcome.err == "reticent: the store or the keys cannot be used: unable to open database file\n"
 
 
 def test_an_upgrade_is_told(run: Reticent, fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "VERSION", store.VERSION + 1)
-    monkeypatch.setitem(store.UPGRADES, store.VERSION - 1, lambda db: None)
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    monkeypatch.setitem(schema.UPGRADES, schema.VERSION - 1, lambda db: None)
     outcome = run("status", "clinic", "--verify")
     assert outcome.code == 0
-    assert f"the store was upgraded from version {store.VERSION - 1} to {store.VERSION}" in outcome.err
+    assert f"the store was upgraded from version {schema.VERSION - 1} to {schema.VERSION}" in outcome.err
     assert run("status", "clinic").err == ""
 
 
@@ -509,9 +503,7 @@ def code_of(url: str, token: str | None = None) -> int:
 
 
 @pytest.mark.slow
-def test_a_server_is_found_asked_and_observed(
-    run: Reticent, fitted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_is_found_asked_and_observed(run: Reticent, fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served() as url:
         assert run("ask", "clinic", "--table", "new.csv", "--out", "one.csv").code == 0
         shown = json.loads(run("status", "clinic", "--json", "--verify").out)
@@ -587,9 +579,7 @@ def test_it_is_named_also_where_a_server_is_asked(
     assert re.search(rf"{re.escape(str(path))}.*{place}", outcome.err)
 
 
-def test_another_model_at_an_address_is_not_asked(
-    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_model_at_an_address_is_not_asked(run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from stand_in import Column, Rules, make_service, running
 
     service = make_service(Rules((Column("age"), Column("weight"))))
@@ -599,14 +589,15 @@ def test_another_model_at_an_address_is_not_asked(
         refused = run("ask", "klinik", "--table", "rows.csv", "--out", "a.csv", "--url", url)
         assert refused.code == 2
         assert f"{url} serves no model named 'klinik'" in refused.err
-        assert service.desk.status().answered == 0
+        assert service.answering.status().answered == 0
         # The one that is there tells the names of its columns, also if all of them are numbers.
         assert run("ask", "clinic", "--table", "rows.csv", "--out", "a.csv", "--url", url).code == 0
         assert (folder / "a.csv").read_text().split() == ["answer", "1", "0"]
         (folder / "rows.csv").write_text("age\n1\n")
-        assert "rows.csv has no column 'weight'" in run(
-            "ask", "clinic", "--table", "rows.csv", "--out", "b.csv", "--url", url
-        ).err
+        assert (
+            "rows.csv has no column 'weight'"
+            in run("ask", "clinic", "--table", "rows.csv", "--out", "b.csv", "--url", url).err
+        )
 
 
 def test_a_part_that_the_quota_does_not_cover_is_refused_whole(
@@ -623,13 +614,13 @@ def test_a_part_that_the_quota_does_not_cover_is_refused_whole(
     with running(service) as port:
         ask = ("ask", "clinic", "--table", "rows.csv", "--out", "a.csv", "--url", f"http://127.0.0.1:{port}")
         assert run(*ask).code == 2
-        assert service.desk.status().answered == 0
+        assert service.answering.status().answered == 0
         assert not (folder / "a.csv").exists()
         monkeypatch.setattr(commands, "AT_ONCE", 4)
         refused = run(*ask)
         assert refused.code == 2
         assert "4 of 6 rows are answered" in refused.err
-        assert service.desk.status().answered == 4
+        assert service.answering.status().answered == 4
     table.close()
 
 

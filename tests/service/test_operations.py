@@ -18,24 +18,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shop import MODEL, labels, new_desk, request
+from shop import MODEL, labels, new_answering, request
 from terminal import typed_in
 from test_commands import served
 
 from reticent import cli
-from reticent.service import backup, commands, home, store
-from reticent.service.desk import Desk, Halted
+from reticent.service import backup, commands, home
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
-from reticent.service.keys import Keyring, KeyTable, make_key
-from reticent.service.problems import Problem
-from reticent.service.store import INCOMPLETE, RESTORED, RETIRED, Damaged, Retired
+from reticent.service.http.access import Keyring
+from reticent.service.http.problems import Problem
+from reticent.service.keys import KeyTable, make_key
+from reticent.service.requests import Halted
+from reticent.service.store import schema, verification
+from reticent.service.store.protocol import INCOMPLETE, RESTORED, RETIRED, Damaged, Retired
 from waiting import reserved_port
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def go_on(folder: Path) -> Desk:
-    return Desk(Home(folder), elsewhere=False)
+def go_on(folder: Path) -> AnsweringService:
+    return AnsweringService(Home(folder), elsewhere=False)
 
 
 def words(folder: Path) -> list[str]:
@@ -51,36 +54,38 @@ def words(folder: Path) -> list[str]:
 
 def test_a_backup_is_of_one_moment_while_answers_are_given(tmp_path: Path) -> None:
     """Made again and again under load, over the ends of phases: each is whole and verifies."""
-    desk = new_desk(tmp_path / "clinic")
+    answering = new_answering(tmp_path / "clinic")
     stop = threading.Event()
 
     def load() -> None:
         place = 0
         while not stop.is_set():
-            labels(desk.answer([request(37, seed=place)]))
+            labels(answering.answer([request(37, seed=place)]))
             place += 1
 
     thread = threading.Thread(target=load)
     thread.start()
     lengths: list[int] = []
     try:
-        while len(lengths) < 6 or desk.status().phase == 1:
+        while len(lengths) < 6 or answering.status().phase == 1:
             made = backup.write(tmp_path / "clinic", tmp_path / f"{len(lengths)}.backup")
             lengths.append(made.length)
     finally:
         stop.set()
         thread.join()
-    desk.close()
+    answering.close()
     assert lengths == sorted(lengths)
     for place in (0, 1, 2, len(lengths) - 1):
         made, goes_on = backup.restore(tmp_path / f"{place}.backup", tmp_path / f"restored-{place}")
-        Desk(Home(tmp_path / f"restored-{place}", records=True), elsewhere=False).close()  # the journal is whole, too
+        AnsweringService(
+            Home(tmp_path / f"restored-{place}", records=True), elsewhere=False
+        ).close()  # the journal is whole, too
         assert (made.length, goes_on) == (lengths[place], False)
-        assert store.verify(tmp_path / f"restored-{place}" / home.STORE).length == made.length + 1
+        assert verification.verify(tmp_path / f"restored-{place}" / home.STORE).length == made.length + 1
 
 
 def test_a_backup_is_private_and_overwrites_nothing(tmp_path: Path) -> None:
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     backup.write(tmp_path / "clinic", tmp_path / "a.backup")
     assert (tmp_path / "a.backup").stat().st_mode & 0o077 == 0
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.backup", "clinic"]
@@ -88,10 +93,8 @@ def test_a_backup_is_private_and_overwrites_nothing(tmp_path: Path) -> None:
         backup.write(tmp_path / "clinic", tmp_path / "a.backup")
 
 
-def test_a_backup_that_fails_leaves_nothing_and_retires_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    new_desk(tmp_path / "clinic").close()
+def test_a_backup_that_fails_leaves_nothing_and_retires_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_answering(tmp_path / "clinic").close()
     with pytest.raises(FileNotFoundError):
         backup.write(tmp_path / "clinic", tmp_path / "no folder" / "a.backup", final=True)
     go_on(tmp_path / "clinic").close()
@@ -109,7 +112,7 @@ def test_a_backup_that_fails_leaves_nothing_and_retires_nobody(
 
 
 def test_only_one_backup_of_a_predictor_that_is_retired_goes_on(tmp_path: Path) -> None:
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
     with pytest.raises(Retired, match="which goes on in its place"):
         backup.write(tmp_path / "clinic", tmp_path / "b.backup", final=True)
@@ -122,23 +125,23 @@ def test_only_one_backup_of_a_predictor_that_is_retired_goes_on(tmp_path: Path) 
 
 
 def test_a_backup_that_may_lack_answers_gives_records_only(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic")
-    labels(desk.answer([request(5, key="k")]))
+    answering = new_answering(tmp_path / "clinic")
+    labels(answering.answer([request(5, key="k")]))
     made = backup.write(tmp_path / "clinic", tmp_path / "a.backup")
-    labels(desk.answer([request(3, seed=1)]))
-    desk.close()
+    labels(answering.answer([request(3, seed=1)]))
+    answering.close()
     _, goes_on = backup.restore(tmp_path / "a.backup", tmp_path / "old")
     assert not goes_on
     assert words(tmp_path / "old") == [INCOMPLETE]
     with pytest.raises(Retired, match="may have answered since"):
         go_on(tmp_path / "old")
-    records = Desk(Home(tmp_path / "old", records=True), elsewhere=False)  # as `reticent status` opens it
+    records = AnsweringService(Home(tmp_path / "old", records=True), elsewhere=False)  # as `reticent status` opens it
     assert (records.status().answered, records.status().ledger_length) == (5, made.length + 1)
     before = records.status().ledger_head
     (refused,) = records.answer([request(1, seed=2)])  # even where the refusal above was passed over
     assert isinstance(refused, Halted)
     records.close()
-    assert store.verify(tmp_path / "old" / home.STORE).head == before
+    assert verification.verify(tmp_path / "old" / home.STORE).head == before
     with pytest.raises(Retired, match="cannot have a final backup"):  # which would let it go on
         backup.write(tmp_path / "old", tmp_path / "b.backup", final=True)
     again = backup.write(tmp_path / "old", tmp_path / "b.backup")
@@ -147,26 +150,26 @@ def test_a_backup_that_may_lack_answers_gives_records_only(tmp_path: Path) -> No
 
 def test_going_on_from_an_older_copy_would_overspend(tmp_path: Path) -> None:
     """What the rule is for, and the control: a folder that is copied by hand spends the answers of a phase twice."""
-    desk = new_desk(tmp_path / "clinic")
-    labels(desk.answer([request(5)]))
-    desk.close()
+    answering = new_answering(tmp_path / "clinic")
+    labels(answering.answer([request(5)]))
+    answering.close()
     shutil.copytree(tmp_path / "clinic", tmp_path / "copy")
     given = 0
     for name in ("clinic", "copy"):
-        desk = go_on(tmp_path / name)
-        promised, left = desk.status().answers_in_phase, desk.status().answers_left_in_phase
-        labels(desk.answer([request(left, seed=3)]))
+        answering = go_on(tmp_path / name)
+        promised, left = answering.status().answers_in_phase, answering.status().answers_left_in_phase
+        labels(answering.answer([request(left, seed=3)]))
         given += left
-        desk.close()
+        answering.close()
     assert given + 5 > promised
 
 
 @pytest.mark.parametrize("final", [True, False])
 def test_nothing_lost_goes_on_at_the_same_count(tmp_path: Path, final: bool) -> None:
-    desk = new_desk(tmp_path / "clinic")
-    (first,) = labels(desk.answer([request(5, key="k", body=b"b")]))
-    left = desk.status().answers_left_in_phase
-    desk.close()
+    answering = new_answering(tmp_path / "clinic")
+    (first,) = labels(answering.answer([request(5, key="k", body=b"b")]))
+    left = answering.status().answers_left_in_phase
+    answering.close()
     made = backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=final)
     if not final:
         with pytest.raises(ValueError, match="head is not the one"):
@@ -180,15 +183,15 @@ def test_nothing_lost_goes_on_at_the_same_count(tmp_path: Path, final: bool) -> 
     assert not (tmp_path / "new").exists()
     _, goes_on = backup.restore(tmp_path / "a.backup", tmp_path / "new", head=None if final else made.head)
     assert goes_on
-    desk = go_on(tmp_path / "new")
-    assert desk.status().answers_left_in_phase == left
-    assert desk.status().rows_gathered == 5
-    (answer,) = desk.answer([request(5, key="k", body=b"b")])
+    answering = go_on(tmp_path / "new")
+    assert answering.status().answers_left_in_phase == left
+    assert answering.status().rows_gathered == 5
+    (answer,) = answering.answer([request(5, key="k", body=b"b")])
     assert not isinstance(answer, Exception)
     assert (answer.labels, answer.replayed) == (first, True)
-    labels(desk.answer([request(left + 10, seed=4)]))  # into the next phase
-    assert desk.status().phase == 2
-    desk.close()
+    labels(answering.answer([request(left + 10, seed=4)]))  # into the next phase
+    assert answering.status().phase == 2
+    answering.close()
     assert words(tmp_path / "new") == ([RETIRED, RESTORED] if final else [RESTORED])
     shutil.rmtree(tmp_path / "new")
     with pytest.raises(Retired, match="restored before"):
@@ -197,32 +200,32 @@ def test_nothing_lost_goes_on_at_the_same_count(tmp_path: Path, final: bool) -> 
 
 
 def test_a_client_of_that_name_retires_nobody(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic")
-    labels(desk.answer([request(1, client=RETIRED), request(1, client=INCOMPLETE)]))
-    desk.close()
+    answering = new_answering(tmp_path / "clinic")
+    labels(answering.answer([request(1, client=RETIRED), request(1, client=INCOMPLETE)]))
+    answering.close()
     go_on(tmp_path / "clinic").close()
 
 
 def test_a_server_that_runs_cannot_be_retired(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic")
+    answering = new_answering(tmp_path / "clinic")
     with pytest.raises(home.AlreadyServed):
         backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
-    labels(desk.answer([request()]))
-    desk.close()
+    labels(answering.answer([request()]))
+    answering.close()
 
 
 def test_the_state_of_the_same_phase_mends_a_damaged_one(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic")
+    answering = new_answering(tmp_path / "clinic")
     backup.write(tmp_path / "clinic", tmp_path / "a.backup")
-    labels(desk.answer([request(5)]))
-    desk.close()
+    labels(answering.answer([request(5)]))
+    answering.close()
     (tmp_path / "clinic" / "phase-1.state").unlink()
     with pytest.raises(Damaged, match="is missing"):
         go_on(tmp_path / "clinic")
     subprocess.run(["tar", "-xf", tmp_path / "a.backup", "-C", tmp_path / "clinic", "phase-1.state"], check=True)
-    desk = go_on(tmp_path / "clinic")
-    assert desk.status().answered == 5
-    desk.close()
+    answering = go_on(tmp_path / "clinic")
+    assert answering.status().answered == 5
+    answering.close()
 
 
 def cut(path: Path) -> None:
@@ -281,7 +284,7 @@ def other(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, emptied, flipped, more, less, called_final, newer, other])
 def test_a_damaged_backup_is_refused(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     backup.write(tmp_path / "clinic", tmp_path / "a.backup")
     damage(tmp_path / "a.backup")
     with pytest.raises(Damaged, match="newer one" if damage is newer else "damaged|no backup"):
@@ -296,10 +299,10 @@ def test_a_damaged_backup_is_refused(tmp_path: Path, damage: Callable[[Path], No
 def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From made-up versions -1 and 0, in which the ledger is called otherwise, and phases know less."""
     folder = tmp_path / "clinic"
-    desk = new_desk(folder)
-    labels(desk.answer([request(5)]))
-    desk.close()
-    head = store.verify(folder / home.STORE).head
+    answering = new_answering(folder)
+    labels(answering.answer([request(5)]))
+    answering.close()
+    head = verification.verify(folder / home.STORE).head
     with sqlite3.connect(folder / home.STORE) as db:
         db.execute("ALTER TABLE clients RENAME TO askers")
         db.execute("ALTER TABLE phases DROP COLUMN event")
@@ -308,10 +311,10 @@ def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest
         db.execute("PRAGMA user_version = -1")
     db.close()
     older = (folder / home.STORE).read_bytes()
-    with pytest.raises(Damaged, match=f"version -1, which this reticent cannot bring up to {store.VERSION}"):
+    with pytest.raises(Damaged, match=f"version -1, which this reticent cannot bring up to {schema.VERSION}"):
         go_on(folder)
-    monkeypatch.setitem(store.UPGRADES, -1, lambda db: db.execute("ALTER TABLE askers RENAME TO clients"))
-    monkeypatch.setitem(store.UPGRADES, 0, lambda db: db.execute("SELECT nothing"))
+    monkeypatch.setitem(schema.UPGRADES, -1, lambda db: db.execute("ALTER TABLE askers RENAME TO clients"))
+    monkeypatch.setitem(schema.UPGRADES, 0, lambda db: db.execute("SELECT nothing"))
     with pytest.raises(sqlite3.OperationalError):  # the second step fails: the first is undone
         go_on(folder)
     with sqlite3.connect(folder / home.STORE) as db:
@@ -324,27 +327,27 @@ def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest
         db.execute(step)
         rows = db.execute("SELECT number, rows, answers, event, counted FROM phases").fetchall()
         db.execute("DROP TABLE phases")
-        for statement in store._statements(store.TABLES):
+        for statement in schema.statements(schema.TABLES):
             if "CREATE TABLE phases" in statement:
                 db.execute(statement)
         db.executemany("INSERT INTO phases VALUES (?, ?, ?, ?, ?)", rows)
 
-    monkeypatch.setitem(store.UPGRADES, 0, last)
-    desk = go_on(folder)
-    assert desk.home.store.upgraded == -1
-    assert store.verify(folder / home.STORE).head == head
+    monkeypatch.setitem(schema.UPGRADES, 0, last)
+    answering = go_on(folder)
+    assert answering.home.store.upgraded == -1
+    assert verification.verify(folder / home.STORE).head == head
     kept = folder / "store-version--1.sqlite"
     assert kept.stat().st_mode & 0o077 == 0
     with sqlite3.connect(kept) as db:
         assert db.execute("SELECT COUNT(*) FROM askers").fetchone() == (1,)
     db.close()
-    labels(desk.answer([request(desk.status().answers_left_in_phase + 1)]))
-    desk.tidy()
+    labels(answering.answer([request(answering.status().answers_left_in_phase + 1)]))
+    answering.maintain()
     assert not kept.exists()  # it held queries of a phase that is over
-    desk.close()
-    desk = go_on(folder)
-    assert desk.home.store.upgraded is None
-    desk.close()
+    answering.close()
+    answering = go_on(folder)
+    assert answering.home.store.upgraded is None
+    answering.close()
     (folder / home.STORE).write_bytes(older)  # what was kept, put back after answers were given
     with pytest.raises(Damaged, match="lost answers"):
         Home(folder)
@@ -425,7 +428,7 @@ def killed(step: str, before: str, *options: str, nth: int = 3, at_once: int = 1
 
 
 def answered(clinic: Path) -> int:
-    return sum(store.verify(clinic / "home" / "clinic" / home.STORE).counted.values())
+    return sum(verification.verify(clinic / "home" / "clinic" / home.STORE).counted.values())
 
 
 @pytest.mark.slow
@@ -538,25 +541,25 @@ def check_procedures(clinic: Path, port: int) -> None:
 
 def test_marks_are_in_no_way_of_the_model(tmp_path: Path) -> None:
     """The public page of a restored predictor is the one that it was made with."""
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
     backup.restore(tmp_path / "a.backup", tmp_path / "new")
     assert home.read_model(tmp_path / "new") == MODEL
 
 
 def test_one_of_a_newer_version_in_the_same_place_may_answer_too(tmp_path: Path) -> None:
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     shutil.copytree(tmp_path / "clinic", tmp_path / "copy")
     backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
     with sqlite3.connect(tmp_path / "copy" / home.STORE) as db:
-        db.execute(f"PRAGMA user_version = {store.VERSION + 1}")
+        db.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     db.close()
     with pytest.raises(Retired, match="copy is of the same origin and may still answer"):
         backup.restore(tmp_path / "a.backup", tmp_path / "moved")
 
 
 def test_what_a_killed_fit_or_backup_leaves_is_removed_by_the_next(tmp_path: Path) -> None:
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     for name in (".other.abc", ".a.backup.copies"):
         (tmp_path / name).mkdir()
     (tmp_path / ".other.abc" / home.UNFINISHED).touch()  # its lock is gone with its process
@@ -609,22 +612,22 @@ def shared() -> Iterator[Path]:
 def test_a_copy_that_can_only_be_read_is_verified_and_left_as_it_is(
     shared: Path, read_only: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
-    desk = new_desk(shared / "clinic")
-    labels(desk.answer([request(3)]))
+    answering = new_answering(shared / "clinic")
+    labels(answering.answer([request(3)]))
     copy = shared / "copy"
     if killed:  # the last answers are in the log
-        shutil.copytree(desk.home.folder, copy, ignore=shutil.ignore_patterns("*-shm"))
-        desk.close()
+        shutil.copytree(answering.home.folder, copy, ignore=shutil.ignore_patterns("*-shm"))
+        answering.close()
         assert (copy / f"{home.STORE}-wal").stat().st_size
     else:
-        desk.close()
-        shutil.copytree(desk.home.folder, copy)
+        answering.close()
+        shutil.copytree(answering.home.folder, copy)
     before = {one.name: one.read_bytes() for one in copy.iterdir()}
     monkeypatch.setattr(tempfile, "tempdir", str(shared / "tmp"))
     read_only(copy)
     with pytest.raises(PermissionError):
         (copy / "new").touch()
-    assert store.verify(copy / home.STORE).counted == {1: 3}
+    assert verification.verify(copy / home.STORE).counted == {1: 3}
     assert {one.name: one.read_bytes() for one in copy.iterdir()} == before
     assert list((shared / "tmp").iterdir()) == []
 
@@ -635,9 +638,9 @@ def test_status_of_a_copy_that_can_only_be_read(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    desk = new_desk(shared / "clinic")
-    labels(desk.answer([request(3)]))
-    desk.close()
+    answering = new_answering(shared / "clinic")
+    labels(answering.answer([request(3)]))
+    answering.close()
     monkeypatch.setenv("RETICENT_HOME", str(shared))
     monkeypatch.setattr(tempfile, "tempdir", str(shared / "tmp"))
     assert cli.main(["status", "clinic", "--verify", "--json"]) == 0

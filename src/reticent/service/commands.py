@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from reticent.predictors.everlasting import EverlastingPredictor
     from reticent.predictors.rows import Rows
     from reticent.service.answer_file import AnswerFile
+    from reticent.service.answering import AnsweringService
     from reticent.service.client import Client
-    from reticent.service.desk import Desk
     from reticent.service.home import Home
     from reticent.service.schema import Schema
     from reticent.service.tables import Table
@@ -563,10 +563,10 @@ def serve(
         A proxy in front takes care of TLS.
     """
     from reticent.service import traces
-    from reticent.service.app import Service
-    from reticent.service.batching import WAITING_NUMBERS, WAITING_ROWS, Batcher
+    from reticent.service.http.batching import WAITING_NUMBERS, WAITING_ROWS, Batcher
+    from reticent.service.http.server import Binding, serve
+    from reticent.service.http.service import Service
     from reticent.service.processes import ending_in_good_order
-    from reticent.service.server import Binding, serve
 
     with traces.by_place(), refusing(serving=True), ending_in_good_order(code=0), ExitStack() as cleanup:
         folder = existing_folder(name)
@@ -618,16 +618,16 @@ def _check_free(host: str, port: int) -> None:
                 raise UsageError(f"{why}; choose another {option}") from None
 
 
-def _desk(name: str, *, records: bool = False) -> Desk:
+def _desk(name: str, *, records: bool = False) -> AnsweringService:
     from reticent.service import halting
-    from reticent.service.desk import Desk
+    from reticent.service.answering import AnsweringService
     from reticent.service.home import Home
-    from reticent.service.store import VERSION, kept_path
+    from reticent.service.store.schema import VERSION, kept_path
 
     folder = existing_folder(name)
     with _bar("opening", None, False):
         home = Home(folder, records=records)
-        desk = Desk(home)
+        desk = AnsweringService(home)
     if not records:
         halting.clear(folder)
     if (before := home.store.upgraded) is not None:
@@ -654,9 +654,10 @@ def _schema_of(folder: Path, text: str) -> Schema:
         raise SchemaError(f"{folder / MODEL}: {error}") from None
 
 
-def _keyring(folder: Path, desk: Desk) -> Any:
+def _keyring(folder: Path, desk: AnsweringService) -> Any:
     from reticent.service.home import KEYS
-    from reticent.service.keys import Keyring, KeyTable
+    from reticent.service.http.access import Keyring
+    from reticent.service.keys import KeyTable
 
     return Keyring(KeyTable(folder / KEYS), used=desk.charged())
 
@@ -796,9 +797,10 @@ def _typed(chunk: dict[str, Any], kinds: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _here(desk: Desk, rules: Schema, chunk: dict[str, Any], key: str) -> list[Any]:
+def _here(desk: AnsweringService, rules: Schema, chunk: dict[str, Any], key: str) -> list[Any]:
     """Answers of the desk itself; it counts and stores them as it would for a server."""
-    from reticent.service.desk import ANONYMOUS, Request, digest
+    from reticent.service.keys import ANONYMOUS
+    from reticent.service.requests import Request, digest
 
     rows = rules.encode(chunk)
     (found,) = desk.answer([Request(ANONYMOUS, rows, key, digest(rows.tobytes()))])
@@ -809,7 +811,7 @@ def _here(desk: Desk, rules: Schema, chunk: dict[str, Any], key: str) -> list[An
 
 def _address(name: str) -> str:
     """Where the server that runs says that it listens."""
-    from reticent.service.server import HOST, PORT
+    from reticent.service.http.server import HOST, PORT
 
     with suppress(OSError):
         return (existing_folder(name) / ADDRESS).read_text(encoding="utf-8").strip()
@@ -861,7 +863,8 @@ def status(
     key_file
         A file with the key to ask a running server with; else it is taken from $RETICENT_KEY.
     """
-    from reticent.service import home, store
+    from reticent.service import home
+    from reticent.service.store import verification
 
     if name is None:
         print("\n".join(home.names()) or "there are no predictors yet: make one by reticent fit")
@@ -871,7 +874,7 @@ def status(
         found = _status(name, _key(key_file))
         if verify:
             with _bar("checking the ledger", None, json):
-                checked = store.verify(folder / home.STORE)
+                checked = verification.verify(folder / home.STORE)
             found["verified"] = asdict(checked)
     if json:
         print(json_format.dumps(found, indent=2, ensure_ascii=False, default=str))
@@ -883,7 +886,7 @@ def status(
 def _status(name: str, key: str | None) -> dict[str, Any]:
     from reticent.service.client import Client
     from reticent.service.home import AlreadyServed
-    from reticent.service.store import can_be_written
+    from reticent.service.store.verification import can_be_written
 
     if not can_be_written(folder := existing_folder(name)):
         return _status_of_copy(name, folder)
@@ -896,7 +899,7 @@ def _status(name: str, key: str | None) -> dict[str, Any]:
     return _closed_status(name, folder, desk)
 
 
-def _closed_status(name: str, folder: Path, desk: Desk) -> dict[str, Any]:
+def _closed_status(name: str, folder: Path, desk: AnsweringService) -> dict[str, Any]:
     from reticent.service import halting
 
     try:
@@ -914,13 +917,13 @@ def _status_of_copy(name: str, folder: Path) -> dict[str, Any]:
     from tempfile import TemporaryDirectory
 
     from reticent.service import backup
-    from reticent.service.desk import Desk
+    from reticent.service.answering import AnsweringService
     from reticent.service.home import Home
 
     with TemporaryDirectory() as scratch:  # mode 0700
         print(f"reticent: {folder} can only be read: it is copied to {scratch}, which is then removed", file=sys.stderr)
         backup.copy(folder, Path(scratch) / name)
-        return _closed_status(name, folder, Desk(Home(Path(scratch) / name, records=True)))
+        return _closed_status(name, folder, AnsweringService(Home(Path(scratch) / name, records=True)))
 
 
 def _in_words(name: str, found: dict[str, Any]) -> str:

@@ -66,7 +66,7 @@ class Metrics:
 
 
 class _Status(Collector):
-    """The public numbers of the desk, read when they are asked for."""
+    """The public numbers of the answering service, read when they are asked for."""
 
     def __init__(self, status: Callable[[], Any]) -> None:
         self._status = status

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from reticent.service.problems import Problem
+from reticent.service.http.problems import Problem
 
 DEEP = 32  # levels; what is nested deeper is in a cell, and no value
 _PART = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}]', re.DOTALL)

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from reticent.service.json_bodies import loosely, said
-from reticent.service.problems import Problem
-from reticent.service.protocol import Column, Rows, Rules, encoded, in_one_column, listed
+from reticent.service.http.json_bodies import loosely, said
+from reticent.service.http.open_inference import Column, Rows, Rules, encoded, in_one_column, listed
+from reticent.service.http.problems import Problem
 from reticent.service.tables import Csv, TableError
 
 FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")

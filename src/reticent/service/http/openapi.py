@@ -8,8 +8,8 @@ import json
 from html import escape
 from typing import Any
 
-from reticent.service import protocol
-from reticent.service.problems import KINDS, MEDIA_TYPE
+from reticent.service.http import open_inference
+from reticent.service.http.problems import KINDS, MEDIA_TYPE
 
 Json = dict[str, Any]
 
@@ -17,7 +17,7 @@ JSON, TEXT, BINARY, HTML = "application/json", "text/plain", "application/octet-
 PARTS = ("app.js", "style.css", "icon.svg", "uplot.js", "uplot.css")  # of the dashboard
 
 
-def document(name: str, rules: protocol.Rules, most_rows: int, version: str) -> Json:
+def document(name: str, rules: open_inference.Rules, most_rows: int, version: str) -> Json:
     """The OpenAPI document of a model: what it describes is public."""
     columns = [column.name for column in rules.columns]
     infer = _inference(name, rules, most_rows)
@@ -27,11 +27,11 @@ def document(name: str, rules: protocol.Rules, most_rows: int, version: str) -> 
         "/v2/health/live": _get("live", "Whether the server is alive.", JSON),
         "/v2/health/ready": _get("ready", "Whether questions are answered.", JSON, 503),
         model: _get("model", "Inputs, outputs and versions of the model.", JSON, scope="observe"),
-        f"{model}/versions/{protocol.VERSION}": _get("version", "The same, by version.", JSON, scope="observe"),
+        f"{model}/versions/{open_inference.VERSION}": _get("version", "The same, by version.", JSON, scope="observe"),
         f"{model}/ready": _get("modelReady", "Whether the model answers.", JSON, 503),
-        f"{model}/versions/{protocol.VERSION}/ready": _get("versionReady", "The same, by version.", JSON, 503),
+        f"{model}/versions/{open_inference.VERSION}/ready": _get("versionReady", "The same, by version.", JSON, 503),
         f"{model}/infer": infer("infer"),
-        f"{model}/versions/{protocol.VERSION}/infer": infer("inferVersion"),
+        f"{model}/versions/{open_inference.VERSION}/infer": infer("inferVersion"),
         "/invocations": _invocations(columns, rules, most_rows),
         "/ping": _get("ping", "Whether questions are answered, as MLflow asks it.", TEXT, 503),
         "/health": _get("health", "The same as /ping.", TEXT, 503),
@@ -167,15 +167,15 @@ def _asking(identity: str, summary: str, content: Json, answers: Json) -> Json:
     }
 
 
-def _inference(name: str, rules: protocol.Rules, most_rows: int) -> Any:
-    about = protocol.metadata(name, rules)
+def _inference(name: str, rules: open_inference.Rules, most_rows: int) -> Any:
+    about = open_inference.metadata(name, rules)
     tensor: Json = {
         "type": "object",
         "required": ["name", "shape", "datatype"],
         "properties": {
             "name": {"enum": [one["name"] for one in about["inputs"]]},
             "shape": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 2},
-            "datatype": {"enum": [*protocol.NUMBERS, protocol.BYTES]},
+            "datatype": {"enum": [*open_inference.NUMBERS, open_inference.BYTES]},
             "parameters": {"type": "object"},
             "data": {"type": "array"},
         },
@@ -183,7 +183,7 @@ def _inference(name: str, rules: protocol.Rules, most_rows: int) -> Any:
     output = {
         "type": "object",
         "required": ["name"],
-        "properties": {"name": {"const": protocol.LABELS}, "parameters": {"type": "object"}},
+        "properties": {"name": {"const": open_inference.LABELS}, "parameters": {"type": "object"}},
     }
     body = {
         "type": "object",
@@ -211,7 +211,7 @@ def _inference(name: str, rules: protocol.Rules, most_rows: int) -> Any:
     return lambda identity: _asking(identity, summary, content, answers)
 
 
-def _invocations(columns: list[str], rules: protocol.Rules, most_rows: int) -> Json:
+def _invocations(columns: list[str], rules: open_inference.Rules, most_rows: int) -> Json:
     row = [0.0 if one.kind == "number" else "" for one in rules.columns]
     cell = {"type": ["number", "string", "boolean", "null"]}
     split = {

@@ -18,9 +18,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reticent.exact import integer
 from reticent.service import traces
-from reticent.service.app import Service, loopback, make_app, raw
-from reticent.service.keys import Keyring
-from reticent.service.problems import Problem
+from reticent.service.http.access import Keyring
+from reticent.service.http.calls import is_loopback
+from reticent.service.http.problems import Problem
+from reticent.service.http.responses import raw
+from reticent.service.http.routes import make_app
+from reticent.service.http.service import Service
 
 HOST, PORT = "127.0.0.1", 8341
 QUICK = 1 << 14  # bytes of a body, at most, of a request that is answered without a task
@@ -57,7 +60,7 @@ class Binding:
         for name, path in (("certificate", self.certificate), ("private_key", self.private_key)):
             if path is not None and not path.is_file():
                 raise ValueError(f"{say[name]} must be a file, got {path}")
-        outside = not loopback(self.host)
+        outside = not is_loopback(self.host)
         host = f"{say['host']} {self.host}"
         if (outside or self.behind_proxy) and keyring.open:
             where = host if outside else say["behind_proxy"]
@@ -99,8 +102,8 @@ class Server(uvicorn.Server):
         await super().serve(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to stop: also if the desk has halted, since whoever keeps it running must know."""
-        return await super().on_tick(counter) or bool(self._service.desk.status().halted)
+        """Whether to stop: also if the answering service has halted, since whoever keeps it running must know."""
+        return await super().on_tick(counter) or bool(self._service.answering.status().halted)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop; streams of events end first, as they would never end by themselves.
@@ -109,7 +112,7 @@ class Server(uvicorn.Server):
         """
         self._service.closing.set()
         patience = self.config.timeout_graceful_shutdown or 0
-        interrupt = asyncio.get_running_loop().call_later(patience, self._service.desk.interrupt)
+        interrupt = asyncio.get_running_loop().call_later(patience, self._service.answering.interrupt)
         try:
             await super().shutdown(sockets)
         finally:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.data.cells import as_numbers
-from reticent.service.json_bodies import loosely, said
-from reticent.service.problems import Problem
+from reticent.service.http.json_bodies import loosely, said
+from reticent.service.http.problems import Problem
 
 Array = NDArray[Any]
 Rows = NDArray[np.float64]
