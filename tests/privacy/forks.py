@@ -36,7 +36,7 @@ from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
 from reticent.service.keys import KeyTable, make_key
 from reticent.service.requests import Request, digest
-from reticent.service.store.protocol import Entry, Transaction
+from reticent.service.store.protocol import Entry, OpenedPhase, Transaction
 from reticent.service.store.sqlite import SQLiteStore
 from reticent.service.store.verification import verify
 from waiting import LIMIT
@@ -165,7 +165,12 @@ def stored(thing: Any) -> Hashable:
 
 
 def entry(thing: SQLiteStore) -> Transaction:
-    return Transaction(time=1, phase=1, entries=[Entry("ann", 0, 1, 0)])
+    phase = thing.position.phase
+    return Transaction(time=1, phase=phase, entries=[Entry("ann", 0, phase, 0)])
+
+
+def next_phase(thing: SQLiteStore) -> OpenedPhase:
+    return OpenedPhase(thing.position.phase + 1, 1, 1, "{}", "seal")
 
 
 def asked(rows: int = 2) -> list[Request]:
@@ -248,33 +253,35 @@ RECIPES: dict[str, Recipe] = {
     ),
     "RowStore": rows_recipe(),
     "RowStore on disk": rows_recipe(memory_limit=0),
-    "Store": Recipe(
+    "SQLiteStore": Recipe(
         lambda folder: home_of(folder).store,
         {
             "write": (lambda thing, data: thing.write(entry(thing)), None),
             "mark": (lambda thing, data: thing.mark("noted", time=1), None),
-            "forget": (call("forget"), 1),
-            "tidy": (bare("tidy"), None),
-            "stored": (call("stored", "key", 1), "ann"),
-            "unfinished": (bare("unfinished"), None),
+            "begin_phase": (lambda thing, data: thing.begin_phase(next_phase(thing), time=1), None),
+            "delete_expired": (call("delete_expired"), 1),
+            "wipe": (bare("wipe"), None),
+            "refresh": (bare("refresh"), None),
+            "stored_answer": (call("stored_answer", "key", 1), "ann"),
+            "unfinished_requests": (bare("unfinished_requests"), None),
             "journal": (lambda thing, data: list(thing.journal()), None),
             "clients": (bare("clients"), None),
             "tail": (call("tail"), 1),
             "phases": (call("phases"), 1),
         },
-        ("create", "close"),
+        ("create", "close", "verify"),
         look=stored,
     ),
     "Home": Recipe(
         home_of,
-        {"tidy": (bare("tidy"), None)},
+        {"wipe": (bare("wipe"), None)},
         ("create", "close", "state", "next_rows"),
         look=stored,
         counts=False,
     ),
     "AnsweringService": Recipe(
         lambda folder: AnsweringService(home_of(folder), elsewhere=False),
-        {"answer": (call("answer"), asked()), "tidy": (bare("tidy"), None)},
+        {"answer": (call("answer"), asked()), "maintain": (bare("maintain"), None)},
         (
             "columns",
             "classes",
@@ -284,7 +291,7 @@ RECIPES: dict[str, Recipe] = {
             "added",
             "tail",
             "verify",
-            "untidy",
+            "needs_maintenance",
             "interrupt",
             "close",
         ),

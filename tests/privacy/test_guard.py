@@ -59,7 +59,7 @@ UNGUARDED = {
     ],
     "made of public numbers": [
         "noise.tables.Table", "predictors.generic_bbl.Calibrated", "predictors.generic_bbl.Printed",
-        "privacy.losses.Composition", "service.answering.Clock",
+        "privacy.losses.Composition", "service.clock.Clock",
     ],
     "released by `fit`, once: what comes after is post-processing, at no cost": [
         "learners.active.ActiveLearner", "learners.exponential.ExponentialLearner", "learners.label_boost.LabelBoost",
@@ -82,15 +82,16 @@ UNGUARDED = {
     "for tests, and loudly: it protects nobody": ["noise.samplers.Seeded"],
     "part of a guarded predictor or store, which checks before it gets here": [
         "predictors.chain.ChainEngine", "predictors.rows.Column", "predictors.votes.VotesEngine",
-        "service.store.Witness",
+        "service.store.witness.Witness",
     ],
-    "holds a guarded answering, predictor or store and counts nothing of privacy itself": [
-        "service.answer_file.AnswerFile", "service.app.Service", "service.batching.Batcher",
-        "service.learning.Learning", "service.metrics.Metrics", "service.requests.Asked", "service.requests.Batch",
-        "service.server.Server",
+    "holds a guarded service, predictor or store and counts nothing of privacy itself": [
+        "service.answer_file.AnswerFile", "service.http.answer_log.AnswerLogView", "service.http.batching.Batcher",
+        "service.http.routes.Endpoint", "service.http.server.Server", "service.http.service.Service",
+        "service.http.service.StatusStream", "service.learning.Learning", "service.metrics.Metrics",
+        "service.requests.Batch", "service.requests.PendingRequest",
     ],
     "limits of a client, not of privacy: the answering service counts what is spent": [
-        "service.keys.Allowance", "service.keys.Keyring",
+        "service.http.access.Allowance", "service.http.access.Keyring",
     ],
     "starts a process, or keeps its folder; neither holds a budget": [
         "service.processes.Child", "service.processes.Folder",

@@ -139,6 +139,7 @@ class SQLiteStore(Guarded):
 
     def write(self, batch: Transaction, /) -> list[LogRow]:
         """Store what a batch of answers changes; it is on the disk when this returns."""
+        self._guard.check()  # before anything else is looked at
         batch.check()
         return self._commit(batch.time, batch)
 
@@ -290,6 +291,7 @@ class SQLiteStore(Guarded):
         Deleted rows are overwritten with zeros (`secure_delete`). So giving pages back is as thorough as rewriting the
         whole file, and takes time in proportion to what was deleted, not to what is kept.
         """
+        self._guard.check()  # before a file is removed
         for copy in self.path.parent.glob(schema.kept_path(self.path, "*").name):  # they hold queries of past phases
             copy.unlink(missing_ok=True)
         sync(self.path.parent)  # or they could come back after a power failure, unknown to the store
