@@ -112,7 +112,8 @@ class Model:
 
     def begin(self, opened: OpenedPhase, time: int) -> None:
         """What a new phase changes."""
-        self.time, self.phase, self.asked, self.closed, self.labeller = max(self.time, time), opened.number, 0, False, None
+        self.time, self.phase = max(self.time, time), opened.number
+        self.asked, self.closed, self.labeller = 0, False, None
         self.phases[opened.number] = [opened.rows, opened.answers, 0]
         self.seal, self.journal = opened.seal, []
 
@@ -166,12 +167,16 @@ def rows_of(part: JournalPart) -> list[tuple[str | None, bytes, bytes]]:
 
 
 def check(
-    harness: Callable[[], AbstractContextManager[StoreHarness]], *, examples: int = 50, steps: int = 30
+    harness: Callable[[], AbstractContextManager[StoreHarness]],
+    *,
+    examples: int = 50,
+    steps: int = 30,
+    shrink: bool = True,
 ) -> None:
     """Test whether a store keeps every promise of `AnswerStore` that can be tested from outside.
 
     It runs random sequences of transactions, conflicts, phases, marks, deletions and crashes, through up to three
-    handles at a time, and compares each step with a model. It raises the error of the shortest failing sequence.
+    handles at a time, and compares each step with a model. It raises the error of a failing sequence.
 
     Parameters
     ----------
@@ -181,13 +186,15 @@ def check(
         The number of sequences.
     steps : int, default=30
         The most steps of a sequence.
+    shrink : bool, default=True
+        Whether to look for a shorter sequence when one fails. This takes time.
 
     Examples
     --------
     See `tests/service/test_conformance.py` for the harness of the SQLite store, and for stores that must fail.
     """
     try:
-        from hypothesis import HealthCheck, settings
+        from hypothesis import HealthCheck, Phase, settings
         from hypothesis.stateful import run_state_machine_as_test
     except ImportError as error:
         raise ImportError("the conformance test of stores needs hypothesis: pip install hypothesis") from error
@@ -196,11 +203,12 @@ def check(
         stateful_step_count=steps,
         deadline=None,
         suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
     )
     run_state_machine_as_test(_machine(harness), settings=chosen)  # type: ignore[no-untyped-call]
 
 
-def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any:  # noqa: PLR0915  # one class
+def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any:  # one class
     from hypothesis import strategies as st
     from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -305,15 +313,15 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
                 values["entries"] = [Entry("ann", 0, model.phase, model.left + 1)]
             self.send(self.handle(index), Transaction(**values))
 
-        @precondition(lambda self: any(kept.rest for kept, _ in self.model.answers.values()) and self.model.left)
+        @precondition(lambda self: any(kept.rest for kept, _ in self.model.answers.values()))
         @rule(index=which, same=st.booleans(), tick=ticks)
         def finish_a_request(self, index: int, same: bool, tick: int) -> None:
             (client, key), (before, _) = next(
                 one for one in sorted(self.model.answers.items()) if one[1][0].rest is not None
             )
             answer = StoredAnswer(before.digest if same else bytes(32), before.class_indices, before.phase)
-            entry = Entry(client, len(before.class_indices), self.model.phase, 1)
-            now = self.model
+            now, cost = self.model, len(before.rest or b"") // 8
+            entry = Entry(client, len(before.class_indices), now.phase, cost)
             batch = Transaction(
                 time=now.time + tick, phase=now.phase, entries=[entry], answers=[(client, key, answer)], keep=10
             )
