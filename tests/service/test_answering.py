@@ -36,7 +36,7 @@ def reopened(answering: AnsweringService, **options: Any) -> AnsweringService:
     return AnsweringService(Home(answering.home.folder), elsewhere=False, **options)
 
 
-def ledger(answering: AnsweringService) -> list[Entry]:
+def log_of(answering: AnsweringService) -> list[Entry]:
     return [Entry(one.client, one.answers, one.phase, one.cost) for one in answering.tail()]
 
 
@@ -61,7 +61,7 @@ def test_a_batch_is_one_draw_and_one_transaction(tmp_path: Path, monkeypatch: py
     assert {one for some in labels(results) for one in some} <= {"no", "yes"}
     assert asked == [6]
     assert statements.count("COMMIT") == 1
-    assert ledger(answering) == [Entry("ann", 4, 1, 4), Entry("bob", 2, 1, 2)]
+    assert log_of(answering) == [Entry("ann", 4, 1, 4), Entry("bob", 2, 1, 2)]
     assert answering.clients() == {"ann": 4, "bob": 2}
     assert answering.verify().counted == {1: 6}
     answering.close()
@@ -122,7 +122,7 @@ def test_a_request_that_a_last_phase_cuts_short_is_refused_and_what_was_drawn_co
     labels(answering.answer([request(790)]))
     results = answering.answer([request(6, key="a"), request(6, key="b"), request(1, key="c")])
     assert [type(one) for one in results] == [Answered, BudgetExhausted, BudgetExhausted]
-    assert ledger(answering) == [Entry("ann", 790, 1, 790), Entry("ann", 6, 1, 10)]
+    assert log_of(answering) == [Entry("ann", 790, 1, 790), Entry("ann", 6, 1, 10)]
     again = reopened(answering)
     assert [type(one) for one in again.answer([request(6, key="a"), request(6, key="b")])] == [
         Answered,
@@ -130,7 +130,7 @@ def test_a_request_that_a_last_phase_cuts_short_is_refused_and_what_was_drawn_co
     ]
     assert isinstance(again.answer([request(1)])[0], BudgetExhausted)
     assert again.verify().counted == {1: 800}
-    assert {one.cost for one in ledger(again)} == {790, 10}, "what got no answer has no row"
+    assert {one.cost for one in log_of(again)} == {790, 10}, "what got no answer has no row"
     again.close()
 
 
@@ -554,7 +554,7 @@ def test_what_was_stored_is_given_out_though_the_next_phase_cannot_begin(
     left = answering.status().answers_left_in_phase
     results = answering.answer([request(left - 1), request(5), request(1)])
     assert [type(one) for one in results] == [Answered, Halted, Halted]
-    assert ledger(answering) == [Entry("ann", left - 1, 1, left)]
+    assert log_of(answering) == [Entry("ann", left - 1, 1, left)]
     monkeypatch.undo()
     again = reopened(answering)
     (found,) = again.answer([request(1)])

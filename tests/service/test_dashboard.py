@@ -66,7 +66,7 @@ browser_test = pytest.mark.skipif(
 
 @dataclass
 class FakeAnswering(stand_in.FakeAnswering):
-    """The answering service in memory, with a ledger that is chained as the real one is."""
+    """The answering service in memory, with an answer log that is chained as the real one is."""
 
     rows: list[LogRow] = field(default_factory=list)
     changes: dict[str, Any] = field(default_factory=dict)
@@ -777,7 +777,7 @@ def test_alerts(unlocked: Running, look: Look) -> None:
     unlocked.ask()
     expect(watched.page.locator("#length")).to_have_text("1")
     unlocked.answering.rows.clear()
-    expect(alerts).to_contain_text("The ledger is shorter than it was.")
+    expect(alerts).to_contain_text("The answer log is shorter than it was.")
 
 
 @browser_test
@@ -834,7 +834,7 @@ def test_a_broken_chain_is_seen_by_the_page_itself(clinic: Running, look: Look) 
         answers=1_000_000
     )  # its hash and links stay as they were
     clinic.ask(1, "ward 3")
-    expect(watched.page.locator("#alert-list")).to_contain_text("The ledger is broken at record 38")
+    expect(watched.page.locator("#alert-list")).to_contain_text("The answer log is broken at record 38")
 
 
 @browser_test
@@ -844,7 +844,7 @@ def test_a_failed_verification_is_an_alert(clinic: Running, look: Look) -> None:
     clinic.answering.damaged = True
     watched.page.get_by_role("button", name="Verify all of it").click()
     expect(watched.page.locator("#verified")).to_contain_text("Verification failed")
-    expect(watched.page.locator("#alert-list")).to_contain_text("The ledger failed its verification.")
+    expect(watched.page.locator("#alert-list")).to_contain_text("The answer log failed its verification.")
 
 
 @browser_test

@@ -42,7 +42,7 @@ def go_on(folder: Path) -> AnsweringService:
 
 
 def words(folder: Path) -> list[str]:
-    """The marks in a ledger."""
+    """The marks in an answer log."""
     with sqlite3.connect(folder / home.STORE) as db:
         found = [one for (one,) in db.execute("SELECT client FROM ledger WHERE cost = 0 ORDER BY number")]
     db.close()
@@ -114,7 +114,7 @@ def test_a_backup_that_fails_leaves_nothing_and_retires_nobody(tmp_path: Path, m
 def test_only_one_backup_of_a_predictor_that_is_retired_goes_on(tmp_path: Path) -> None:
     new_answering(tmp_path / "clinic").close()
     backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
-    with pytest.raises(Retired, match="which goes on in its place"):
+    with pytest.raises(Retired, match="which continues in its place"):
         backup.write(tmp_path / "clinic", tmp_path / "b.backup", final=True)
     backup.write(tmp_path / "clinic", tmp_path / "b.backup")
     assert backup.restore(tmp_path / "a.backup", tmp_path / "one" / "clinic")[1]
@@ -266,7 +266,7 @@ def less(path: Path) -> None:
 
 
 def called_final(path: Path) -> None:
-    """The page says that nothing was lost, and the ledger does not."""
+    """The page says that nothing was lost, and the answer log does not."""
 
     def change(files: dict[str, bytes]) -> None:
         files["backup.json"] = files["backup.json"].replace(b'"retired": null', b'"retired": "retired"')
@@ -297,7 +297,7 @@ def test_a_damaged_backup_is_refused(tmp_path: Path, damage: Callable[[Path], No
 
 
 def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From made-up versions -1 and 0, in which the ledger is called otherwise, and phases know less."""
+    """From made-up versions -1 and 0, in which the answer log is called otherwise, and phases know less."""
     folder = tmp_path / "clinic"
     answering = new_answering(folder)
     labels(answering.answer([request(5)]))

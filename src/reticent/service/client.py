@@ -187,7 +187,7 @@ class Client(_Base):
         return np.concatenate([self._labels(self._told(one)) for one in questions])
 
     def status(self) -> dict[str, Any]:
-        """All public numbers: phase, answers left, length and head of the ledger."""
+        """All public numbers: phase, answers left, length and head of the answer log."""
         return self._public(self._told(self._get("/status")))
 
     def guarantee(self) -> dict[str, Any]:
@@ -258,7 +258,7 @@ class AsyncClient(_Base):
         return np.concatenate([self._labels(await self._told(one)) for one in questions])
 
     async def status(self) -> dict[str, Any]:
-        """All public numbers: phase, answers left, length and head of the ledger."""
+        """All public numbers: phase, answers left, length and head of the answer log."""
         return self._public(await self._told(self._get("/status")))
 
     async def guarantee(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ NUMBERS = (
     ("rows_wanted", "Rows that the next phase learns from", False),
     ("client_cap", "Rows of the next phase that may come from one client", False),
     ("learning", "Whether the next phase is learning now", False),
-    ("ledger_length", "Records in the ledger", True),
+    ("ledger_length", "Rows in the answer log", True),
 )
 
 

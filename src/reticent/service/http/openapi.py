@@ -37,7 +37,7 @@ def document(name: str, rules: open_inference.Rules, most_rows: int, version: st
         "/health": _get("health", "The same as /ping.", TEXT, 503),
         "/version": _get("packageVersion", "The version of the server.", TEXT),
         "/guarantee": _get("guarantee", "What is promised: in plain words, or as JSON by Accept.", (TEXT, JSON)),
-        "/status": _get("status", "Phase, answers left, length and head of the ledger.", JSON, scope="observe"),
+        "/status": _get("status", "Phase, answers left, length and head of the answer log.", JSON, scope="observe"),
         "/events": _get(
             "events", "The status once a second, as server-sent events.", "text/event-stream", 503, scope="observe"
         ),
@@ -47,7 +47,7 @@ def document(name: str, rules: open_inference.Rules, most_rows: int, version: st
             "ledger", "The last records, the last verification, and what the caller may use.", JSON, scope="observe"
         ),
         "/dashboard/verify": {
-            "post": _get("verify", "Verify the ledger, one check at a time.", JSON, 404, 503, scope="admin")["get"]
+            "post": _get("verify", "Verify the answer log, one check at a time.", JSON, 404, 503, scope="admin")["get"]
         },
         "/dashboard/{part}": _parts(),
         "/docs": _get("docs", "This document, as a page.", HTML),
