@@ -244,7 +244,7 @@ def test_stopping_drains() -> None:
     [(256, 256, 128, None), (1024, 4096, 3968, 4096), (1024, 1 << 20, 12_288, 12_416), (65_536, 65_536, 65_408, None),
      (129, 129, 1, None), (1024, resource.RLIM_INFINITY, 12_288, 12_416)],
 )  # fmt: skip
-def test_connections_leave_room_for_other_files(
+def test_connections_leave_connection_capacity_other_files(
     soft: int, hard: int, room: int, raised: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[int, int]] = []

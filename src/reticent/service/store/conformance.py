@@ -205,7 +205,7 @@ def check(
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
     )
-    run_state_machine_as_test(_machine(harness), settings=chosen)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(_machine(harness), settings=chosen)
 
 
 def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any:  # one class
@@ -241,7 +241,8 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
 
         def batch(self, asked: Any, tick: int, *, anonymous: bool, after: int | None, labeller: Any) -> Transaction:
             """Answers to some questions: client, key, rows with an answer, and rows that still have none."""
-            model, entries, kept = self.model, {}, []
+            model, kept = self.model, []
+            entries: dict[str, Entry] = {}
             rows = indices = b""
             runs: list[tuple[str, int]] = []
             for client, key, count, rest in asked:
