@@ -1,4 +1,4 @@
-"""JSON as clients write it: what stands in a cell may be no JSON at all, and must not decide whether a query counts."""
+"""JSON as clients write it: the content of a cell may be invalid JSON, and must not decide whether a query counts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DEEP = 32  # levels; what is nested deeper is in a cell, and no value
 _PART = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}]', re.DOTALL)
 
 
-def loosely(body: bytes | memoryview | msgspec.Raw, error: Exception) -> Any:
-    """A body of which `error` was said, read as what its writer meant.
+def decode_loosely(body: bytes | memoryview | msgspec.Raw, error: Exception) -> Any:
+    """A body that failed to decode with `error`, read as its writer meant it.
 
-    Many clients write NaN, Infinity and numbers beyond all floats, half of a character, or bytes that are not UTF-8. A
-    cell may be nested deeper than a parser goes. None of this is JSON, or can be read, but to refuse it would be to
-    refuse a query for its values. What is no JSON for another reason is refused.
+    Many clients write NaN, Infinity, numbers beyond the range of floats, half of a character, or bytes that are not
+    UTF-8. A cell may be nested deeper than a parser goes. None of this is JSON, but to refuse it would be to refuse a
+    query for its values. What is not JSON for another reason is refused.
     """
     text = str(body, "utf-8", "replace")
     try:
@@ -28,11 +28,11 @@ def loosely(body: bytes | memoryview | msgspec.Raw, error: Exception) -> Any:
         except RecursionError:
             return json.loads(shallow(text), parse_int=_whole)
     except (ValueError, RecursionError):
-        raise Problem("malformed", said(error)) from None
+        raise Problem("malformed", decoding_error(error)) from None
 
 
-def said(error: Exception) -> str:
-    """What msgspec found wrong: it names types and places, and none of our types makes it name a value."""
+def decoding_error(error: Exception) -> str:
+    """What msgspec found wrong. It names types and locations, and with our types never a value."""
     return str(error) if isinstance(error, msgspec.DecodeError) else "the body must be JSON in UTF-8"
 
 

@@ -119,7 +119,7 @@ def _get(identity: str, summary: str, kinds: str | tuple[str, ...], *fails: int,
     about: Json = {
         "operationId": identity,
         "summary": summary,
-        "responses": {"200": {"description": "Told.", "content": content}, **_problems(*fails, scope=scope)},
+        "responses": {"200": {"description": "OK.", "content": content}, **_problems(*fails, scope=scope)},
     }
     return {"get": about | ({} if scope is None else {"security": [{"key": []}, {}], "x-scope": scope})}
 
@@ -250,8 +250,8 @@ def _invocations(columns: list[str], rules: open_inference.Rules, most_rows: int
         JSON: {"schema": body, "examples": {form: {"value": {form: value}} for form, value in examples.items()}},
         "text/csv": {"schema": {"type": "string"}, "examples": {"one row": {"value": lines}}},
     }
-    told = {JSON: {"schema": {"type": "object", "required": ["predictions"]}}}
-    return _asking("invocations", f"Ask as MLflow does, for at most {most_rows} rows.", content, told)
+    answers = {JSON: {"schema": {"type": "object", "required": ["predictions"]}}}
+    return _asking("invocations", f"Ask as MLflow does, for at most {most_rows} rows.", content, answers)
 
 
 _STYLE = (
