@@ -64,7 +64,8 @@ class Watched:
         predictor = self.answering._predictor
         predictor.background = False  # nothing is learned by an answering service that is dead
         predictor.learn_elsewhere(self._learn)
-        self.answering._store.write = self._counted(self.answering._store.write)  # type: ignore[method-assign]
+        store: Any = self.answering._store
+        store.write, store.begin_phase = self._counted(store.write), self._counted(store.begin_phase)
         predictor.turn_over = self._counted(predictor.turn_over)  # type: ignore[method-assign]
 
     def _learn(self, phase: Any, rows: Any) -> Any:
@@ -74,9 +75,9 @@ class Watched:
         return EverlastingPredictor.learned(self.answering.home.state, phase, rows)
 
     def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any) -> Any:
+        def counted(*args: Any, **options: Any) -> Any:
             self._event()
-            result = real(*args)
+            result = real(*args, **options)
             self._event()
             return result
 
