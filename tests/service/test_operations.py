@@ -172,9 +172,9 @@ def test_nothing_lost_goes_on_at_the_same_count(tmp_path: Path, final: bool) -> 
     answering.close()
     made = backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=final)
     if not final:
-        with pytest.raises(ValueError, match="head is not the one"):
+        with pytest.raises(ValueError, match="head is not the last hash"):
             backup.restore(tmp_path / "a.backup", tmp_path / "new", head="00" * 32)
-        with pytest.raises(Retired, match="clinic is of the same origin"):
+        with pytest.raises(Retired, match="clinic has the same origin"):
             backup.restore(tmp_path / "a.backup", tmp_path / "new", head=made.head)
         shutil.rmtree(tmp_path / "clinic")
     else:
@@ -554,7 +554,7 @@ def test_one_of_a_newer_version_in_the_same_place_may_answer_too(tmp_path: Path)
     with sqlite3.connect(tmp_path / "copy" / home.STORE) as db:
         db.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     db.close()
-    with pytest.raises(Retired, match="copy is of the same origin and may still answer"):
+    with pytest.raises(Retired, match="copy has the same origin and may still answer"):
         backup.restore(tmp_path / "a.backup", tmp_path / "moved")
 
 
