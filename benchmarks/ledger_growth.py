@@ -19,9 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.service.desk import Desk, Request, digest
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
-from reticent.service.store import PARTS, Entry, Part, Stored, Transaction, verify
+from reticent.service.requests import Request, digest
+from reticent.service.store.journal import PARTS
+from reticent.service.store.protocol import Entry, JournalPart, StoredAnswer, Transaction
+from reticent.service.store.verification import verify
 
 COLUMNS, CHUNK, MEASURED = 10, PARTS, 300
 
@@ -53,34 +56,43 @@ def main(answers: int = 1_000_000) -> None:
 def measured(place: Path, rng: np.random.Generator) -> tuple[float, float, float, float]:
     """Seconds of start-up; median and 99% of a batch with one row, in milliseconds; megabytes."""
     began = time.perf_counter()
-    desk = Desk(Home(place), elsewhere=False)
+    answering = AnsweringService(Home(place), elsewhere=False)
     start = time.perf_counter() - began
     times = []
     for _ in range(MEASURED):
         request = Request("ann", rng.normal(size=(1, COLUMNS)), secrets.token_hex(16), digest(b""))
         began = time.perf_counter()
-        (answer,) = desk.answer([request])
+        (answer,) = answering.answer([request])
         times.append(1000 * (time.perf_counter() - began))
         assert not isinstance(answer, Exception), answer
-    desk.close()
+    answering.close()
     size = sum(file.stat().st_size for file in place.iterdir()) / 1e6
     return start, statistics.median(times), float(np.quantile(times, 0.99)), size
 
 
 def grow(place: Path, answers: int, rng: np.random.Generator) -> None:
-    """Write so many rows as the desk would have: the count, the ledger, the answers and the journal."""
+    """Write so many rows as the answering service would have: the count, the ledger, the answers and the journal."""
     with Home(place) as home:
-        store, clock = home.store, dict(home.store.position.clock)
-        now = store.position.time
+        store, now = home.store, home.store.position.time
         for first in range(0, answers, CHUNK):
             count = min(CHUNK, answers - first)
-            clock |= {"asked": clock["asked"] + count, "answered": clock["answered"] + count}
-            clock["labeller"] = {"asked": clock["asked"]}
+            asked = store.position.progress["asked"]
             now += 100
-            stored = [("ann", secrets.token_hex(16), Stored(bytes(32), b"\0", 1)) for _ in range(count)]
-            part = Part([("ann", count)], rng.normal(size=(count, COLUMNS)).tobytes(), bytes(count))
+            stored = [("ann", secrets.token_hex(16), StoredAnswer(bytes(32), b"\0", 1)) for _ in range(count)]
+            part = JournalPart([("ann", count)], rng.normal(size=(count, COLUMNS)).tobytes(), bytes(count))
             entries = [Entry("ann", 1, 1, 1)] * count
-            store.write(Transaction(now, clock, entries, stored, now + 10**9, part))
+            store.write(
+                Transaction(
+                    time=now,
+                    phase=1,
+                    entries=entries,
+                    after=asked,
+                    labeller={"asked": asked + count},
+                    answers=stored,
+                    keep=10**9,
+                    journal=part,
+                )
+            )
 
 
 if __name__ == "__main__":

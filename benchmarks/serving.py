@@ -30,8 +30,9 @@ from reticent.service.processes import Child, Folder, ending_in_good_order
 
 if TYPE_CHECKING:
     from reticent.service.app import Service
+
     from reticent.service.schema import Schema
-    from reticent.service.store import Verified
+    from reticent.service.store.protocol import Verified
 
 COLUMNS, TEACHERS, ROWS = 20, 1000, 200_000
 GROWTH = 1.1  # of memory that counts as flat
@@ -56,10 +57,10 @@ def data() -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], np.ndarra
 
 def make_service(folder: Path) -> Service:
     from reticent import EverlastingPredictor
-    from reticent.service.app import Service
-    from reticent.service.batching import Batcher
-    from reticent.service.desk import Desk
+    from reticent.service.answering import AnsweringService
     from reticent.service.home import Home
+    from reticent.service.http.batching import Batcher
+    from reticent.service.http.service import Service
 
     model = EverlastingPredictor(
         None, epsilon=8, delta=1e-6, classes=(0, 1), rows_per_teacher=ROWS // TEACHERS, growth=100, client_share=1,
@@ -68,13 +69,14 @@ def make_service(folder: Path) -> Service:
     X, y = data()
     rules = schema()
     encoded = rules.encode_numbers(X.copy())
-    desk = Desk(Home.create(folder / "bench", model.fit(encoded, y), rules.to_toml()))
-    print("teachers", desk.status().teachers, "answers in phase", desk.status().answers_in_phase, file=sys.stderr)
-    return Service("bench", rules, desk, Batcher(desk), dashboard=False)
+    answering = AnsweringService(Home.create(folder / "bench", model.fit(encoded, y), rules.to_toml()))
+    status = answering.status()
+    print("teachers", status.teachers, "answers in phase", status.answers_in_phase, file=sys.stderr)
+    return Service("bench", rules, answering, Batcher(answering), dashboard=False)
 
 
 def serve_ours(folder: Path, port: int) -> None:
-    from reticent.service.server import Binding, make_server
+    from reticent.service.http.server import Binding, make_server
 
     async def run() -> None:
         await make_server(make_service(folder), Binding(port=port)).serve()
@@ -245,7 +247,7 @@ def memory(process: int) -> float:
 
 
 def verify(store: Path) -> Verified:
-    from reticent.service.store import verify
+    from reticent.service.store.verification import verify
 
     return verify(store)
 

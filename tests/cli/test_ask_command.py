@@ -15,7 +15,8 @@ from stand_in import Column, Rules, make_service, running
 
 from reticent.cli import ask
 from reticent.service import home
-from reticent.service.keys import Keyring, KeyTable, make_key
+from reticent.service.http.access import Keyring
+from reticent.service.keys import KeyTable, make_key
 from waiting import wait_until
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
@@ -149,7 +150,7 @@ def test_another_model_at_an_address_is_not_asked(
         refused = run("ask", "klinik", "--table", "rows.csv", "--out", "a.csv", "--url", url)
         assert refused.code == 2
         assert f"{url} serves no model named 'klinik'" in refused.err
-        assert service.desk.status().answered == 0
+        assert service.answering.status().answered == 0
         # The one that is there tells the names of its columns, also if all of them are numbers.
         assert run("ask", "clinic", "--table", "rows.csv", "--out", "a.csv", "--url", url).code == 0
         assert (folder / "a.csv").read_text().split() == ["answer", "1", "0"]
@@ -171,11 +172,11 @@ def test_a_part_that_the_quota_does_not_cover_is_refused_whole(
     with running(service) as port:
         command = ("ask", "clinic", "--table", "rows.csv", "--out", "a.csv", "--url", f"http://127.0.0.1:{port}")
         assert run(*command).code == 2
-        assert service.desk.status().answered == 0
+        assert service.answering.status().answered == 0
         assert not (folder / "a.csv").exists()
         monkeypatch.setattr(ask, "ROWS_PER_REQUEST", 4)
         refused = run(*command)
         assert refused.code == 2
         assert "4 of 6 rows are answered" in refused.err
-        assert service.desk.status().answered == 4
+        assert service.answering.status().answered == 4
     table.close()

@@ -14,7 +14,8 @@ from command_line import served
 
 from reticent import cli
 from reticent.cli import ask
-from reticent.service import home, store
+from reticent.service import home
+from reticent.service.store import verification
 
 KILLED = """
 import os, signal, sys
@@ -51,7 +52,7 @@ def killed(step: str, before: str, *options: str, nth: int = 3, at_once: int = 1
 
 
 def answered(clinic: Path) -> int:
-    return sum(store.verify(clinic / "home" / "clinic" / home.STORE).counted.values())
+    return sum(verification.verify(clinic / "home" / "clinic" / home.STORE).counted.values())
 
 
 @pytest.mark.slow

@@ -11,9 +11,10 @@ import pytest
 from terminal import typed_in
 from test_backup import marks
 
-from reticent.service import client, home, protocol
+from reticent.service import client, home
+from reticent.service.http import open_inference
 from reticent.service.schema import Schema
-from reticent.service.store import RESTORED, RETIRED
+from reticent.service.store.protocol import RESTORED, RETIRED
 from waiting import reserved_port
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -96,13 +97,13 @@ def test_the_examples_of_asking_fit_the_clinic_of_the_guide(monkeypatch: pytest.
 
     def ask(_: client.Client, rows: Any) -> None:
         head, data = client._written(client._tensors(rows)[0])
-        asked.append(protocol.read(head + data, str(len(head)), clinic, 100).rows)
+        asked.append(open_inference.read(head + data, str(len(head)), clinic, 100).rows)
 
     monkeypatch.setattr(client.Client, "ask", ask)
     for public in ("status", "guarantee"):
         monkeypatch.setattr(client.Client, public, lambda _: {})
     exec(re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)[0], {})
     (body,) = re.findall(r"^curl -d '(.*?)'", page, flags=re.MULTILINE | re.DOTALL)
-    asked.append(protocol.read(body.encode(), None, clinic, 100).rows)
+    asked.append(open_inference.read(body.encode(), None, clinic, 100).rows)
     assert [len(rows) for rows in asked] == [2, 1]
     assert (asked[0][1] == asked[1][0]).all()  # the same patient

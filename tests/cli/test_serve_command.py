@@ -16,7 +16,7 @@ from command_line import Reticent
 
 from reticent.cli.errors import UsageError
 from reticent.cli.serve import check_free
-from reticent.service import store
+from reticent.service.store import schema
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
 fitted = pytest.fixture(command_line.fitted)
@@ -28,7 +28,7 @@ def test_what_cannot_be_opened_is_said_in_one_line(
     def refused(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("unable to open database file")
 
-    monkeypatch.setattr(store, "_connected", refused)
+    monkeypatch.setattr(schema, "connect", refused)
     outcome = run("serve", "clinic")
     assert (outcome.code, outcome.out) == (75, "")
     assert outcome.err == "reticent: the store or the keys cannot be used: unable to open database file\n"

@@ -9,7 +9,8 @@ import command_line
 import pytest
 from command_line import Reticent
 
-from reticent.service import home, store
+from reticent.service import home
+from reticent.service.store import protocol, schema, verification
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
 fitted = pytest.fixture(command_line.fitted)
@@ -24,16 +25,16 @@ def test_a_broken_ledger_does_not_verify(run: Reticent, fitted: Path) -> None:
     outcome = run("status", "clinic", "--verify")
     assert outcome.code == 2
     assert "damaged" in outcome.err
-    with pytest.raises(store.Damaged):
-        store.verify(home.folder_of("clinic") / home.STORE)
+    with pytest.raises(protocol.Damaged):
+        verification.verify(home.folder_of("clinic") / home.STORE)
 
 
 def test_an_upgrade_is_told(run: Reticent, fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "VERSION", store.VERSION + 1)
-    monkeypatch.setitem(store.UPGRADES, store.VERSION - 1, lambda db: None)
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    monkeypatch.setitem(schema.UPGRADES, schema.VERSION - 1, lambda db: None)
     outcome = run("status", "clinic", "--verify")
     assert outcome.code == 0
-    assert f"the store was upgraded from version {store.VERSION - 1} to {store.VERSION}" in outcome.err
+    assert f"the store was upgraded from version {schema.VERSION - 1} to {schema.VERSION}" in outcome.err
     assert run("status", "clinic").err == ""
 
 

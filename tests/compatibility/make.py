@@ -31,10 +31,12 @@ from reticent.concepts import Thresholds
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.service import backup, store
-from reticent.service.desk import Answered, Desk, Request, digest
+from reticent.service import backup
+from reticent.service.answering import AnsweringService
 from reticent.service.home import KEYS, Home
 from reticent.service.keys import KeyTable, make_key
+from reticent.service.requests import Answered, Request, digest
+from reticent.service.store import schema, verification
 
 Array = NDArray[Any]
 
@@ -153,8 +155,8 @@ def folders(root: Path) -> dict[str, Any]:
 
     def served(name: str, model: EverlastingPredictor, sizes: list[int], *, clients: int = 2, **end: Any) -> None:
         home = Home.create(root / name, model, MODEL, now=NOW)
-        desk = Desk(home, elsewhere=False, clock=lambda: 1000 * NOW)
-        known[name] = asked(desk, sizes, clients, **end)
+        answering = AnsweringService(home, elsewhere=False, clock=lambda: 1000 * NOW)
+        known[name] = asked(answering, sizes, clients, **end)
 
     served("new", votes(), [])
     served("mid-phase", votes(), [5, 120, 1, 3])
@@ -173,31 +175,31 @@ def folders(root: Path) -> dict[str, Any]:
 
 
 def asked(
-    desk: Desk, sizes: list[int], clients: int, *, tidied: bool = True, killed: bool = False
+    answering: AnsweringService, sizes: list[int], clients: int, *, tidied: bool = True, killed: bool = False
 ) -> dict[str, Any]:
-    """Ask a desk under keys; what it said, and where it stood in the end."""
+    """Ask an answering service under keys; what it said, and where it stood in the end."""
     told = []
     for place, size in enumerate(sizes):
         who, key = f"client {place % clients}", f"key {place}"
         rows = column(size, seed=100 + place)
-        (one,) = desk.answer([Request(who, rows, key, digest(key.encode()))])
+        (one,) = answering.answer([Request(who, rows, key, digest(key.encode()))])
         assert isinstance(one, Answered), one
         if tidied and not killed:
-            desk.tidy()
+            answering.maintain()
         told.append({"client": who, "key": key, "seed": 100 + place, "rows": size, "labels": one.labels})
-    now, folder = desk.status(), desk.home.folder
+    now, folder = answering.status(), answering.home.folder
     if killed:  # what a process that dies leaves behind: its log is not yet in the file
         copy = folder.with_name("copy")
         shutil.copytree(folder, copy)
-        desk.close()
+        answering.close()
         shutil.rmtree(folder)
         copy.rename(folder)
         (folder / "store.sqlite-shm").unlink()
         assert (folder / "store.sqlite-wal").stat().st_size
     else:
-        desk.close()
+        answering.close()
     known = {name: getattr(now, name) for name in ("phase", "answers_left_in_phase", "answered", "rows_gathered")}
-    return known | {"length": now.ledger_length, "head": now.ledger_head, "told": told, "classes": desk.classes}
+    return known | {"length": now.ledger_length, "head": now.ledger_head, "told": told, "classes": answering.classes}
 
 
 def by_commands(root: Path, work: Path) -> dict[str, Any]:
@@ -232,7 +234,7 @@ def by_commands(root: Path, work: Path) -> dict[str, Any]:
 
 
 def where(folder: Path) -> dict[str, Any]:
-    found = store.verify(folder / "store.sqlite")
+    found = verification.verify(folder / "store.sqlite")
     return {"length": found.length, "head": found.head, "counted": found.counted}
 
 
@@ -265,12 +267,12 @@ def main(target: str) -> None:
         root = Path(scratch)
         for name in ("states", "folders", "commands", "work"):
             (root / name).mkdir()
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(store.__file__).parent, capture_output=True,
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(schema.__file__).parent, capture_output=True,
                                 text=True, check=False).stdout.strip()  # fmt: skip
         expected = {
             "commit": commit,
             "sqlite": sqlite3.sqlite_version,
-            "versions": {"store": store.VERSION, "backup": backup.VERSION},
+            "versions": {"store": schema.VERSION, "backup": backup.VERSION},
             "states": states(root / "states"),
             "folders": folders(root / "folders"),
             "commands": by_commands(root / "commands", root / "work"),

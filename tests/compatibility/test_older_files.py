@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 from reticent import cli
 from reticent.predictors import saving
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.service import backup, store
-from reticent.service.desk import Answered, Desk, Request, digest
+from reticent.service import backup
+from reticent.service.answering import AnsweringService
 from reticent.service.home import KEYS, Home
-from reticent.service.keys import Keyring, KeyTable
-from reticent.service.problems import Problem
-from reticent.service.store import Retired
+from reticent.service.http.access import Keyring
+from reticent.service.http.problems import Problem
+from reticent.service.keys import KeyTable
+from reticent.service.requests import Answered, Request, digest
+from reticent.service.store import verification
+from reticent.service.store.protocol import Retired
 
 Array = NDArray[Any]
 
@@ -65,12 +68,12 @@ def right(X: Array, labels: Any) -> float:
     return float((np.where(X[:, 0] < 0.5, "no", "yes") == np.asarray(labels))[clear].mean())
 
 
-def opened(folder: Path) -> Desk:
-    return Desk(Home(folder), elsewhere=False, clock=lambda: 1000 * NOW + 1)
+def opened(folder: Path) -> AnsweringService:
+    return AnsweringService(Home(folder), elsewhere=False, clock=lambda: 1000 * NOW + 1)
 
 
-def ask(desk: Desk, X: Array, client: str = "new", key: str | None = None) -> Answered:
-    (one,) = desk.answer([Request(client, X, key, digest((key or "").encode()))])
+def ask(answering: AnsweringService, X: Array, client: str = "new", key: str | None = None) -> Answered:
+    (one,) = answering.answer([Request(client, X, key, digest((key or "").encode()))])
     assert isinstance(one, Answered), one
     return one
 
@@ -139,49 +142,49 @@ def test_a_state_is_still_gone_on_from_once(older: Path) -> None:
 @pytest.mark.parametrize("name", sorted(FOLDERS))
 def test_a_folder_goes_on_where_it_was(older: Path, name: str) -> None:
     known, folder = FOLDERS[name], older / "folders" / name
-    desk = opened(folder)
-    now = desk.status()
+    answering = opened(folder)
+    now = answering.status()
     if name != "end-of-phase":  # it may have begun the next one
         assert (now.phase, now.answers_left_in_phase) == (known["phase"], known["answers_left_in_phase"])
         assert now.rows_gathered == known["rows_gathered"]
     assert (now.answered, now.ledger_length, now.ledger_head) == (known["answered"], known["length"], known["head"])
-    assert sorted(desk.classes) == sorted(known["classes"])
+    assert sorted(answering.classes) == sorted(known["classes"])
     for one in known["told"]:  # under their keys all get the labels that they got then, and pay nothing
-        again = ask(desk, column(one["rows"], one["seed"]), one["client"], one["key"])
+        again = ask(answering, column(one["rows"], one["seed"]), one["client"], one["key"])
         assert (again.labels, again.replayed) == (one["labels"], True)
-    assert desk.status().answered == known["answered"]
+    assert answering.status().answered == known["answered"]
 
     X = column(60, seed=6)
-    told = ask(desk, X, key="mine")
+    told = ask(answering, X, key="mine")
     assert right(X, told.labels) > CERTAIN
-    assert desk.status().answered == known["answered"] + 60
-    desk.close()
+    assert answering.status().answered == known["answered"] + 60
+    answering.close()
 
-    found = store.verify(folder / "store.sqlite")
+    found = verification.verify(folder / "store.sqlite")
     assert sum(found.counted.values()) == known["answered"] + 60
-    desk = opened(folder)
-    assert desk.status().ledger_head == found.head
-    assert ask(desk, X, key="mine").labels == told.labels
-    rows = desk.tail()
+    answering = opened(folder)
+    assert answering.status().ledger_head == found.head
+    assert ask(answering, X, key="mine").labels == told.labels
+    rows = answering.tail()
     before = known["length"]
     assert known["length"] == 0 or next(one for one in rows if one.number == before).hash.hex() == known["head"]
     assert rows[before].previous.hex() == known["head"] or known["length"] == 0
-    desk.close()
+    answering.close()
 
 
 @pytest.mark.parametrize("name", ["mid-phase", "killed", "end-of-phase", "killed-in-next-phase"])
 def test_what_a_folder_gathered_is_learned_with_its_labels(older: Path, name: str) -> None:
-    desk = opened(older / "folders" / name)
+    answering = opened(older / "folders" / name)
     phase = FOLDERS[name]["phase"]
     done = 0
-    while desk.status().phase == phase:
-        ask(desk, column(100, seed=10 + done))
-        desk.tidy()
+    while answering.status().phase == phase:
+        ask(answering, column(100, seed=10 + done))
+        answering.maintain()
         done += 1
     X = column(100, seed=7)
-    assert right(X, ask(desk, X).labels) > CERTAIN
-    desk.verify()
-    desk.close()
+    assert right(X, ask(answering, X).labels) > CERTAIN
+    answering.verify()
+    answering.close()
     assert not list((older / "folders" / name).glob("store-version-*"))  # it held queries of a phase that is over
 
 
@@ -201,7 +204,7 @@ def test_a_predictor_made_by_commands_answers_by_commands(
     assert sum(agreed) > CERTAIN * len(agreed)
     assert cli.main(["status", "clinic", "--verify"]) == 0
     known = COMMANDS["folders"]["clinic"]
-    assert store.verify(older / "commands" / "clinic" / "store.sqlite").length == known["length"] + 1
+    assert verification.verify(older / "commands" / "clinic" / "store.sqlite").length == known["length"] + 1
     capsys.readouterr()
 
 
@@ -211,7 +214,7 @@ def test_one_that_was_retired_stays_so_and_its_records_can_be_read(older: Path) 
         Home(folder)
     with Home(folder, records=True) as old:
         assert old.store.position.head.hex() == COMMANDS["folders"]["retired"]["head"]
-    assert store.verify(folder / "store.sqlite").head == COMMANDS["folders"]["retired"]["head"]
+    assert verification.verify(folder / "store.sqlite").head == COMMANDS["folders"]["retired"]["head"]
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS["backups"]))
@@ -219,11 +222,11 @@ def test_a_backup_is_restored(older: Path, name: str) -> None:
     known, folder = COMMANDS["backups"][name], older / "other" / "clinic"
     made, goes_on = backup.restore(older / "work" / name, folder)
     assert (made.length, goes_on) == (known["length"], known["goes_on"])
-    assert store.verify(folder / "store.sqlite").length == known["length"] + 1
+    assert verification.verify(folder / "store.sqlite").length == known["length"] + 1
     if goes_on:
-        desk = Desk(Home(folder), elsewhere=False)
-        assert sorted(desk.classes) == ["no", "yes"]
-        desk.close()
+        answering = AnsweringService(Home(folder), elsewhere=False)
+        assert sorted(answering.classes) == ["no", "yes"]
+        answering.close()
     else:
         with pytest.raises(Retired):
             Home(folder)

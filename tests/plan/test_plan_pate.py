@@ -201,7 +201,7 @@ real_fits = accounting.fits
 
 
 @pytest.mark.parametrize("name", ["poll", "two-coin"])
-def test_more_teachers_than_a_table_has_room_for_buy_nothing_by_it(name: str) -> None:
+def test_more_teachers_than_a_table_has_connection_capacity_buy_nothing_by_it(name: str) -> None:
     assert bought(name, Ballots.guess(MOST_TEACHERS + 1), **BUDGET).answers == 0
 
 

@@ -32,10 +32,13 @@ from reticent.predictors import EverlastingPredictor, GenericBBL, PrivatePredict
 from reticent.predictors.generic_bbl import BBLPhase
 from reticent.privacy import Guarantee, Ledger, MemoryStore, guard
 from reticent.privacy.events import PureDP, RenyiDP
-from reticent.service.desk import Desk, Request, digest
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
 from reticent.service.keys import KeyTable, make_key
-from reticent.service.store import Entry, Store, Transaction, verify
+from reticent.service.requests import Request, digest
+from reticent.service.store.protocol import Entry, OpenedPhase, Transaction
+from reticent.service.store.sqlite import SQLiteStore
+from reticent.service.store.verification import verify
 from waiting import LIMIT
 
 BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
@@ -164,14 +167,18 @@ def home_of(folder: Path) -> Home:
 
 def stored(thing: Any) -> Hashable:
     """What is on the disk, read by a connection of its own."""
-    store = thing if isinstance(thing, Store) else thing.store if isinstance(thing, Home) else thing.home.store
+    store = thing if isinstance(thing, SQLiteStore) else thing.store if isinstance(thing, Home) else thing.home.store
     found = verify(store.path)
     return found.length, found.head, tuple(sorted(one.name for one in store.path.parent.glob("phase-*")))
 
 
-def entry(thing: Store) -> Transaction:
-    clock = {**thing.position.clock}
-    return Transaction(time=1, clock=clock, entries=[Entry("ann", 0, 1, 0)])
+def entry(thing: SQLiteStore) -> Transaction:
+    phase = thing.position.phase
+    return Transaction(time=1, phase=phase, entries=[Entry("ann", 0, phase, 0)])
+
+
+def next_phase(thing: SQLiteStore) -> OpenedPhase:
+    return OpenedPhase(thing.position.phase + 1, 1, 1, "{}", "seal")
 
 
 def asked(rows: int = 2) -> list[Request]:
@@ -195,9 +202,7 @@ RECIPES: dict[str, Recipe] = {
         ("halts_left",),
     ),
     "ConfidentGNMax": Recipe(
-        lambda _: mechanisms.ConfidentGNMax(
-            threshold=700, sigma_threshold=40, sigma_answer=20, queries=9, answers=9
-        ),
+        lambda _: mechanisms.ConfidentGNMax(threshold=700, sigma_threshold=40, sigma_answer=20, queries=9, answers=9),
         {"ask": (call("ask"), [10, 990])},
         ("queries_left", "answers_left"),
     ),
@@ -257,35 +262,46 @@ RECIPES: dict[str, Recipe] = {
     ),
     "RowStore": rows_recipe(),
     "RowStore on disk": rows_recipe(memory_limit=0),
-    "Store": Recipe(
+    "SQLiteStore": Recipe(
         lambda folder: home_of(folder).store,
         {
             "write": (lambda thing, data: thing.write(entry(thing)), None),
             "mark": (lambda thing, data: thing.mark("noted", time=1), None),
-            "forget": (call("forget"), 1),
-            "tidy": (bare("tidy"), None),
-            "stored": (call("stored", "key", 1), "ann"),
-            "unfinished": (bare("unfinished"), None),
+            "begin_phase": (lambda thing, data: thing.begin_phase(next_phase(thing), time=1), None),
+            "delete_expired": (call("delete_expired"), 1),
+            "wipe": (bare("wipe"), None),
+            "refresh": (bare("refresh"), None),
+            "stored_answer": (call("stored_answer", "key", 1), "ann"),
+            "unfinished_requests": (bare("unfinished_requests"), None),
             "journal": (lambda thing, data: list(thing.journal()), None),
             "clients": (bare("clients"), None),
             "tail": (call("tail"), 1),
             "phases": (call("phases"), 1),
         },
-        ("create", "close"),
+        ("create", "close", "verify"),
         look=stored,
     ),
     "Home": Recipe(
         home_of,
-        {"tidy": (bare("tidy"), None)},
+        {"wipe": (bare("wipe"), None)},
         ("create", "close", "state", "next_rows"),
         look=stored,
         counts=False,
     ),
-    "Desk": Recipe(
-        lambda folder: Desk(home_of(folder), elsewhere=False),
-        {"answer": (call("answer"), asked()), "tidy": (bare("tidy"), None)},
+    "AnsweringService": Recipe(
+        lambda folder: AnsweringService(home_of(folder), elsewhere=False),
+        {"answer": (call("answer"), asked()), "maintain": (bare("maintain"), None)},
         (
-            "columns", "classes", "status", "clients", "charged", "added", "tail", "verify", "untidy", "interrupt",
+            "columns",
+            "classes",
+            "status",
+            "clients",
+            "charged",
+            "added",
+            "tail",
+            "verify",
+            "needs_maintenance",
+            "interrupt",
             "close",
         ),
         look=stored,
@@ -462,7 +478,7 @@ def goes_on(thing: Any, recipe: Recipe) -> list[str]:
         counted = counted or recipe.look(thing) != before
     if recipe.counts and not counted:
         wrong.append("nothing was counted")
-    if isinstance(thing, (Desk, Home, Store)):
+    if isinstance(thing, (AnsweringService, Home, SQLiteStore)):
         wrong += [] if stored(thing) else ["the store is damaged"]
         thing.close()
     return wrong
@@ -477,7 +493,7 @@ def blind() -> None:
 if __name__ == "__main__":
     place, names = Path(sys.argv[1]), [one for one in sys.argv[2:] if one != "--blind"]
     os.urandom = counted = Counted()
-    if (without := "--blind" in sys.argv):
+    if without := "--blind" in sys.argv:
         blind()
     for number, one in enumerate(names or RECIPES):
         print(json.dumps([one, faults(one, place / str(number), counted, blinded=without)]), flush=True)

@@ -62,7 +62,7 @@ UNGUARDED = {
     ],
     "made of public numbers": [
         "noise.tables.Table", "predictors.generic_bbl.Calibrated", "predictors.generic_bbl.Printed",
-        "privacy.losses.Composition", "service.desk.Clock",
+        "privacy.losses.Composition", "service.clock.Clock",
     ],
     "released by `fit`, once: what comes after is post-processing, at no cost": [
         "learners.active.ActiveLearner", "learners.exponential.ExponentialLearner", "learners.label_boost.LabelBoost",
@@ -88,15 +88,16 @@ UNGUARDED = {
     "for tests, and loudly: it protects nobody": ["noise.samplers.Seeded"],
     "part of a guarded predictor or store, which checks before it gets here": [
         "predictors.chain.ChainEngine", "data.rows.Column", "predictors.votes.VotesEngine",
-        "service.store.Witness",
+        "service.store.witness.Witness",
     ],
-    "holds a guarded desk, predictor or store and counts nothing of privacy itself": [
-        "cli.answer_file.AnswerFile", "service.app.Service", "service.batching.Batcher",
-        "service.learning.Learning", "service.metrics.Metrics", "service.requests.Asked", "service.requests.Batch",
-        "service.server.Server",
+    "holds a guarded service, predictor or store and counts nothing of privacy itself": [
+        "cli.answer_file.AnswerFile", "service.http.answer_log.AnswerLogView", "service.http.batching.Batcher",
+        "service.http.routes.Endpoint", "service.http.server.Server", "service.http.service.Service",
+        "service.http.service.StatusStream", "service.learning.Learning", "service.metrics.Metrics",
+        "service.requests.Batch", "service.requests.PendingRequest",
     ],
-    "limits of a client, not of privacy: the desk counts what is spent": [
-        "service.keys.Allowance", "service.keys.Keyring",
+    "limits of a client, not of privacy: the answering service counts what is spent": [
+        "service.http.access.Allowance", "service.http.access.Keyring",
     ],
     "starts a process, or keeps its folder; neither holds a budget": [
         "service.processes.Child", "service.processes.Folder",
@@ -392,7 +393,7 @@ def test_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, made: dict[s
         "PrivatePredictor": "Fit it in the process that uses it",
         "EverlastingPredictor": "Save it, load it in the process that goes on",
         "Ledger": "Open a ledger in the process that uses it",
-        "Desk": "Open the folder in the process that answers",
+        "AnsweringService": "Open the folder in the process that answers",
     }.items():
         use, data = next(iter(RECIPES[name].uses.values()))
         with pytest.raises(RuntimeError, match=f"^{name} cannot be used in a forked process.*{advice}"):

@@ -25,8 +25,11 @@ import uvicorn
 
 from reticent import cli
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.service import app, desk, store, traces
-from reticent.service.batching import Batcher
+from reticent.service import answering, traces
+from reticent.service.http import routes, service
+from reticent.service.http.batching import Batcher
+from reticent.service.http.calls import Call
+from reticent.service.store import protocol, sqlite
 
 MARKER = "m4rk3r"
 FAULTS = os.environ.get("FAULTS", "").split(",")
@@ -64,7 +67,7 @@ def in_callback() -> None:
     fail()
 
 
-async def everywhere(self: app.Service, call: app.Call) -> Any:
+async def everywhere(self: service.Service, call: Call) -> Any:
     """Fail wherever nobody catches it, and then here."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(in_task())
@@ -91,7 +94,7 @@ def no_descriptors(*_: Any) -> Any:
 
 
 def torn(*_: Any) -> Any:
-    raise store.Damaged(MARKER)
+    raise protocol.Damaged(MARKER)
 
 
 def end_by(number: int) -> Any:
@@ -101,26 +104,26 @@ def end_by(number: int) -> Any:
 def put_in() -> None:
     """At the top of this file, so that the process that learns has them too."""
     places: dict[str, tuple[Any, str, Any]] = {
-        "app": (app.Service, "server", everywhere),
-        "asgi": (app._Endpoint, "__call__", fail),
-        "desk": (EverlastingPredictor, "answer", fail),
+        "app": (service.Service, "server", everywhere),
+        "asgi": (routes.Endpoint, "__call__", fail),
+        "answering": (EverlastingPredictor, "answer", fail),
         "lifespan": (Batcher, "close", fail),
-        "open": (desk.Desk, "__init__", fail),
-        "full": (store.Store, "write", full),
-        "descriptors": (desk, "save_phase", no_descriptors),
-        "torn": (store.Store, "stored", torn),
+        "open": (answering.AnsweringService, "__init__", fail),
+        "full": (sqlite.SQLiteStore, "write", full),
+        "descriptors": (answering, "save_phase", no_descriptors),
+        "torn": (sqlite.SQLiteStore, "stored_answer", torn),
         "learner": (EverlastingPredictor, "learned", fail),
         "crash": (EverlastingPredictor, "learned", end_by(signal.SIGSEGV)),
         "killed": (EverlastingPredictor, "learned", end_by(signal.SIGKILL)),
     }
-    real = app._Endpoint.__call__
+    real = routes.Endpoint.__call__
 
     async def only_live(self: Any, *args: Any) -> None:
         if self._name == "live":
             fail()
         await real(self, *args)
 
-    places["asgi"] = (app._Endpoint, "__call__", only_live)
+    places["asgi"] = (routes.Endpoint, "__call__", only_live)
     for name in filter(None, FAULTS):
         setattr(*places[name])
     if os.environ.get("TWIN"):

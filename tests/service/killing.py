@@ -1,13 +1,14 @@
-"""Kills a desk at work, again and again, and looks at what is left: run by test_faults in a process of its own.
+"""Kills an answering service at work, again and again, and checks what is left: test_faults runs it as a process.
 
     python killing.py FOLDER MODE KILLS SEED
 
-A desk is killed when something has happened a certain number of times, never after some time: it is the same on every
-machine, however busy that is. What is counted is whatever reaches the disk, and each answer that is delivered.
+A service is killed when something has happened a certain number of times, never after some time: so it is the same on
+every machine, however busy that is. What is counted is whatever reaches the disk, and each answer that is delivered.
 
-Python and its libraries are loaded once; every desk is a fork of this process. It asks in batches, each request under a
-key of its own, and writes each answer that it gets into a pipe. What the pipe holds was delivered. A key whose answer
-was not is asked again by the next desk, as a client would. The modes that are no `desk` are broken on purpose.
+Python and its libraries are loaded once. Every service is a fork of this process. It asks in batches, each request
+under a key of its own, and writes each answer that it receives into a pipe. What the pipe holds was delivered. The
+next service asks again under the keys whose answers were not, as a client would. All modes but `answering` are broken
+on purpose.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from typing import Any
 import numpy as np
 from shop import new_home
 
-from reticent.service.batching import Batcher, Closing
-from reticent.service.desk import Answered, Desk, Request, digest
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
-from reticent.service.requests import hidden
-from reticent.service.store import Store, Transaction, verify
+from reticent.service.http.batching import Batcher, Closing
+from reticent.service.requests import Answered, Request, digest, hashed_key
+from reticent.service.store.protocol import Transaction
+from reticent.service.store.sqlite import SQLiteStore
+from reticent.service.store.verification import verify
 
 CLIENTS, REQUESTS = ("ann", "bob"), 6  # with 12 rows in all
 NEARLY = 780  # of the 800 answers of the first phase
@@ -58,29 +61,29 @@ def told(answer: Answered) -> str:
 def serve(folder: Path, first: int, tell: Callable[[str], None], mode: str, answers: int | None = None) -> None:
     """Answer as fast as can be, for ever or until so many answers were given."""
     if mode == "hasty":  # tells before it has stored
-        real = Store.write
+        real = SQLiteStore.write
 
-        def early(self: Store, batch: Transaction) -> Any:
+        def early(self: SQLiteStore, batch: Transaction) -> Any:
             for _, key, stored in batch.answers:
                 if stored.rest is None:
-                    tell(f"{key} {stored.codes.hex()}")
+                    tell(f"{key} {stored.class_indices.hex()}")
             return real(self, batch)
 
-        Store.write = early  # type: ignore[method-assign]
+        SQLiteStore.write = early  # type: ignore[method-assign]
     if mode == "forgetful":  # knows no repeats
-        Store.stored = lambda *_: None  # type: ignore[method-assign]
-    desk = Desk(Home(folder), elsewhere=False)
+        SQLiteStore.stored_answer = lambda *_: None  # type: ignore[method-assign]
+    answering = AnsweringService(Home(folder), elsewhere=False)
     while True:
         keys = [str(first + one) for one in range(REQUESTS)]
-        for key, answer in zip(keys, desk.answer([ask(key) for key in keys]), strict=True):
+        for key, answer in zip(keys, answering.answer([ask(key) for key in keys]), strict=True):
             if isinstance(answer, Exception):
                 tell(f"error {type(answer).__name__} {answer}")
                 os._exit(1)
             if mode != "hasty":
                 tell(f"{key} {told(answer)}")
-        desk.tidy()
+        answering.maintain()
         first += REQUESTS
-        if answers is not None and desk.status().answered >= answers:
+        if answers is not None and answering.status().answered >= answers:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -129,7 +132,7 @@ def faults(folder: Path, delivered: Delivered) -> list[str]:
     cut_off = db.execute("SELECT length(codes) - length(rest) / 8 FROM answers WHERE rest IS NOT NULL").fetchall()
     spent, given = db.execute("SELECT SUM(cost), SUM(answers) FROM ledger").fetchone()
     db.close()
-    delivered = {hidden(key): codes for key, codes in delivered.items()}
+    delivered = {hashed_key(key): codes for key, codes in delivered.items()}
     wrong = [f"delivered without a record: {key}" for key in delivered.keys() - stored.keys()]
     wrong += [
         f"on record is another answer: {key}" for key in delivered.keys() & stored if delivered[key] != stored[key]
@@ -249,9 +252,9 @@ def killed_within(folder: Path) -> dict[str, Any]:
     def run(tell: Callable[[str], None], copy: Path, point: int | None) -> None:
         if point is not None:
             at_point(point)
-        desk = Desk(Home(copy), elsewhere=False)
-        desk._predictor.background = False  # the same places each time
-        (answer,) = desk.answer([asked])
+        answering = AnsweringService(Home(copy), elsewhere=False)
+        answering._predictor.background = False  # the same places each time
+        (answer,) = answering.answer([asked])
         tell(f"error {answer}" if isinstance(answer, Exception) else f"1 {told(answer)}")
 
     while not faulty:
@@ -279,8 +282,8 @@ def drained(folder: Path, mode: str) -> dict[str, Any]:
 
     async def clients(tell: Callable[[str], None]) -> None:
         answers = 0
-        desk = Desk(Home(folder), elsewhere=False)
-        batcher = Batcher(desk, max_rows=8)
+        answering = AnsweringService(Home(folder), elsewhere=False)
+        batcher = Batcher(answering, max_rows=8)
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
 
@@ -304,7 +307,7 @@ def drained(folder: Path, mode: str) -> dict[str, Any]:
             os._exit(0)
         await batcher.close()
         await asyncio.gather(*running)
-        desk.close()
+        answering.close()
 
     lines = [line.split(" ") for line in forked(lambda tell: asyncio.run(clients(tell)))]
     taken = {key for what, key, *_ in lines if what == "taken"}
@@ -327,7 +330,7 @@ def main(folder: str, mode: str, kills: str = "0", seed: str = "0") -> None:
     elif mode == "long":
         result = killed_within(place)
     elif mode == "points":
-        result = killed_at_points(place, "desk", int(kills))
+        result = killed_at_points(place, "answering", int(kills))
     else:
         result = killed(place, mode, int(kills), int(seed))
     print(json.dumps(result))

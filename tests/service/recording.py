@@ -1,7 +1,7 @@
 """The life of a predictor, step by step: run by test_every_write under the shim, which writes down all it does.
 
-    python recording.py ROOT          all STEPS, each told in ROOT/told when it is done
-    python recording.py ROOT full     some answers on a disk that is full after n operations, for every n
+python recording.py ROOT          all STEPS, each told in ROOT/told when it is done
+python recording.py ROOT full     some answers on a disk that is full after n operations, for every n
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 from shop import MODEL, predictor
 
-from reticent.service import backup, store
-from reticent.service.desk import Answered, Desk, Halted, Request, digest
+from reticent.service import backup
+from reticent.service.answering import AnsweringService
 from reticent.service.home import KEYS, Home
 from reticent.service.keys import KeyTable, make_key
+from reticent.service.requests import Answered, Halted, Request, digest
+from reticent.service.store import verification
 
 Step = tuple[str, ...]
 
@@ -56,10 +58,10 @@ def request(key: str, size: int) -> Request:
     return Request("ann", np.random.default_rng(seed).random((size, 1)), key, digest(key.encode()))
 
 
-def opened(folder: Path) -> Desk:
-    desk = Desk(Home(folder), elsewhere=False)
-    desk._store._db.execute("PRAGMA wal_autocheckpoint = 30")  # small, so that there are many
-    return desk
+def opened(folder: Path) -> AnsweringService:
+    answering = AnsweringService(Home(folder), elsewhere=False)
+    answering.home.store._db.execute("PRAGMA wal_autocheckpoint = 30")  # small, so that there are many
+    return answering
 
 
 class Life:
@@ -67,7 +69,7 @@ class Life:
 
     def __init__(self, root: Path) -> None:
         self.homes, self.backups = root / "homes", root / "backups"
-        self._desks: dict[str, Desk] = {}
+        self._open: dict[str, AnsweringService] = {}
         self._tokens: dict[str, str] = {}
 
     def do(self, step: Step) -> dict[str, Any]:
@@ -101,17 +103,17 @@ class Life:
 
     def _ask(self, name: str, size: str, key: str) -> dict[str, Any]:
         folder = name.split(maxsplit=1)[0]
-        if folder not in self._desks:
-            self._desks[folder] = opened(self.homes / folder)
-        (one,) = self._desks[folder].answer([request(key, int(size))])
+        if folder not in self._open:
+            self._open[folder] = opened(self.homes / folder)
+        (one,) = self._open[folder].answer([request(key, int(size))])
         assert isinstance(one, Answered), one
         return {"name": folder, "key": key, "size": int(size), "labels": one.labels}
 
     def _tidy(self, name: str) -> None:
-        self._desks[name].tidy()
+        self._open[name].maintain()
 
     def _close(self, name: str) -> None:
-        self._desks.pop(name).close()
+        self._open.pop(name).close()
 
     def _backup(self, name: str) -> None:
         backup.write(self.homes / "clinic", self.backups / name)
@@ -140,10 +142,10 @@ def fill(root: Path) -> None:
     disk.disk_full.argtypes = [ctypes.c_long]
     start, folder = root / "start", root / "clinic"
     Home.create(start, predictor(), MODEL, now=0).close()
-    desk = opened(start)
+    answering = opened(start)
     for number, size in enumerate((1, 300)):
-        desk.answer([request(f"before {number}", size)])
-    desk.close()
+        answering.answer([request(f"before {number}", size)])
+    answering.close()
     halts, wrong, room = 0, [], 0
     while True:
         room += 1
@@ -168,38 +170,38 @@ def full_after(disk: Any, folder: Path, room: int) -> tuple[dict[str, list[str]]
     disk.disk_full(room)
     for _ in range(2):  # once more, as a supervisor would, while the disk is still full
         try:
-            desk = opened(folder)
+            answering = opened(folder)
         except (OSError, sqlite3.OperationalError):
             continue
         try:
             for number, size in enumerate((2, 200, 1, 280, 30, 1)):
-                (one,) = desk.answer([request(f"during {number}", size)])
+                (one,) = answering.answer([request(f"during {number}", size)])
                 if isinstance(one, Halted):
                     break
                 assert isinstance(one, Answered), one
                 asked[f"during {number}"] = one.labels
-                desk.tidy()
+                answering.maintain()
             else:
                 return asked, False
         finally:
-            desk.close()
+            answering.close()
     return asked, True
 
 
 def larger(folder: Path, asked: dict[str, list[str]]) -> list[str]:
     """What is wrong after the disk was enlarged: nothing."""
-    store.verify(folder / "store.sqlite")
-    desk = opened(folder)
+    verification.verify(folder / "store.sqlite")
+    answering = opened(folder)
     wrong = []
     for key, labels in asked.items():
-        (one,) = desk.answer([request(key, len(labels))])
+        (one,) = answering.answer([request(key, len(labels))])
         if not isinstance(one, Answered) or not one.replayed or one.labels != labels:
             wrong.append(f"{key} was answered, and is not known")
-    (one,) = desk.answer([request("after", 2)])
+    (one,) = answering.answer([request("after", 2)])
     if not isinstance(one, Answered):
         wrong.append(f"nothing is answered: {one}")
-    desk.verify()
-    desk.close()
+    answering.verify()
+    answering.close()
     return wrong
 
 

@@ -1,4 +1,4 @@
-"""A small predictor behind a desk, for tests: thresholds on one column, quick to fit and to start."""
+"""A small predictor behind an answering service, for tests: thresholds on one column, quick to fit and to start."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import numpy as np
 
 from reticent.concepts import Thresholds
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.service.desk import Answered, Desk, Request, digest
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
+from reticent.service.requests import Answered, Request, digest
 
 MODEL = 'name = "clinic"\n'
 
@@ -29,8 +30,8 @@ def new_home(folder: Path, **options: Any) -> Home:
     return Home.create(folder, predictor(**options), MODEL)
 
 
-def new_desk(folder: Path, *, elsewhere: bool = False, **options: Any) -> Desk:
-    return Desk(new_home(folder, **options), elsewhere=elsewhere)
+def new_answering(folder: Path, *, elsewhere: bool = False, **options: Any) -> AnsweringService:
+    return AnsweringService(new_home(folder, **options), elsewhere=elsewhere)
 
 
 def request(rows: int = 1, key: str | None = None, client: str = "ann", seed: int = 0, body: bytes = b"") -> Request:

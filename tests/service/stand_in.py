@@ -1,4 +1,4 @@
-"""A schema and a desk in memory: what the routes need, and nothing else."""
+"""A schema and an answering service in memory: what the routes need, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from uvicorn.server import ServerState
 
 from reticent import BudgetExhausted, Guarantee
-from reticent.service import server
-from reticent.service.app import Limits, Service, make_app
-from reticent.service.desk import Answered, KeyReused, NothingStored, Request, Status
-from reticent.service.keys import Keyring
-from reticent.service.server import Binding, Patience, listening, make_server
+from reticent.service.http import server
+from reticent.service.http.access import Keyring
+from reticent.service.http.routes import make_app
+from reticent.service.http.server import Binding, Patience, listening, make_server
+from reticent.service.http.service import Limits, Service
+from reticent.service.requests import Answered, KeyReused, NothingStored, Request
+from reticent.service.status import Status
 from waiting import LIMIT, wait_until
 
 
@@ -50,7 +52,7 @@ MIXED = Rules((Column("age"), Column("sex", "category", ("f", "m"))), ("no", "ye
 
 
 @dataclass
-class Desk:
+class FakeAnswering:
     """Answers by whether the first column is above 0.5, and remembers what it was asked."""
 
     classes: Sequence[Any] = (0, 1)
@@ -103,8 +105,8 @@ class Desk:
 
 
 class Batcher:
-    def __init__(self, desk: Any) -> None:
-        self.desk = desk
+    def __init__(self, answering: Any) -> None:
+        self.answering = answering
         self.tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, request: Request, done: Callable[[Answered | Exception], None]) -> None:
@@ -120,7 +122,7 @@ class Batcher:
         task.add_done_callback(self.tasks.discard)
 
     async def ask(self, request: Request) -> Answered:
-        (answered,) = self.desk.answer([request])
+        (answered,) = self.answering.answer([request])
         if isinstance(answered, Exception):
             raise answered
         assert isinstance(answered, Answered)
@@ -132,15 +134,15 @@ class Batcher:
 
 def make_service(
     rules: Rules | None = None,
-    desk: Desk | None = None,
+    answering: FakeAnswering | None = None,
     *,
     keyring: Keyring | None = None,
     limits: Limits | None = None,
     dashboard: bool = False,
 ) -> Service:
     rules = rules or Rules()
-    desk = desk or Desk(rules.classes)
-    return Service("clinic", rules, desk, Batcher(desk), keyring=keyring, limits=limits, dashboard=dashboard)
+    answering = answering or FakeAnswering(rules.classes)
+    return Service("clinic", rules, answering, Batcher(answering), keyring=keyring, limits=limits, dashboard=dashboard)
 
 
 def connect(service: Service) -> httpx.AsyncClient:

@@ -18,15 +18,19 @@ import numpy as np
 import patient
 import pytest
 from shop import new_home
-from stand_in import MIXED, Batcher, Column, Desk, Rules, connect, make_service, running
+from stand_in import MIXED, Batcher, Column, FakeAnswering, Rules, connect, make_service, running
 
-from reticent.service import app, batching, desk
-from reticent.service.app import Service, _takes_gzip
-from reticent.service.batching import Closing, Overloaded
-from reticent.service.desk import Answered, Halted, Request
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
-from reticent.service.keys import Keyring, KeyTable, make_key
-from reticent.service.problems import KINDS
+from reticent.service.http import batching
+from reticent.service.http import service as service_module
+from reticent.service.http.access import Keyring
+from reticent.service.http.batching import Closing, Overloaded
+from reticent.service.http.problems import KINDS
+from reticent.service.http.responses import accepts_gzip
+from reticent.service.http.service import Service
+from reticent.service.keys import KeyTable, make_key
+from reticent.service.requests import Answered, Halted, Request
 
 INFER = "/v2/models/clinic/infer"
 ONE = {"inputs": [{"name": "rows", "shape": [2, 2], "datatype": "FP64", "data": [0.1, 1, 0.9, 1]}]}
@@ -202,7 +206,7 @@ def test_a_repeat_gets_the_stored_answer_and_another_body_is_refused() -> None:
         is_problem(other, 422, "key-reused")
         for key in ("", "x" * 256, "a b", "\x7f"):
             is_problem(await client.post(INFER, json=ONE, headers={"Idempotency-Key": key}), 400, "malformed")
-        assert service.desk.status().answered == 2
+        assert service.answering.status().answered == 2
 
     with_client(service, run)
 
@@ -212,15 +216,13 @@ def test_a_repeat_gets_the_stored_answer_and_another_body_is_refused() -> None:
     [(Overloaded(), 503, "busy"), (Closing(), 503, "closing"), (Halted(), 503, "halted"),
      (RuntimeError("s3cr3t"), 500, "internal"), (ValueError("s3cr3t"), 500, "internal")],
 )  # fmt: skip
-def test_errors_of_the_desk(
-    error: Exception, status: int, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_errors_of_the_answering(error: Exception, status: int, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Batcher):
         async def ask(self, request: Request) -> Answered:
             raise error
 
     service = make_service()
-    service.batcher = Broken(service.desk)
+    service.batcher = Broken(service.answering)
     with caplog.at_level(logging.DEBUG):
         is_problem(call("POST", INFER, service, json=ONE), status, kind)
     assert "s3cr3t" not in caplog.text
@@ -228,16 +230,16 @@ def test_errors_of_the_desk(
 
 
 def test_no_answers_left() -> None:
-    desk = Desk(left=1)
-    is_problem(call("POST", INFER, make_service(desk=desk), json=ONE), 503, "no-answers-left")
-    assert desk.spent == 0
+    answering = FakeAnswering(left=1)
+    is_problem(call("POST", INFER, make_service(answering=answering), json=ONE), 503, "no-answers-left")
+    assert answering.spent == 0
 
 
 def test_halted_is_neither_ready_nor_alive() -> None:
-    service = make_service(desk=Desk(halted="the disk is full"))
+    service = make_service(answering=FakeAnswering(halted="the disk is full"))
     is_problem(call("GET", "/v2/health/ready", service), 503, "halted")
-    is_problem(call("GET", "/ping", make_service(desk=Desk(halted="x"))), 503, "halted")
-    is_problem(call("GET", "/v2/health/live", make_service(desk=Desk(halted="x"))), 503, "halted")
+    is_problem(call("GET", "/ping", make_service(answering=FakeAnswering(halted="x"))), 503, "halted")
+    is_problem(call("GET", "/v2/health/live", make_service(answering=FakeAnswering(halted="x"))), 503, "halted")
 
 
 HOSTILE = [
@@ -254,7 +256,7 @@ HOSTILE = [
 def test_no_other_host_is_taken_for_this_machine(host: str) -> None:
     service = make_service()
     is_problem(call("POST", INFER, service, json=ONE, headers={"Host": host}), 403, "foreign-page")
-    assert service.desk.status().answered == 0
+    assert service.answering.status().answered == 0
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.8.8.8:65535", "[::1]", "[::1]:8341"])
@@ -288,8 +290,8 @@ def test_events_come_once_a_second_and_end_with_the_server() -> None:
     assert status["load"]["requests_per_second"] > 0
     assert status["clients"][0]["id"] == "anonymous"
     # leaving `running` asserts that the server ended although a stream had been open
-    assert isinstance(service.desk, Desk)
-    assert service.desk.closed
+    assert isinstance(service.answering, FakeAnswering)
+    assert service.answering.closed
 
 
 def test_a_server_closes_no_log_of_the_process_it_runs_in() -> None:
@@ -327,7 +329,7 @@ def test_large_bodies_are_read_beside_the_loop() -> None:
      (b"*;q=0", False), (b"", False), (b"br", False), (b"xgzip", False), (b"*;q=0, gzip", True)],
 )  # fmt: skip
 def test_who_takes_gzip(accepted: bytes, taken: bool) -> None:
-    assert _takes_gzip(accepted) == taken
+    assert accepts_gzip(accepted) == taken
 
 
 @pytest.mark.parametrize("name", ["Idempotency-Key", "Authorization", "Inference-Header-Content-Length"])
@@ -378,7 +380,7 @@ def test_what_is_told_to_wait_is_told_how_long(tmp_path: Path) -> None:
     table.add(key)
     used_up = call("POST", INFER, make_service(keyring=Keyring(table)), json=ONE, headers=bearer(token))
     is_problem(used_up, 429, "quota-used-up")
-    halted = call("GET", "/ping", make_service(desk=Desk(halted="x")))
+    halted = call("GET", "/ping", make_service(answering=FakeAnswering(halted="x")))
     for reply in (used_up, halted):
         assert "Retry-After" not in str(reply.headers) + reply.text
     assert "waiting" not in halted.json()["title"]
@@ -391,7 +393,7 @@ def test_what_is_told_to_wait_is_told_how_long(tmp_path: Path) -> None:
 @pytest.mark.parametrize("quick", [False, True])
 def test_others_cannot_tell_whether_a_repeat_had_the_same_body(quick: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(monotonic=lambda: 1000.0, perf_counter=lambda: 1000.0)  # loads are of the last ten seconds
-    monkeypatch.setattr(app, "time", clock)
+    monkeypatch.setattr(service_module, "time", clock)
 
     def world(second: float) -> list[str]:
         service = make_service()
@@ -435,7 +437,7 @@ def test_a_used_up_quota_gives_what_is_stored_and_nothing_else(tmp_path: Path) -
     now = [10**13]
 
     def ask(*asked: tuple[str | None, int]) -> list[tuple[int, bool]]:
-        made = desk.Desk(Home(tmp_path / "home"), elsewhere=False, expiry=10, clock=lambda: now[0])
+        made = AnsweringService(Home(tmp_path / "home"), elsewhere=False, expiry=10, clock=lambda: now[0])
         try:
             ring = Keyring(table, used=made.clients())
             service = Service("c", Rules((Column("x"),), ("no", "yes")), made, batching.Batcher(made), keyring=ring)
@@ -461,8 +463,8 @@ def test_no_quota_is_overrun_by_asking_at_once(tmp_path: Path) -> None:
     class Slow(Batcher):
         """Answers when all have asked."""
 
-        def __init__(self, desk: Any, wanted: int) -> None:
-            super().__init__(desk)
+        def __init__(self, answering: Any, wanted: int) -> None:
+            super().__init__(answering)
             self.wanted, self.all = wanted, asyncio.Event()
 
         async def ask(self, request: Request) -> Answered:
@@ -475,10 +477,10 @@ def test_no_quota_is_overrun_by_asking_at_once(tmp_path: Path) -> None:
     async def run(client: httpx.AsyncClient) -> list[int]:
         body = {"inputs": [{**ONE["inputs"][0], "shape": [1, 2], "data": [0.9, 1]}]}
         keys = ["a", "a", "b", "a", "c", "d", "d", "b", "e"]
-        service.batcher = Slow(service.desk, len(keys))
+        service.batcher = Slow(service.answering, len(keys))
         asked = [client.post(INFER, json=body, headers={**bearer(token), "Idempotency-Key": one}) for one in keys]
         return [one.status_code for one in await asyncio.gather(*asked)]
 
     # a, a and b were charged; the second a is given back; of the others, a and b are stored when they are answered.
     assert with_client(service, run) == [200, 200, 200, 200, 429, 429, 429, 200, 429]
-    assert service.keyring.allowance(key).used == service.desk.status().answered == 2
+    assert service.keyring.allowance(key).used == service.answering.status().answered == 2

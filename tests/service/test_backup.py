@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shop import MODEL, labels, new_desk, request
+from shop import MODEL, labels, new_answering, request
 
-from reticent.service import backup, home, store
-from reticent.service.desk import Desk, Halted
+from reticent.service import backup, home
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
-from reticent.service.store import INCOMPLETE, RESTORED, RETIRED, Damaged, Retired
+from reticent.service.requests import Halted
+from reticent.service.store import schema, verification
+from reticent.service.store.protocol import INCOMPLETE, RESTORED, RETIRED, Damaged, Retired
 
 
-def go_on(folder: Path) -> Desk:
-    return Desk(Home(folder), elsewhere=False)
+def go_on(folder: Path) -> AnsweringService:
+    return AnsweringService(Home(folder), elsewhere=False)
 
 
 def marks(folder: Path) -> list[str]:
@@ -35,36 +37,37 @@ def marks(folder: Path) -> list[str]:
 
 def test_a_backup_is_of_one_moment_while_answers_are_given(tmp_path: Path) -> None:
     """Made again and again under load, over the ends of phases: each is whole and verifies."""
-    desk = new_desk(tmp_path / "clinic")
+    answering = new_answering(tmp_path / "clinic")
     stop = threading.Event()
 
     def load() -> None:
         place = 0
         while not stop.is_set():
-            labels(desk.answer([request(37, seed=place)]))
+            labels(answering.answer([request(37, seed=place)]))
             place += 1
 
     thread = threading.Thread(target=load)
     thread.start()
     lengths: list[int] = []
     try:
-        while len(lengths) < 6 or desk.status().phase == 1:
+        while len(lengths) < 6 or answering.status().phase == 1:
             made = backup.write(tmp_path / "clinic", tmp_path / f"{len(lengths)}.backup")
             lengths.append(made.length)
     finally:
         stop.set()
         thread.join()
-    desk.close()
+    answering.close()
     assert lengths == sorted(lengths)
     for place in (0, 1, 2, len(lengths) - 1):
         made, goes_on = backup.restore(tmp_path / f"{place}.backup", tmp_path / f"restored-{place}")
-        Desk(Home(tmp_path / f"restored-{place}", records=True), elsewhere=False).close()  # the journal is whole, too
+        restored = Home(tmp_path / f"restored-{place}", records=True)
+        AnsweringService(restored, elsewhere=False).close()  # the journal is whole, too
         assert (made.length, goes_on) == (lengths[place], False)
-        assert store.verify(tmp_path / f"restored-{place}" / home.STORE).length == made.length + 1
+        assert verification.verify(tmp_path / f"restored-{place}" / home.STORE).length == made.length + 1
 
 
 def test_a_backup_is_private_and_overwrites_nothing(tmp_path: Path) -> None:
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     backup.write(tmp_path / "clinic", tmp_path / "a.backup")
     assert (tmp_path / "a.backup").stat().st_mode & 0o077 == 0
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.backup", "clinic"]
@@ -75,7 +78,7 @@ def test_a_backup_is_private_and_overwrites_nothing(tmp_path: Path) -> None:
 def test_a_backup_that_fails_leaves_nothing_and_retires_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     with pytest.raises(FileNotFoundError):
         backup.write(tmp_path / "clinic", tmp_path / "no folder" / "a.backup", final=True)
     go_on(tmp_path / "clinic").close()
@@ -93,9 +96,9 @@ def test_a_backup_that_fails_leaves_nothing_and_retires_nobody(
 
 
 def test_only_one_backup_of_a_predictor_that_is_retired_goes_on(tmp_path: Path) -> None:
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
-    with pytest.raises(Retired, match="which goes on in its place"):
+    with pytest.raises(Retired, match="which continues in its place"):
         backup.write(tmp_path / "clinic", tmp_path / "b.backup", final=True)
     backup.write(tmp_path / "clinic", tmp_path / "b.backup")
     assert backup.restore(tmp_path / "a.backup", tmp_path / "one" / "clinic")[1]
@@ -103,23 +106,23 @@ def test_only_one_backup_of_a_predictor_that_is_retired_goes_on(tmp_path: Path) 
 
 
 def test_a_backup_that_may_lack_answers_gives_records_only(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic")
-    labels(desk.answer([request(5, key="k")]))
+    answering = new_answering(tmp_path / "clinic")
+    labels(answering.answer([request(5, key="k")]))
     made = backup.write(tmp_path / "clinic", tmp_path / "a.backup")
-    labels(desk.answer([request(3, seed=1)]))
-    desk.close()
+    labels(answering.answer([request(3, seed=1)]))
+    answering.close()
     _, goes_on = backup.restore(tmp_path / "a.backup", tmp_path / "old")
     assert not goes_on
     assert marks(tmp_path / "old") == [INCOMPLETE]
     with pytest.raises(Retired, match="may have answered since"):
         go_on(tmp_path / "old")
-    records = Desk(Home(tmp_path / "old", records=True), elsewhere=False)  # as `reticent status` opens it
+    records = AnsweringService(Home(tmp_path / "old", records=True), elsewhere=False)  # as `reticent status` opens it
     assert (records.status().answered, records.status().ledger_length) == (5, made.length + 1)
     before = records.status().ledger_head
     (refused,) = records.answer([request(1, seed=2)])  # even where the refusal above was passed over
     assert isinstance(refused, Halted)
     records.close()
-    assert store.verify(tmp_path / "old" / home.STORE).head == before
+    assert verification.verify(tmp_path / "old" / home.STORE).head == before
     with pytest.raises(Retired, match="cannot have a final backup"):  # which would let it go on
         backup.write(tmp_path / "old", tmp_path / "b.backup", final=True)
     again = backup.write(tmp_path / "old", tmp_path / "b.backup")
@@ -128,31 +131,31 @@ def test_a_backup_that_may_lack_answers_gives_records_only(tmp_path: Path) -> No
 
 def test_going_on_from_an_older_copy_would_overspend(tmp_path: Path) -> None:
     """What the rule is for, and the control: a folder that is copied by hand spends the answers of a phase twice."""
-    desk = new_desk(tmp_path / "clinic")
-    labels(desk.answer([request(5)]))
-    desk.close()
+    answering = new_answering(tmp_path / "clinic")
+    labels(answering.answer([request(5)]))
+    answering.close()
     shutil.copytree(tmp_path / "clinic", tmp_path / "copy")
     given = 0
     for name in ("clinic", "copy"):
-        desk = go_on(tmp_path / name)
-        promised, left = desk.status().answers_in_phase, desk.status().answers_left_in_phase
-        labels(desk.answer([request(left, seed=3)]))
+        answering = go_on(tmp_path / name)
+        promised, left = answering.status().answers_in_phase, answering.status().answers_left_in_phase
+        labels(answering.answer([request(left, seed=3)]))
         given += left
-        desk.close()
+        answering.close()
     assert given + 5 > promised
 
 
 @pytest.mark.parametrize("final", [True, False])
 def test_nothing_lost_goes_on_at_the_same_count(tmp_path: Path, final: bool) -> None:
-    desk = new_desk(tmp_path / "clinic")
-    (first,) = labels(desk.answer([request(5, key="k", body=b"b")]))
-    left = desk.status().answers_left_in_phase
-    desk.close()
+    answering = new_answering(tmp_path / "clinic")
+    (first,) = labels(answering.answer([request(5, key="k", body=b"b")]))
+    left = answering.status().answers_left_in_phase
+    answering.close()
     made = backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=final)
     if not final:
-        with pytest.raises(ValueError, match="head is not the one"):
+        with pytest.raises(ValueError, match="head is not the last hash"):
             backup.restore(tmp_path / "a.backup", tmp_path / "new", head="00" * 32)
-        with pytest.raises(Retired, match="clinic is of the same origin"):
+        with pytest.raises(Retired, match="clinic has the same origin"):
             backup.restore(tmp_path / "a.backup", tmp_path / "new", head=made.head)
         shutil.rmtree(tmp_path / "clinic")
     else:
@@ -161,15 +164,15 @@ def test_nothing_lost_goes_on_at_the_same_count(tmp_path: Path, final: bool) -> 
     assert not (tmp_path / "new").exists()
     _, goes_on = backup.restore(tmp_path / "a.backup", tmp_path / "new", head=None if final else made.head)
     assert goes_on
-    desk = go_on(tmp_path / "new")
-    assert desk.status().answers_left_in_phase == left
-    assert desk.status().rows_gathered == 5
-    (answer,) = desk.answer([request(5, key="k", body=b"b")])
+    answering = go_on(tmp_path / "new")
+    assert answering.status().answers_left_in_phase == left
+    assert answering.status().rows_gathered == 5
+    (answer,) = answering.answer([request(5, key="k", body=b"b")])
     assert not isinstance(answer, Exception)
     assert (answer.labels, answer.replayed) == (first, True)
-    labels(desk.answer([request(left + 10, seed=4)]))  # into the next phase
-    assert desk.status().phase == 2
-    desk.close()
+    labels(answering.answer([request(left + 10, seed=4)]))  # into the next phase
+    assert answering.status().phase == 2
+    answering.close()
     assert marks(tmp_path / "new") == ([RETIRED, RESTORED] if final else [RESTORED])
     shutil.rmtree(tmp_path / "new")
     with pytest.raises(Retired, match="restored before"):
@@ -178,32 +181,32 @@ def test_nothing_lost_goes_on_at_the_same_count(tmp_path: Path, final: bool) -> 
 
 
 def test_a_client_of_that_name_retires_nobody(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic")
-    labels(desk.answer([request(1, client=RETIRED), request(1, client=INCOMPLETE)]))
-    desk.close()
+    answering = new_answering(tmp_path / "clinic")
+    labels(answering.answer([request(1, client=RETIRED), request(1, client=INCOMPLETE)]))
+    answering.close()
     go_on(tmp_path / "clinic").close()
 
 
 def test_a_server_that_runs_cannot_be_retired(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic")
+    answering = new_answering(tmp_path / "clinic")
     with pytest.raises(home.AlreadyServed):
         backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
-    labels(desk.answer([request()]))
-    desk.close()
+    labels(answering.answer([request()]))
+    answering.close()
 
 
 def test_the_state_of_the_same_phase_mends_a_damaged_one(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic")
+    answering = new_answering(tmp_path / "clinic")
     backup.write(tmp_path / "clinic", tmp_path / "a.backup")
-    labels(desk.answer([request(5)]))
-    desk.close()
+    labels(answering.answer([request(5)]))
+    answering.close()
     (tmp_path / "clinic" / "phase-1.state").unlink()
     with pytest.raises(Damaged, match="is missing"):
         go_on(tmp_path / "clinic")
     subprocess.run(["tar", "-xf", tmp_path / "a.backup", "-C", tmp_path / "clinic", "phase-1.state"], check=True)
-    desk = go_on(tmp_path / "clinic")
-    assert desk.status().answered == 5
-    desk.close()
+    answering = go_on(tmp_path / "clinic")
+    assert answering.status().answered == 5
+    answering.close()
 
 
 def cut(path: Path) -> None:
@@ -262,7 +265,7 @@ def other(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, emptied, flipped, more, less, called_final, newer, other])
 def test_a_damaged_backup_is_refused(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     backup.write(tmp_path / "clinic", tmp_path / "a.backup")
     damage(tmp_path / "a.backup")
     with pytest.raises(Damaged, match="newer one" if damage is newer else "damaged|no backup"):
@@ -273,25 +276,25 @@ def test_a_damaged_backup_is_refused(tmp_path: Path, damage: Callable[[Path], No
 
 def test_marks_are_in_no_way_of_the_model(tmp_path: Path) -> None:
     """The public page of a restored predictor is the one that it was made with."""
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
     backup.restore(tmp_path / "a.backup", tmp_path / "new")
     assert home.read_model(tmp_path / "new") == MODEL
 
 
 def test_one_of_a_newer_version_in_the_same_place_may_answer_too(tmp_path: Path) -> None:
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     shutil.copytree(tmp_path / "clinic", tmp_path / "copy")
     backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=True)
     with sqlite3.connect(tmp_path / "copy" / home.STORE) as db:
-        db.execute(f"PRAGMA user_version = {store.VERSION + 1}")
+        db.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     db.close()
-    with pytest.raises(Retired, match="copy is of the same origin and may still answer"):
+    with pytest.raises(Retired, match="copy has the same origin and may still answer"):
         backup.restore(tmp_path / "a.backup", tmp_path / "moved")
 
 
 def test_what_a_killed_fit_or_backup_leaves_is_removed_by_the_next(tmp_path: Path) -> None:
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     for name in (".other.abc", ".a.backup.copies"):
         (tmp_path / name).mkdir()
     (tmp_path / ".other.abc" / home.UNFINISHED).touch()  # its lock is gone with its process

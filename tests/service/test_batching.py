@@ -8,20 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from shop import new_desk, request
+from shop import new_answering, request
 
-from reticent.service.batching import Batcher, Closing, Overloaded
-from reticent.service.desk import Answered, KeyReused, Request
+from reticent.service.http.batching import Batcher, Closing, Overloaded
+from reticent.service.requests import Answered, KeyReused, Request
 
 
 class Stub:
-    """A desk that waits until it is let go, and remembers what it was handed."""
+    """An answering service that waits until it is let go, and remembers what it was handed."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
         self.go = threading.Semaphore(0)
-        self.untidy = False
-        self.tidied = 0
+        self.needs_maintenance = False
+        self.maintained = 0
         self.threads: set[int] = set()
 
     def answer(self, requests: Sequence[Request]) -> list[Answered | Exception]:
@@ -30,9 +30,9 @@ class Stub:
         self.batches.append([one.client for one in requests])
         return [KeyReused("no") if one.client == "bad" else Answered([one.client], 1, False) for one in requests]
 
-    def tidy(self) -> None:
-        self.tidied += 1
-        self.untidy = False
+    def maintain(self) -> None:
+        self.maintained += 1
+        self.needs_maintenance = False
 
 
 async def settled() -> None:
@@ -165,16 +165,16 @@ def test_tidying_comes_after_the_answers() -> None:
     async def run() -> None:
         stub = Stub()
         batcher = Batcher(stub)
-        stub.untidy = True
+        stub.needs_maintenance = True
         stub.go.release()
         await batcher.ask(request())
         await batcher.close()
-        assert (stub.tidied, stub.untidy) == (1, False)
+        assert (stub.maintained, stub.needs_maintenance) == (1, False)
 
     asyncio.run(run())
 
 
-def test_a_desk_that_breaks_is_told_to_all_who_wait() -> None:
+def test_a_answering_that_breaks_is_told_to_all_who_wait() -> None:
     class Broken(Stub):
         def answer(self, requests: Sequence[Request]) -> list[Answered | Exception]:
             raise MemoryError
@@ -188,24 +188,24 @@ def test_a_desk_that_breaks_is_told_to_all_who_wait() -> None:
     asyncio.run(run())
 
 
-def test_many_clients_at_once_on_a_real_desk(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic", rows=1000)
+def test_many_clients_at_once_on_a_real_answering(tmp_path: Path) -> None:
+    answering = new_answering(tmp_path / "clinic", rows=1000)
 
     async def client(batcher: Batcher, name: str) -> int:
         return sum([len((await batcher.ask(request(2, key=str(one), client=name))).labels) for one in range(40)])
 
     async def run() -> list[int]:
-        batcher = Batcher(desk)
+        batcher = Batcher(answering)
         found = await asyncio.gather(*(client(batcher, f"c{one}") for one in range(16)))
         await batcher.close()
         return found
 
     assert asyncio.run(run()) == [80] * 16
-    assert desk.clients() == {f"c{one}": 80 for one in range(16)}
-    commits = len({row.time for row in desk.tail()})
+    assert answering.clients() == {f"c{one}": 80 for one in range(16)}
+    commits = len({row.time for row in answering.tail()})
     assert commits < 16 * 40
-    assert desk.verify().counted == {1: 1280}
-    desk.close()
+    assert answering.verify().counted == {1: 1280}
+    answering.close()
 
 
 def test_those_who_ask_again_at_once_come_together() -> None:

@@ -18,11 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from shop import predictor
-from stand_in import Desk, connect, make_service
+from stand_in import FakeAnswering, connect, make_service
 
 from reticent.data.queries import as_queries
-from reticent.service import client, invocations, protocol
-from reticent.service.problems import Problem
+from reticent.service import client
+from reticent.service.http import invocations, open_inference
+from reticent.service.http.problems import Problem
 from reticent.service.schema import Column, Schema
 from reticent.service.tables import open_table
 
@@ -221,17 +222,17 @@ def ask(form: Form) -> Iterator[tuple[str, int, int, Any]]:
     async def run() -> list[tuple[str, int, int, Any]]:
         found = []
         service = make_service(form.schema)  # type: ignore[arg-type]
-        desk = service.desk
-        assert isinstance(desk, Desk)
+        answering = service.answering
+        assert isinstance(answering, FakeAnswering)
         async with connect(service) as http:
             for name, cell in CELLS.items():
-                before, headers, body = desk.spent, dict(form.headers), form.body(cell)
+                before, headers, body = answering.spent, dict(form.headers), form.body(cell)
                 if not headers:
                     length, _, body = body.partition(b" ")
-                    headers = {protocol.HEADER_LENGTH: length.decode()}
+                    headers = {open_inference.HEADER_LENGTH: length.decode()}
                 reply = await http.post(form.path, content=body, headers=headers)
-                rows = desk.asked[-1].rows.tolist() if desk.spent > before else None
-                found.append((name, reply.status_code, desk.spent - before, rows))
+                rows = answering.asked[-1].rows.tolist() if answering.spent > before else None
+                found.append((name, reply.status_code, answering.spent - before, rows))
         return found
 
     yield from asyncio.run(run())
@@ -332,11 +333,11 @@ def test_our_client_asks_what_it_was_given(sent: str) -> None:
         else:
             value = cell.text
         head, data = client._written(client._tensors({one: [value, 1] for one in NAMES})[0])
-        found = protocol.read(head + data, str(len(head)), rules, 10).rows.tolist()
+        found = open_inference.read(head + data, str(len(head)), rules, 10).rows.tolist()
         assert (name, found) == (name, [pytest.approx(one) for one in cell.rows(SCHEMA)])
         head, data = client._written(client._tensors([[value, value], [1, "1"]])[0])
         pair: Any = PAIR
-        found = protocol.read(head + data, str(len(head)), pair, 10).rows.tolist()
+        found = open_inference.read(head + data, str(len(head)), pair, 10).rows.tolist()
         assert (name, found) == (name, [pytest.approx(one) for one in cell.rows(PAIR)])
 
 
@@ -346,7 +347,7 @@ def test_truths_stay_truths() -> None:
     expected = CELLS["true"].rows(SCHEMA)[0]
     for column in ([True], np.array([True]), [True, 1.5], [True, "x"], [True, [1]], np.array([True, None])):
         head, data = client._written(client._tensors(dict.fromkeys(NAMES, column))[0])
-        assert protocol.read(head + data, str(len(head)), rules, 10).rows[0].tolist() == pytest.approx(expected)
+        assert open_inference.read(head + data, str(len(head)), rules, 10).rows[0].tolist() == pytest.approx(expected)
 
 
 # ── queries of a predictor ────────────────────────────────────────────────────────────────────────────────────────

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from reticent import cli
-from reticent.service.desk import Desk, Request, digest
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home, folder_of
+from reticent.service.requests import Request, digest
 from reticent.service.schema import Schema
 
 SCHEMA = """\
@@ -40,11 +41,11 @@ def test_every_order_learns_the_same(
     with Home(folder) as home:
         rules = Schema.from_toml(home.model)
         assert ", ".join(f'"{one}"' for one in rules.classes) == classes
-        desk = Desk(home, elsewhere=False)
-        assert desk.classes == sorted(rules.classes)
+        answering = AnsweringService(home, elsewhere=False)
+        assert answering.classes == sorted(rules.classes)
         queries = rules.encode({"age": [10] * 20 + [90] * 20})
-        (answered,) = desk.answer([Request("ann", queries, None, digest(b""))])
+        (answered,) = answering.answer([Request("ann", queries, None, digest(b""))])
         assert not isinstance(answered, Exception)
         right = np.array([below] * 20 + [above] * 20)
         assert (np.array(answered.labels) == right).mean() > 0.9
-        desk.close()
+        answering.close()

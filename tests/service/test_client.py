@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from stand_in import MIXED, Desk, Rules, make_service, running
+from stand_in import MIXED, FakeAnswering, Rules, make_service, running
 
-from reticent.service.app import Service
 from reticent.service.client import AsyncClient, Client, ServiceError
-from reticent.service.keys import Keyring, KeyTable, make_key
+from reticent.service.http.access import Keyring
+from reticent.service.http.service import Service
+from reticent.service.keys import KeyTable, make_key
 from waiting import LIMIT, reserved_port
 
 Ask = Callable[..., Any]
@@ -43,8 +44,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def spent(service: Service) -> int:
-    assert isinstance(service.desk, Desk)
-    return service.desk.spent
+    assert isinstance(service.answering, FakeAnswering)
+    return service.answering.spent
 
 
 def test_rows_and_columns(kind: str) -> None:
@@ -87,8 +88,8 @@ def test_many_rows_are_many_requests(kind: str) -> None:
     rows = np.column_stack([np.arange(120_001) % 2, np.zeros(120_001)])
     with running(service) as port:
         assert (asked(f"http://127.0.0.1:{port}", rows, kind) == rows[:, 0]).all()
-    assert isinstance(service.desk, Desk)
-    assert len(service.desk.asked) == 3
+    assert isinstance(service.answering, FakeAnswering)
+    assert len(service.answering.asked) == 3
 
 
 @pytest.mark.parametrize("rows", [[], [1, 2], np.zeros((0, 2)), {}, {"age": [1], "weight": [1, 2]}, {"age": [[1]]},
@@ -208,7 +209,7 @@ def test_it_waits_as_long_as_it_is_told(kind: str, tmp_path: Path) -> None:
 
 
 def test_what_waiting_cannot_help_is_told_at_once(kind: str) -> None:
-    with running(make_service(desk=Desk(left=0))) as port, pytest.raises(ServiceError) as refused:
+    with running(make_service(answering=FakeAnswering(left=0))) as port, pytest.raises(ServiceError) as refused:
         asked(f"http://127.0.0.1:{port}", [[1, 2]], kind)
     assert refused.value.kind == "no-answers-left"
 
@@ -219,7 +220,9 @@ def test_bad_addresses(url: str) -> None:
         Client(url, model="clinic")
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://127.0.0.1:9/v2/models/", "http://127.0.0.1:9/v2/models/a/b"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9", "http://127.0.0.1:9/v2/models/", "http://127.0.0.1:9/v2/models/a/b"]
+)
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_a_client_must_name_its_model(kind: Any, url: str) -> None:
     with pytest.raises(ValueError, match=r"model must be named.*model=\"clinic\""):

@@ -30,16 +30,20 @@ from playwright.sync_api import Request as Sent
 
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.service import dashboard, store
-from reticent.service.app import Service
-from reticent.service.batching import Batcher
-from reticent.service.desk import Answered, Past, Request, Status
-from reticent.service.desk import Desk as RealDesk
+from reticent.service import dashboard
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
-from reticent.service.keys import Keyring, KeyTable, make_key
+from reticent.service.http import answer_log
+from reticent.service.http.access import Keyring
+from reticent.service.http.batching import Batcher
+from reticent.service.http.server import Binding
+from reticent.service.http.service import Service
+from reticent.service.keys import KeyTable, make_key
 from reticent.service.metrics import Metrics
-from reticent.service.server import Binding
-from reticent.service.store import Damaged, Entry, LedgerRow, Verified
+from reticent.service.requests import Answered, Request
+from reticent.service.status import PastPhase, Status
+from reticent.service.store import hashing
+from reticent.service.store.protocol import Damaged, Entry, LogRow, Verified
 from waiting import LIMIT
 
 ARTEFACTS = Path(__file__).parent / "artefacts"
@@ -61,10 +65,10 @@ browser_test = pytest.mark.skipif(
 
 
 @dataclass
-class Desk(stand_in.Desk):
-    """The desk in memory, with a ledger that is chained as the real one is."""
+class FakeAnswering(stand_in.FakeAnswering):
+    """The answering service in memory, with an answer log that is chained as the real one is."""
 
-    rows: list[LedgerRow] = field(default_factory=list)
+    rows: list[LogRow] = field(default_factory=list)
     changes: dict[str, Any] = field(default_factory=dict)
     damaged: bool = False
     taken: dict[str, int] = field(default_factory=dict)  # rows for the next phase, by client
@@ -76,8 +80,10 @@ class Desk(stand_in.Desk):
         previous = self.rows[-1].hash if self.rows else bytes(32)
         number, phase = len(self.rows) + 1, self.changes.get("phase", 1)
         at = int(1000 * time.time()) if at is None else at  # steady: pages show how long ago, nothing looks at it
-        digest = hashlib.sha256(store.canonical(number, at, Entry(client, answers, phase, answers), previous)).digest()
-        self.rows.append(LedgerRow(number, at, client, answers, phase, answers, previous, digest))
+        digest = hashlib.sha256(
+            hashing.canonical(number, at, Entry(client, answers, phase, answers), previous)
+        ).digest()
+        self.rows.append(LogRow(number, at, client, answers, phase, answers, previous, digest))
 
     def answer(self, requests: Any) -> list[Answered | Exception]:
         found = super().answer(requests)
@@ -89,7 +95,7 @@ class Desk(stand_in.Desk):
         head = self.rows[-1].hash.hex() if self.rows else "0" * 64
         return replace(super().status(), ledger_length=len(self.rows), ledger_head=head, **self.changes)
 
-    def tail(self) -> list[LedgerRow]:
+    def tail(self) -> list[LogRow]:
         return self.rows[-100:]
 
     def verify(self) -> Verified:
@@ -101,13 +107,13 @@ class Desk(stand_in.Desk):
 class Drowsy(stand_in.Batcher):
     """A batcher that takes as long as a disk does, so that there is something to see."""
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
+    def __init__(self, answering: FakeAnswering) -> None:
+        super().__init__(answering)
         self._noise = np.random.default_rng(1)
 
     async def ask(self, request: Request) -> Answered:
         await asyncio.sleep(0.002 + float(self._noise.exponential(0.002)))  # steady: however long, there is a time
-        (answered,) = self.desk.answer([request])
+        (answered,) = self.answering.answer([request])
         assert isinstance(answered, Answered)
         return answered
 
@@ -115,7 +121,7 @@ class Drowsy(stand_in.Batcher):
 @dataclass
 class Running:
     address: str
-    desk: Desk
+    answering: FakeAnswering
     tokens: dict[str, str]
 
     def ask(self, rows: int = 1, name: str | None = None) -> None:
@@ -131,11 +137,11 @@ class Running:
 
 
 @contextmanager
-def serving(keyring: Keyring | None = None, desk: Desk | None = None, port: int = 0) -> Iterator[Running]:
-    desk = desk or Desk()
-    service = Service("clinic", stand_in.Rules(), desk, Drowsy(desk), keyring=keyring)
+def serving(keyring: Keyring | None = None, answering: FakeAnswering | None = None, port: int = 0) -> Iterator[Running]:
+    answering = answering or FakeAnswering()
+    service = Service("clinic", stand_in.Rules(), answering, Drowsy(answering), keyring=keyring)
     with stand_in.running(service, Binding(port=port)) as bound:
-        yield Running(f"http://127.0.0.1:{bound}", desk, {})
+        yield Running(f"http://127.0.0.1:{bound}", answering, {})
 
 
 @pytest.fixture
@@ -155,13 +161,13 @@ def clinic(tmp_path: Path) -> Iterator[Running]:
         used[key.id] = before
         if rows:
             taken[key.id] = rows
-    desk = Desk(left=600_000, spent=187_000, taken=taken)
-    desk.changes = {"phase": 3, "answered": 1_387_000, "rows": 300_000, "teachers": 10_000}
-    desk.changes |= {"rows_wanted": 300_000, "client_cap": 90_000}
+    answering = FakeAnswering(left=600_000, spent=187_000, taken=taken)
+    answering.changes = {"phase": 3, "answered": 1_387_000, "rows": 300_000, "teachers": 10_000}
+    answering.changes |= {"rows_wanted": 300_000, "client_cap": 90_000}
     generator = np.random.default_rng(0)
     for client, answers in zip(generator.choice(list(used)[:3], 40), generator.integers(1, 65, 40), strict=True):
-        desk.write(str(client), int(answers))
-    with serving(Keyring(table, used), desk) as found:
+        answering.write(str(client), int(answers))
+    with serving(Keyring(table, used), answering) as found:
         found.tokens.update(tokens)
         yield found
     table.close()
@@ -375,8 +381,8 @@ def test_who_asked_is_told_to_administrators_and_to_themselves(clinic: Running) 
         for name in clinic.tokens
     }
     everyone = [row["client"] for row in found["operations"]["rows"]]
-    assert everyone == [row.client for row in clinic.desk.rows[-dashboard.SHOWN :]]
-    assert [row["client"] for row in found["monitoring"]["rows"]] == [None] * dashboard.SHOWN
+    assert everyone == [row.client for row in clinic.answering.rows[-answer_log.SHOWN :]]
+    assert [row["client"] for row in found["monitoring"]["rows"]] == [None] * answer_log.SHOWN
     own = found["ward 3"]["own"]
     assert own["name"] == "ward 3"
     assert (own["used"], own["quota"]) == (21_000, 50_000)
@@ -390,10 +396,10 @@ def test_only_administrators_start_a_verification_and_no_path_is_told(clinic: Ru
 
     assert [verify(name).status_code for name in (None, "ward 3", "monitoring")] == [401, 403, 403]
     good = verify("operations").json()["verified"]
-    assert (good["intact"], good["length"], good["head"]) == (True, 40, clinic.desk.rows[-1].hash.hex())
+    assert (good["intact"], good["length"], good["head"]) == (True, 40, clinic.answering.rows[-1].hash.hex())
     seen = patient.get(f"{clinic.address}/dashboard/ledger", headers=clinic.headers("monitoring")).json()
     assert (seen["verified"], seen["may_verify"]) == (good, False)
-    clinic.desk.damaged = True
+    clinic.answering.damaged = True
     bad = verify("operations")
     assert bad.json()["verified"]["intact"] is False
     assert "secret" not in bad.text
@@ -405,16 +411,16 @@ def test_pages_of_other_sites_get_nothing(unlocked: Running) -> None:
     assert patient.get(f"{unlocked.address}/dashboard/ledger", headers={"Host": "elsewhere.example"}).status_code == 403
 
 
-# ── what is told of drift and of caps, by the real desk ───────────────────────────────────────────────────────────
+# ── drift and caps, from the real answering service ───────────────────────────────────────────────────────────────
 
 
-def ask(desk: RealDesk, rows: Any, client: str = "ann") -> Status:
-    """Where the desk stands after these questions."""
+def ask(answering: AnsweringService, rows: Any, client: str = "ann") -> Status:
+    """Where the answering service stands after these questions."""
     column = np.asarray(rows, dtype=np.float64).reshape(-1, 1)
-    (answered,) = desk.answer([Request(client, column, None, b"")])
+    (answered,) = answering.answer([Request(client, column, None, b"")])
     assert isinstance(answered, Answered)
-    desk.tidy()
-    return desk.status()
+    answering.maintain()
+    return answering.status()
 
 
 def even(rows: int) -> Any:
@@ -426,23 +432,23 @@ def private(**options: Any) -> dict[str, Any]:
     return {"learner": PrivateLogisticRegression(epsilon=1, delta=1e-5, row_norm=1), "rows": 2000, **options}
 
 
-def drift_in_metrics(desk: RealDesk) -> list[str]:
-    lines = Metrics(desk.status).text().decode().splitlines()
+def drift_in_metrics(answering: AnsweringService) -> list[str]:
+    lines = Metrics(answering.status).text().decode().splitlines()
     return [line.removeprefix("reticent_drift_") for line in lines if line.startswith("reticent_drift_")]
 
 
 @pytest.mark.parametrize("elsewhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_drift_is_told_when_the_private_test_found_it(tmp_path: Path, elsewhere: bool) -> None:
-    desk = shop.new_desk(tmp_path / "clinic", elsewhere=elsewhere, **private())
-    assert (desk.status().drift, drift_in_metrics(desk)) == ("not tested", ["tested 0.0", "found 0.0"])
-    status = ask(desk, even(4000))
-    assert (status.phase, status.drift, drift_in_metrics(desk)) == (2, "none found", ["tested 1.0", "found 0.0"])
-    status = ask(desk, np.full(status.answers_in_phase - 1, 0.95))
+    answering = shop.new_answering(tmp_path / "clinic", elsewhere=elsewhere, **private())
+    assert (answering.status().drift, drift_in_metrics(answering)) == ("not tested", ["tested 0.0", "found 0.0"])
+    status = ask(answering, even(4000))
+    assert (status.phase, status.drift, drift_in_metrics(answering)) == (2, "none found", ["tested 1.0", "found 0.0"])
+    status = ask(answering, np.full(status.answers_in_phase - 1, 0.95))
     assert (status.phase, status.drift) == (2, "none found")  # nothing is told before the next phase begins
-    status = ask(desk, [0.95])
-    assert (status.phase, status.drift, drift_in_metrics(desk)) == (3, "found", ["tested 1.0", "found 1.0"])
-    desk.close()
-    again = RealDesk(Home(tmp_path / "clinic"), elsewhere=elsewhere)
+    status = ask(answering, [0.95])
+    assert (status.phase, status.drift, drift_in_metrics(answering)) == (3, "found", ["tested 1.0", "found 1.0"])
+    answering.close()
+    again = AnsweringService(Home(tmp_path / "clinic"), elsewhere=elsewhere)
     assert again.status().drift == "found"
     status = ask(again, np.full(status.answers_in_phase, 0.95))
     assert (status.phase, status.drift) == (4, "none found")  # they are as they were
@@ -459,27 +465,27 @@ def test_drift_is_told_when_the_private_test_found_it(tmp_path: Path, elsewhere:
     ],
 )
 def test_drift_is_not_told_where_nothing_was_tested(tmp_path: Path, options: dict[str, Any]) -> None:
-    desk = shop.new_desk(tmp_path / "clinic", **options)
-    status = ask(desk, np.full(desk.status().answers_in_phase, 0.95))
-    assert (status.phase, status.drift, drift_in_metrics(desk)) == (2, "not tested", ["tested 0.0", "found 0.0"])
-    desk.close()
+    answering = shop.new_answering(tmp_path / "clinic", **options)
+    status = ask(answering, np.full(answering.status().answers_in_phase, 0.95))
+    assert (status.phase, status.drift, drift_in_metrics(answering)) == (2, "not tested", ["tested 0.0", "found 0.0"])
+    answering.close()
 
 
-def added(desk: RealDesk, *clients: str) -> list[tuple[int, int] | None]:
-    return [desk.added(client) for client in clients]
+def added(answering: AnsweringService, *clients: str) -> list[tuple[int, int] | None]:
+    return [answering.added(client) for client in clients]
 
 
 def test_what_clients_added_depends_on_how_often_they_asked_and_on_nothing_else(tmp_path: Path) -> None:
     told = []
     for place, (here, there) in enumerate(((0.1, 0.9), (0.9, 0.1), (0.5, np.nan))):
-        desk = shop.new_desk(tmp_path / str(place), client_share=0.05)
-        seen = [added(desk, "ann", "bob", "eve")]
+        answering = shop.new_answering(tmp_path / str(place), client_share=0.05)
+        seen = [added(answering, "ann", "bob", "eve")]
         for client, rows, value in (("ann", 20, here), ("bob", 35, there), ("bob", 15, here), ("ann", 15, there)):
-            status = ask(desk, np.full(rows, value), client)
-            seen.append(added(desk, "ann", "bob", "eve"))
+            status = ask(answering, np.full(rows, value), client)
+            seen.append(added(answering, "ann", "bob", "eve"))
             assert sum(one[0] for one in seen[-1] if one is not None) == status.rows_gathered
             assert status.client_cap == 36
-        desk.close()
+        answering.close()
         told.append(seen)
     assert told[0] == told[1] == told[2]
     assert told[0][0] == [(0, 36)] * 3
@@ -491,34 +497,34 @@ def test_caps_with_groups(tmp_path: Path) -> None:
     learner = PrivateLogisticRegression(epsilon=1, delta=1e-5, row_norm=1)
     model = EverlastingPredictor(learner, epsilon=20, delta=1e-5, classes=("no", "yes"))
     model.fit(rows, np.where(rows[:, 0] < 0.5, "yes", "no"), groups=np.arange(60) // 2)
-    desk = RealDesk(Home.create(tmp_path / "clinic", model, shop.MODEL), elsewhere=False)
-    assert ask(desk, [0.1, 0.2, 0.3], "ann").client_cap == 1  # one row stands for a person
-    assert added(desk, "ann", "bob") == [(1, 1), (0, 1)]
-    assert ask(desk, np.full(117, 0.5), "bob").phase == 2
-    assert added(desk, "ann", "bob", "eve") == [(0, 0), (0, 0), (0, 1)]  # who was in a phase is in no other
-    desk.close()
+    answering = AnsweringService(Home.create(tmp_path / "clinic", model, shop.MODEL), elsewhere=False)
+    assert ask(answering, [0.1, 0.2, 0.3], "ann").client_cap == 1  # one row stands for a person
+    assert added(answering, "ann", "bob") == [(1, 1), (0, 1)]
+    assert ask(answering, np.full(117, 0.5), "bob").phase == 2
+    assert added(answering, "ann", "bob", "eve") == [(0, 0), (0, 0), (0, 1)]  # who was in a phase is in no other
+    answering.close()
 
 
 def test_no_caps_where_clients_have_none_or_the_closing_of_a_phase_is_drawn(tmp_path: Path) -> None:
-    desk = shop.new_desk(tmp_path / "open", client_share=0.05)
-    assert added(desk, "anonymous") == [None]  # each question is a client of its own
-    desk.close()
-    desk = shop.new_desk(tmp_path / "last", answers=100)
-    assert (desk.status().client_cap, added(desk, "ann")) == (0, [None])  # no phase follows
-    desk.close()
-    desk = shop.new_desk(tmp_path / "drawn", labeller="two-coin")
-    assert added(desk, "ann") == [None]
-    desk.close()
+    answering = shop.new_answering(tmp_path / "open", client_share=0.05)
+    assert added(answering, "anonymous") == [None]  # each question is a client of its own
+    answering.close()
+    answering = shop.new_answering(tmp_path / "last", answers=100)
+    assert (answering.status().client_cap, added(answering, "ann")) == (0, [None])  # no phase follows
+    answering.close()
+    answering = shop.new_answering(tmp_path / "drawn", labeller="two-coin")
+    assert added(answering, "ann") == [None]
+    answering.close()
 
 
 def test_what_clients_added_is_told_to_administrators_and_to_themselves(clinic: Running) -> None:
-    ids = list(clinic.desk.taken)
+    ids = list(clinic.answering.taken)
     found = {
         name: patient.get(f"{clinic.address}/dashboard/ledger", headers=clinic.headers(name)).json()["added"]
         for name in clinic.tokens
     }
     assert len(found["operations"]) == len(CLIENTS)
-    assert {one: found["operations"][one]["rows"] for one in ids} == clinic.desk.taken
+    assert {one: found["operations"][one]["rows"] for one in ids} == clinic.answering.taken
     assert found["ward 3"] == {ids[0]: {"rows": 19_000, "cap": 90_000}}
     assert set(found["monitoring"]).isdisjoint(ids)
     for path in ("status", "metrics"):  # the cap is everyone's, but not who is near it
@@ -584,8 +590,13 @@ def test_the_policy_is_enforced(unlocked: Running, look: Look) -> None:
 @pytest.mark.parametrize("size", list(SIZES))
 def test_everyone_can_read_it(clinic: Running, look: Look, size: str, scheme: str) -> None:
     if size == "narrow":  # with every kind of alert
-        clinic.desk.changes |= {"answers_left_in_phase": 20_000, "answers_left": 0, "teachers": 0, "drift": "found"}
-        clinic.desk.changes |= {"guarantee": replace(clinic.desk.status().guarantee, seeded=True)}
+        clinic.answering.changes |= {
+            "answers_left_in_phase": 20_000,
+            "answers_left": 0,
+            "teachers": 0,
+            "drift": "found",
+        }
+        clinic.answering.changes |= {"guarantee": replace(clinic.answering.status().guarantee, seeded=True)}
     watched = look(size, scheme)
     page = watched.page
     page.goto(clinic.address)
@@ -595,7 +606,7 @@ def test_everyone_can_read_it(clinic: Running, look: Look, size: str, scheme: st
     watched.open(clinic.address, clinic.tokens["operations"])
     while "s" not in page.inner_text("#median"):  # times are those of the last ten seconds
         clinic.ask(32, "emergency room")
-    records = str(len(clinic.desk.rows))
+    records = str(len(clinic.answering.rows))
     page.get_by_role("button", name="Verify all of it").click()
     expect(page.locator("#verified")).to_contain_text(f"{records} records, the chain is whole")
     expect(page.locator("#clients tr")).to_have_count(len(CLIENTS))
@@ -657,7 +668,7 @@ def test_a_key_is_asked_for_and_stays_in_the_tab(clinic: Running, look: Look) ->
     expect(page.locator("#clients")).to_contain_text("19,000 of 90,000")
     assert "has reached" not in page.inner_text("#alert-list")  # another has, and that is not told
     expect(page.get_by_role("button", name="Verify all of it")).to_be_hidden()
-    assert page.locator("#records td:nth-child(3)").all_inner_texts().count("ward 3") in range(dashboard.SHOWN)
+    assert page.locator("#records td:nth-child(3)").all_inner_texts().count("ward 3") in range(answer_log.SHOWN)
     assert "emergency room" not in page.inner_text("body")
     page.reload()
     expect(page.locator("#link")).to_have_text("live")
@@ -738,30 +749,35 @@ def test_alerts(unlocked: Running, look: Look) -> None:
             "The questions of phase 3 had drifted: they were no longer like those before. Phase 4 learned a new model",
         ),
         (
-            {"phase": 3, "rows": 8_800, "past": (Past(1, 62_000, 124_000), Past(2, 62_000, 8_800))},
+            {"phase": 3, "rows": 8_800, "past": (PastPhase(1, 62_000, 124_000), PastPhase(2, 62_000, 8_800))},
             "Phases shrink: phase 2 learned from 62,000 rows and gave 8,800 answers; phase 3 learned from 8,800.",
         ),
         ({"teachers": 0, "one_answer": "no"}, "Everybody gets one answer: the model of phase 1 gives “no” to every"),
     ]
     for changes, words in told:
-        unlocked.desk.changes = changes
+        unlocked.answering.changes = changes
         expect(alerts).to_contain_text(words)
         assert "secret" not in watched.page.inner_text("body")
     assert "listitem: Warning:" in alerts.aria_snapshot().replace('"', "")  # how bad it is can be heard as well
-    unlocked.desk.changes = {"phase": 4, "drift": "found", "teachers": 0, "past": (Past(3, 10, 2_000), Past(4, 9, 1))}
+    unlocked.answering.changes = {
+        "phase": 4,
+        "drift": "found",
+        "teachers": 0,
+        "past": (PastPhase(3, 10, 2_000), PastPhase(4, 9, 1)),
+    }
     expect(watched.page.locator("#drift")).to_have_text("found in phase 3")
     expect(watched.page.locator("#teachers")).to_have_text("one model")
     expect(watched.page.locator("#past")).to_have_text("2,000 → 1")
-    unlocked.desk.changes = {"phase": 4, "drift": "none found", "teachers": 0}
+    unlocked.answering.changes = {"phase": 4, "drift": "none found", "teachers": 0}
     expect(alerts).to_be_empty()
     expect(watched.page.locator("#drift")).to_have_text("none found in phase 3")
-    unlocked.desk.changes = {}
+    unlocked.answering.changes = {}
     expect(watched.page.locator("#drift")).to_have_text("not tested")
     expect(alerts).to_be_empty()
     unlocked.ask()
     expect(watched.page.locator("#length")).to_have_text("1")
-    unlocked.desk.rows.clear()
-    expect(alerts).to_contain_text("The ledger is shorter than it was.")
+    unlocked.answering.rows.clear()
+    expect(alerts).to_contain_text("The answer log is shorter than it was.")
 
 
 @browser_test
@@ -770,7 +786,7 @@ def test_a_service_that_halts_goes_and_the_page_says_so(look: Look) -> None:
     watched = look()
     with serving() as halting:
         watched.open(halting.address)
-        halting.desk.changes = {"halted": "OSError: /secret/place"}
+        halting.answering.changes = {"halted": "OSError: /secret/place"}
         expect(watched.page.locator("#link")).to_have_text("reconnecting")
         expect(watched.page.locator("#alert-list")).to_contain_text("The connection is lost.")
         assert "secret" not in watched.page.inner_text("body")
@@ -790,21 +806,21 @@ def test_clients_near_their_quota(clinic: Running, look: Look) -> None:
 def test_clients_near_the_cap_on_rows(clinic: Running, look: Look) -> None:
     watched = look()
     watched.open(clinic.address, clinic.tokens["operations"])
-    alerts, ids = watched.page.locator("#alert-list"), list(clinic.desk.taken)
+    alerts, ids = watched.page.locator("#alert-list"), list(clinic.answering.taken)
     most = "the most rows that one client may add to phase 4."
     expect(alerts).to_contain_text(f"research portal has reached {most} Further questions are answered, but not")
     assert "nearly reached" not in alerts.inner_text()
-    clinic.desk.taken[ids[1]] = 81_000
+    clinic.answering.taken[ids[1]] = 81_000
     clinic.ask(1, "emergency room")
     expect(alerts).to_contain_text(f"emergency room has nearly reached {most}")
-    clinic.desk.taken[ids[0]] = 90_000
+    clinic.answering.taken[ids[0]] = 90_000
     clinic.ask(1, "ward 3")
     expect(alerts).to_contain_text("ward 3 and research portal have reached")
-    guarantee = replace(clinic.desk.status().guarantee, unit="group")
+    guarantee = replace(clinic.answering.status().guarantee, unit="group")
     for calm in ({"guarantee": guarantee}, {"learning": True}):  # so it is meant to be; there is nothing to do any more
-        before, clinic.desk.changes = clinic.desk.changes, clinic.desk.changes | calm
+        before, clinic.answering.changes = clinic.answering.changes, clinic.answering.changes | calm
         expect(alerts).not_to_contain_text("reached")
-        clinic.desk.changes = before
+        clinic.answering.changes = before
         expect(alerts).to_contain_text("have reached")
 
 
@@ -812,33 +828,35 @@ def test_clients_near_the_cap_on_rows(clinic: Running, look: Look) -> None:
 def test_a_broken_chain_is_seen_by_the_page_itself(clinic: Running, look: Look) -> None:
     watched = look()
     watched.open(clinic.address, clinic.tokens["operations"])
-    expect(watched.page.locator("#records tr")).to_have_count(dashboard.SHOWN)
+    expect(watched.page.locator("#records tr")).to_have_count(answer_log.SHOWN)
     assert "broken" not in watched.page.inner_text("#alert-list")
-    clinic.desk.rows[-3] = clinic.desk.rows[-3]._replace(answers=1_000_000)  # its hash and links stay as they were
+    clinic.answering.rows[-3] = clinic.answering.rows[-3]._replace(
+        answers=1_000_000
+    )  # its hash and links stay as they were
     clinic.ask(1, "ward 3")
-    expect(watched.page.locator("#alert-list")).to_contain_text("The ledger is broken at record 38")
+    expect(watched.page.locator("#alert-list")).to_contain_text("The answer log is broken at record 38")
 
 
 @browser_test
 def test_a_failed_verification_is_an_alert(clinic: Running, look: Look) -> None:
     watched = look()
     watched.open(clinic.address, clinic.tokens["operations"])
-    clinic.desk.damaged = True
+    clinic.answering.damaged = True
     watched.page.get_by_role("button", name="Verify all of it").click()
     expect(watched.page.locator("#verified")).to_contain_text("Verification failed")
-    expect(watched.page.locator("#alert-list")).to_contain_text("The ledger failed its verification.")
+    expect(watched.page.locator("#alert-list")).to_contain_text("The answer log failed its verification.")
 
 
 @browser_test
 def test_it_comes_back_when_the_service_does(look: Look) -> None:
     watched = look()
-    desk = Desk()
-    with serving(desk=desk) as first:
+    answering = FakeAnswering()
+    with serving(answering=answering) as first:
         watched.open(first.address)
         port = int(first.address.rpartition(":")[2])
     expect(watched.page.locator("#link")).to_have_text("reconnecting")
     expect(watched.page.locator("#alert-list")).to_contain_text("The numbers are those that came last.")
-    with serving(desk=Desk(spent=77), port=port) as second:
+    with serving(answering=FakeAnswering(spent=77), port=port) as second:
         expect(watched.page.locator("#link")).to_have_text("live")
         expect(watched.page.locator("#answered")).to_have_text("77")
         expect(watched.page.locator("#no-alerts")).to_be_visible()
@@ -848,7 +866,7 @@ def test_it_comes_back_when_the_service_does(look: Look) -> None:
 @browser_test
 def test_what_comes_is_shown_as_text(unlocked: Running, look: Look) -> None:
     """Names that were HTML, and fields that a later service may or may not send."""
-    status = asdict(unlocked.desk.status())
+    status = asdict(unlocked.answering.status())
     hostile = "<img src=x onerror='window.ran = true'>"
     status |= {"model": hostile, "drift": "found", "clients": [{"id": "a", "name": hostile, "quota": 10, "used": 10}]}
     del status["learning"], status["last_time"], status["client_cap"]
@@ -868,10 +886,10 @@ def test_what_comes_is_shown_as_text(unlocked: Running, look: Look) -> None:
 
 
 @browser_test
-def test_with_the_real_desk(tmp_path: Path, look: Look) -> None:
-    desk = shop.new_desk(tmp_path / "clinic")
-    rules = stand_in.Rules((stand_in.Column("age"),), tuple(desk.classes))
-    with stand_in.running(Service("clinic", rules, desk, Batcher(desk))) as port:
+def test_with_the_real_answering(tmp_path: Path, look: Look) -> None:
+    answering = shop.new_answering(tmp_path / "clinic")
+    rules = stand_in.Rules((stand_in.Column("age"),), tuple(answering.classes))
+    with stand_in.running(Service("clinic", rules, answering, Batcher(answering))) as port:
         watched = look()
         watched.open(f"http://127.0.0.1:{port}")
         left = watched.number("left")

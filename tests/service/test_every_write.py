@@ -24,12 +24,16 @@ from disk import Disk, Operation, library, operations
 from recording import STEPS, request
 from shop import MODEL, predictor
 
-from reticent.service import backup, store
-from reticent.service.desk import Answered, Desk
+from reticent.service import backup
+from reticent.service.answering import AnsweringService
 from reticent.service.home import KEYS, STORE, Home, is_abandoned
-from reticent.service.keys import Keyring, KeyTable
-from reticent.service.problems import Problem
-from reticent.service.store import Damaged, Store
+from reticent.service.http.access import Keyring
+from reticent.service.http.problems import Problem
+from reticent.service.keys import KeyTable
+from reticent.service.requests import Answered
+from reticent.service.store import verification
+from reticent.service.store.protocol import Damaged
+from reticent.service.store.sqlite import SQLiteStore
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +49,7 @@ class Recorded(NamedTuple):
 
 
 def run(shim: Path, root: Path, *mode: str, log: Path | None = None) -> str:
-    source = Path(store.__file__).parents[2]
+    source = Path(backup.__file__).parents[2]
     environment = os.environ | {
         "LD_PRELOAD": str(shim), "DISK_ROOT": str(root), "DISK_LOG": "" if log is None else str(log),
         "PYTHONPATH": os.pathsep.join([str(source), str(HERE)]),
@@ -146,29 +150,29 @@ class World:
             assert not made, f"{name} was made, and is gone"
             return
         asked = [one for one in self.told if one["step"] == "ask" and one["name"] == name]
-        counted = sum(store.verify(folder / STORE).counted.values()) - self.before(name)
+        counted = sum(verification.verify(folder / STORE).counted.values()) - self.before(name)
         sure = sum(one["size"] for one in asked)
         begun = int(self.begun[2]) if self.begun and self.begun[0] == "ask" and self.begun[1].split()[0] == name else 0
         assert sure <= counted, "answers that were told are lost"
         assert counted <= sure + begun, "answers are counted twice"
         if not thoroughly:
-            opened = Store(folder / STORE)
-            assert opened.position.clock["answered"] == counted + self.before(name)
+            opened = SQLiteStore(folder / STORE)
+            assert opened.position.progress["answered"] == counted + self.before(name)
             opened.close()
             return
         home = Home(folder, records=True)
         retired = home.store.retired
-        desk = Desk(home, elsewhere=False)
+        answering = AnsweringService(home, elsewhere=False)
         for one in asked[-2:]:
-            (again,) = desk.answer([request(one["key"], one["size"])])
+            (again,) = answering.answer([request(one["key"], one["size"])])
             assert isinstance(again, Answered)
             assert (again.labels, again.replayed) == (one["labels"], True)
         if begun and retired is None and self.begun:
-            (first,) = desk.answer([request(self.begun[3], begun)])
+            (first,) = answering.answer([request(self.begun[3], begun)])
             assert isinstance(first, Answered), first
-            assert desk.status().answered - self.before(name) == sure + begun  # it is counted once
-        desk.close()
-        store.verify(folder / STORE)
+            assert answering.status().answered - self.before(name) == sure + begun  # it is counted once
+        answering.close()
+        verification.verify(folder / STORE)
 
     def before(self, name: str) -> int:
         """Answers that were given before the first step."""
@@ -223,7 +227,7 @@ class World:
     def going_on(self) -> int:
         """How many predictors of this origin may answer."""
         folders = [one.parent for one in self.homes.glob(f"[!.]*/{STORE}") if one.parent.name != "older"]
-        return sum(store.origin(one / STORE)[1] is None for one in folders)
+        return sum(verification.origin(one / STORE)[1] is None for one in folders)
 
 
 def area_of(one: Operation) -> str:

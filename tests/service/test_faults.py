@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 from killing import Delivered, faults
-from shop import labels, new_desk, request
+from shop import labels, new_answering, request
 
-from reticent.service import desk as desks
-from reticent.service.desk import Answered, Clock, Desk, Halted, Request
+from reticent.service import answering as answering_module
+from reticent.service.answering import AnsweringService
+from reticent.service.clock import Clock
 from reticent.service.home import Home
-from reticent.service.store import NotStored, Transaction
+from reticent.service.requests import Answered, Halted, Request
+from reticent.service.store.protocol import NotStored, Transaction
 from waiting import wait_until
 
 KILLS = 220
@@ -44,7 +46,7 @@ def run(folder: Path, *arguments: object) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_killed_anywhere_nothing_was_delivered_that_is_not_on_record(tmp_path: Path) -> None:
-    found = run(tmp_path, "desk", KILLS, 1)
+    found = run(tmp_path, "answering", KILLS, 1)
     assert (found["kills"], found["faults"]) == (KILLS, [])
     assert found["working"] > KILLS / 2, "most were killed at work"
     assert found["phases"] > 1, "also while phases turned over"
@@ -59,7 +61,7 @@ def test_killed_at_each_point_around_the_end_of_a_phase(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("twin", "fault"), [("hasty", "delivered without a record"), ("forgetful", "spent")])
-def test_a_desk_that_tells_too_early_or_forgets_repeats_is_caught(tmp_path: Path, twin: str, fault: str) -> None:
+def test_a_answering_that_tells_too_early_or_forgets_repeats_is_caught(tmp_path: Path, twin: str, fault: str) -> None:
     found = run(tmp_path, twin, KILLS, 1)
     assert found["kills"] < KILLS
     assert all(fault in one or "alike" in one for one in found["faults"])
@@ -69,12 +71,12 @@ def test_a_desk_that_tells_too_early_or_forgets_repeats_is_caught(tmp_path: Path
 LEARNING = """
 import signal, sys
 from pathlib import Path
-from shop import labels, new_desk, request, started
+from shop import labels, new_answering, request, started
 
 if __name__ == "__main__":
-    desk = new_desk(Path(sys.argv[1]), elsewhere=True)
+    answering = new_answering(Path(sys.argv[1]), elsewhere=True)
     with started(lambda process: print(process.pid, flush=True)):
-        labels(desk.answer([request(desk.status().rows_wanted)]))
+        labels(answering.answer([request(answering.status().rows_wanted)]))
         signal.pause()
 """
 
@@ -92,11 +94,11 @@ def test_killed_while_another_process_learns_both_are_gone_and_the_next_one_lear
         learner = int(server.stdout.readline())
         server.kill()
     wait_until(lambda: not alive(learner))
-    again = Desk(Home(folder), elsewhere=False)
+    again = AnsweringService(Home(folder), elsewhere=False)
     assert list(folder.glob("next-*")) == []
     assert (again.status().phase, again.status().answered) == (1, 720)
     labels(again.answer([request(again.status().answers_left_in_phase)]))
-    again.tidy()
+    again.maintain()
     assert again.status().phase == 2
     again.verify()
     again.close()
@@ -130,19 +132,19 @@ def test_without_draining_requests_that_were_taken_are_lost(tmp_path: Path) -> N
 # ── a disk that is full, or cannot be written ─────────────────────────────────────────────────────────────────────
 
 
-def full_by_pages(desk: Desk) -> None:
-    (pages,) = desk._store._db.execute("PRAGMA page_count").fetchone()
-    desk._store._db.execute(f"PRAGMA max_page_count = {pages}")
+def full_by_pages(answering: AnsweringService) -> None:
+    (pages,) = answering.home.store._db.execute("PRAGMA page_count").fetchone()
+    answering.home.store._db.execute(f"PRAGMA max_page_count = {pages}")
 
 
-def read_only(desk: Desk) -> None:
-    desk._store._db.execute("PRAGMA query_only = ON")
+def read_only(answering: AnsweringService) -> None:
+    answering.home.store._db.execute("PRAGMA query_only = ON")
 
 
-BROKEN: list[Callable[[Desk], None]] = [full_by_pages, read_only]
+BROKEN: list[Callable[[AnsweringService], None]] = [full_by_pages, read_only]
 
 
-class Careless(Desk):
+class Careless(AnsweringService):
     """A twin: hands out what could not be stored."""
 
     def __init__(self, home: Home, **options: Any) -> None:
@@ -158,30 +160,34 @@ class Careless(Desk):
         self._store.write = write  # type: ignore[method-assign]
 
 
-def asked(desk: Desk, count: int, break_it: Callable[[Desk], None]) -> tuple[Delivered, int]:
+def asked(
+    answering: AnsweringService, count: int, break_it: Callable[[AnsweringService], None]
+) -> tuple[Delivered, int]:
     """Ask under keys, with the disk broken after the third; what was delivered, and what was refused."""
     delivered: Delivered = {}
     refused = 0
     for one in range(count):
         if one == 3:
-            break_it(desk)
-        for answer in desk.answer([request(100, key=str(one), seed=one)]):
+            break_it(answering)
+        for answer in answering.answer([request(100, key=str(one), seed=one)]):
             if isinstance(answer, Answered):
                 delivered[str(one)] = bytes(("no", "yes").index(label) for label in answer.labels).hex()
             else:
                 assert isinstance(answer, Halted)
                 refused += 1
-    desk.close()
+    answering.close()
     return delivered, refused
 
 
 @pytest.mark.parametrize("break_it", BROKEN)
-def test_a_disk_that_refuses_stops_answers_and_loses_none(tmp_path: Path, break_it: Callable[[Desk], None]) -> None:
-    delivered, refused = asked(new_desk(tmp_path / "clinic"), 30, break_it)
+def test_a_disk_that_refuses_stops_answers_and_loses_none(
+    tmp_path: Path, break_it: Callable[[AnsweringService], None]
+) -> None:
+    delivered, refused = asked(new_answering(tmp_path / "clinic"), 30, break_it)
     assert len(delivered) + refused == 30
     assert 3 <= len(delivered) < 30
     assert faults(tmp_path / "clinic", delivered) == []
-    again = Desk(Home(tmp_path / "clinic"), elsewhere=False)
+    again = AnsweringService(Home(tmp_path / "clinic"), elsewhere=False)
     assert again.status().answered == 100 * len(delivered)
     labels(again.answer([request(100, key=str(one), seed=one) for one in range(30)]))
     assert again.status().answered == 3000, "what was refused is asked again, what was delivered is free"
@@ -189,8 +195,8 @@ def test_a_disk_that_refuses_stops_answers_and_loses_none(tmp_path: Path, break_
 
 
 @pytest.mark.parametrize("break_it", BROKEN)
-def test_a_desk_that_does_not_care_is_caught(tmp_path: Path, break_it: Callable[[Desk], None]) -> None:
-    new_desk(tmp_path / "clinic").close()
+def test_a_answering_that_does_not_care_is_caught(tmp_path: Path, break_it: Callable[[AnsweringService], None]) -> None:
+    new_answering(tmp_path / "clinic").close()
     delivered, _ = asked(Careless(Home(tmp_path / "clinic"), elsewhere=False), 30, break_it)
     found = faults(tmp_path / "clinic", delivered)
     assert found
@@ -209,35 +215,35 @@ def files_no_longer_than(size: int) -> Iterator[None]:
 
 
 def test_a_full_disk_for_the_log(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic")
+    answering = new_answering(tmp_path / "clinic")
     delivered: Delivered = {}
     log = (tmp_path / "clinic" / "store.sqlite-wal").stat().st_size
     with files_no_longer_than(log + 100_000):
         for one in range(40):
-            (answer,) = desk.answer([request(10, key=str(one), seed=one)])
+            (answer,) = answering.answer([request(10, key=str(one), seed=one)])
             if isinstance(answer, Answered):
                 delivered[str(one)] = bytes(("no", "yes").index(label) for label in answer.labels).hex()
-    assert desk.halted is not None
+    assert answering.halted is not None
     assert 0 < len(delivered) < 40
-    desk.close()
+    answering.close()
     assert faults(tmp_path / "clinic", delivered) == []
-    again = Desk(Home(tmp_path / "clinic"), elsewhere=False)
+    again = AnsweringService(Home(tmp_path / "clinic"), elsewhere=False)
     assert again.status().answered == 10 * len(delivered)
     again.close()
 
 
 def test_a_full_disk_for_the_state_of_the_next_phase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = new_desk(tmp_path / "clinic")
-    labels(desk.answer([request(790)]))
+    answering = new_answering(tmp_path / "clinic")
+    labels(answering.answer([request(790)]))
 
     def full(*_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(desks, "save_phase", full)
-        assert isinstance(desk.answer([request(20)])[0], Halted)
-    desk.close()
-    again = Desk(Home(tmp_path / "clinic"), elsewhere=False)
+        patch.setattr(answering_module, "save_phase", full)
+        assert isinstance(answering.answer([request(20)])[0], Halted)
+    answering.close()
+    again = AnsweringService(Home(tmp_path / "clinic"), elsewhere=False)
     assert (again.status().phase, again.status().answered) == (1, 800), "the end of the phase is on record"
     labels(again.answer([request(20)]))
     assert (again.status().phase, again.status().answered) == (2, 820)
@@ -246,20 +252,20 @@ def test_a_full_disk_for_the_state_of_the_next_phase(tmp_path: Path, monkeypatch
 
 
 def test_a_disk_that_cannot_be_wiped_now_is_wiped_at_the_next_start(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic")
-    labels(desk.answer([request(810)]))
-    assert desk.untidy
-    reader = desk._store._db.__class__(str(tmp_path / "clinic" / "store.sqlite"))
+    answering = new_answering(tmp_path / "clinic")
+    labels(answering.answer([request(810)]))
+    assert answering.needs_maintenance
+    reader = answering.home.store._db.__class__(str(tmp_path / "clinic" / "store.sqlite"))
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM ledger").fetchone()  # the log cannot be emptied while someone reads it
-    desk.tidy()
-    assert desk._store.position.untidy
-    assert not desk.untidy, "it is put off, not tried again at every batch"
-    labels(desk.answer([request(1)]))
+    answering.maintain()
+    assert answering._store.position.needs_wiping
+    assert not answering.needs_maintenance, "it is put off, not tried again at every batch"
+    labels(answering.answer([request(1)]))
     reader.close()
-    desk.close()
-    again = Desk(Home(tmp_path / "clinic"), elsewhere=False)
-    assert not again._store.position.untidy
+    answering.close()
+    again = AnsweringService(Home(tmp_path / "clinic"), elsewhere=False)
+    assert not again._store.position.needs_wiping
     again.close()
 
 
@@ -271,21 +277,21 @@ JUMPS: Sequence[float] = (0.0, 4e8, -4e8, 1.0, -1e9, 1e9, 0.0)
 def jumping(folder: Path, make: Callable[[Callable[[], float], Callable[[], float]], Callable[[], int]]) -> list[bool]:
     """Ask while the clock of the wall jumps about; for each repeat whether it was one."""
     wall, steady = [1.7e9], [0.0]
-    new_desk(folder).close()
-    desk = Desk(Home(folder), elsewhere=False, clock=make(lambda: wall[0], lambda: steady[0]))
+    new_answering(folder).close()
+    answering = AnsweringService(Home(folder), elsewhere=False, clock=make(lambda: wall[0], lambda: steady[0]))
     repeats = []
-    labels(desk.answer([request(5, key="k")]))
+    labels(answering.answer([request(5, key="k")]))
     for one, jump in enumerate(JUMPS):
         wall[0], steady[0] = 1.7e9 + jump, steady[0] + 1
-        labels(desk.answer([request(1, key=f"other {one}")]))
-        (answer,) = desk.answer([request(5, key="k")])
+        labels(answering.answer([request(1, key=f"other {one}")]))
+        (answer,) = answering.answer([request(5, key="k")])
         assert isinstance(answer, Answered)
         repeats.append(answer.replayed)
-    times = [row.time for row in desk.tail()]
+    times = [row.time for row in answering.tail()]
     assert times == sorted(times)
-    assert sum(desk.verify().counted.values()) == desk.status().answered
-    desk.close()
-    Desk(Home(folder), elsewhere=False).close()
+    assert sum(answering.verify().counted.values()) == answering.status().answered
+    answering.close()
+    AnsweringService(Home(folder), elsewhere=False).close()
     return repeats
 
 
@@ -299,20 +305,20 @@ def test_by_the_clock_of_the_wall_a_repeat_would_be_drawn_again(tmp_path: Path) 
 
 
 def test_a_clock_set_back_between_two_runs_leaves_times_in_order(tmp_path: Path) -> None:
-    new_desk(tmp_path / "clinic").close()
+    new_answering(tmp_path / "clinic").close()
     for now in (2e12, 1e12, 3e12):
-        desk = Desk(Home(tmp_path / "clinic"), elsewhere=False, clock=lambda now=now: int(now))  # type: ignore[misc]
-        labels(desk.answer([request(1, key=str(now))]))
-        desk.close()
-    again = Desk(Home(tmp_path / "clinic"), elsewhere=False)
+        answering = AnsweringService(Home(tmp_path / "clinic"), elsewhere=False, clock=lambda now=now: int(now))  # type: ignore[misc]
+        labels(answering.answer([request(1, key=str(now))]))
+        answering.close()
+    again = AnsweringService(Home(tmp_path / "clinic"), elsewhere=False)
     assert [row.time for row in again.tail()] == [2e12, 2e12, 3e12]
     again.verify()
     again.close()
 
 
 def test_batches_of_nothing_are_nothing(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic")
+    answering = new_answering(tmp_path / "clinic")
     nothing: list[Request] = []
-    assert desk.answer(nothing) == []
-    assert desk.status().ledger_length == 0
-    desk.close()
+    assert answering.answer(nothing) == []
+    assert answering.status().ledger_length == 0
+    answering.close()

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stand_in import MIXED, Desk, connect, make_service
+from stand_in import MIXED, FakeAnswering, connect, make_service
 
-from reticent.service import protocol
-from reticent.service.app import Service
+from reticent.service.http import open_inference
+from reticent.service.http.service import Service
 
 INFER = "/v2/models/clinic/infer"
 
@@ -23,7 +23,9 @@ dimensions = st.one_of(
     st.floats(allow_nan=True), st.none(), st.booleans(), st.text(max_size=3),
 )  # fmt: skip
 shapes = st.one_of(st.lists(dimensions, max_size=4), st.lists(st.integers(0, 4), min_size=1, max_size=2), dimensions)
-datatypes = st.one_of(st.sampled_from([*protocol.NUMBERS, protocol.BYTES]), st.text(max_size=5), st.integers())
+datatypes = st.one_of(
+    st.sampled_from([*open_inference.NUMBERS, open_inference.BYTES]), st.text(max_size=5), st.integers()
+)
 names = st.sampled_from(["rows", "age", "weight", "sex", "", "labels", "é"])
 numbers = st.one_of(st.floats(allow_nan=True), st.integers(), st.none(), st.booleans(), st.text(max_size=3))
 data = st.recursive(numbers, lambda inner: st.lists(inner, max_size=5), max_leaves=12)
@@ -59,18 +61,18 @@ def send(service: Service, body: bytes, headers: dict[str, str]) -> httpx.Respon
 
 def check(service: Service, body: bytes, headers: dict[str, str]) -> int:
     """Answered and counted, or refused and not counted."""
-    assert isinstance(service.desk, Desk)
-    before = service.desk.spent
+    assert isinstance(service.answering, FakeAnswering)
+    before = service.answering.spent
     reply = send(service, body, headers)
     if reply.status_code == 200:
-        assert service.desk.spent > before
-        assert service.desk.asked[-1].rows.dtype == np.float64
-        assert service.desk.asked[-1].rows.shape[1] == 2
+        assert service.answering.spent > before
+        assert service.answering.asked[-1].rows.dtype == np.float64
+        assert service.answering.asked[-1].rows.shape[1] == 2
     else:
         assert reply.status_code in (400, 413), reply.text
         assert reply.headers["content-type"] == "application/problem+json"
         assert reply.json()["error"]
-        assert service.desk.spent == before
+        assert service.answering.spent == before
     return reply.status_code
 
 
@@ -116,7 +118,7 @@ def test_no_value_is_refused_as_json(values: list[float]) -> None:
 
 def test_a_parser_that_trusts_shapes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: without the check of sizes, a tensor that lies about its shape is an error of ours."""
-    monkeypatch.setattr(protocol, "_checked_rows", lambda rows, most: rows)
+    monkeypatch.setattr(open_inference, "_checked_rows", lambda rows, most: rows)
     tensor = {"name": "rows", "shape": [-1, 2], "datatype": "FP64", "parameters": {"binary_data_size": 0}}
     head = json.dumps({"inputs": [{**tensor, "shape": [0, 2]}]}).encode()
     with pytest.raises(AssertionError):

@@ -24,12 +24,12 @@ from shop import predictor
 
 from reticent import cli
 from reticent.service import halting, traces
+from reticent.service.answering import AnsweringService
 from reticent.service.client import Client
-from reticent.service.desk import Desk
 from reticent.service.halting import Halt, Interrupted, StillHalted, kind_of
 from reticent.service.home import Home
 from reticent.service.schema import Column, Schema
-from reticent.service.store import Damaged, NotStored
+from reticent.service.store.protocol import Damaged, NotStored
 from waiting import LIMIT, reserved_port, wait_until
 
 SCHEMA = Schema((Column("x", "number", range=(0, 1)),), "y", ("no", "yes"))
@@ -109,7 +109,7 @@ def status(name: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 # ── no message gets out ───────────────────────────────────────────────────────────────────────────────────────────
 
-EVERYWHERE = ("app", "asgi", "desk", "lifespan")
+EVERYWHERE = ("app", "asgi", "answering", "lifespan")
 
 
 def failed_everywhere(running: Running) -> int:
@@ -230,9 +230,9 @@ def test_the_process_ends_with_a_code_that_tells_whether_a_restart_helps(
         (folder / halting.FILE).unlink()
     else:
         assert "HALTED: 2" in status("clinic", capsys)
-    desk = Desk(Home(folder), elsewhere=False)
-    assert sum(desk.verify().counted.values()) in (0, 120)
-    desk.close()
+    answering = AnsweringService(Home(folder), elsewhere=False)
+    assert sum(answering.verify().counted.values()) in (0, 120)
+    answering.close()
 
 
 @pytest.mark.slow
@@ -248,7 +248,7 @@ def test_after_a_fault_of_the_system_a_supervisor_can_start_it_again(folder: Pat
         running.process.send_signal(signal.SIGTERM)
         assert running.ended() == 0
     home = Home(folder)
-    assert home.store.position.clock["answered"] == 130, "each row was counted once"
+    assert home.store.position.progress["answered"] == 130, "each row was counted once"
     home.close()
 
 
@@ -301,9 +301,9 @@ def test_a_record_of_a_halt_that_cannot_be_read_counts_as_one(folder: Path) -> N
 
 
 def test_what_is_stopped_while_it_learns_has_not_failed(folder: Path) -> None:
-    desk = Desk(Home(folder))
-    desk.interrupt()
-    desk._halt(Interrupted("the service stops"))
-    desk.close()
-    assert (desk.halt is not None and desk.halt.code) == 0
+    answering = AnsweringService(Home(folder))
+    answering.interrupt()
+    answering._halt(Interrupted("the service stops"))
+    answering.close()
+    assert (answering.halt is not None and answering.halt.code) == 0
     assert halting.last(folder) is None

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shop import MODEL, labels, new_desk, new_home, predictor, request
+from shop import MODEL, labels, new_answering, new_home, predictor, request
 
 from reticent.service import home
-from reticent.service.desk import Desk
+from reticent.service.answering import AnsweringService
 from reticent.service.home import AlreadyServed, Home, folder_of, names, read_model
-from reticent.service.store import RESTORED, RETIRED, Damaged, Entry, NotStored, Retired, Store, Transaction
+from reticent.service.store.protocol import RESTORED, RETIRED, Damaged, Entry, NotStored, Retired, Transaction
+from reticent.service.store.sqlite import SQLiteStore
 
 
 def test_names_are_folders_under_one_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +58,7 @@ def test_a_folder_that_cannot_be_made_is_not_there(tmp_path: Path, monkeypatch: 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Store, "create", full)
+    monkeypatch.setattr(SQLiteStore, "create", full)
     with pytest.raises(OSError, match="No space"):
         new_home(tmp_path / "clinic")
     assert list(tmp_path.iterdir()) == []
@@ -69,26 +70,26 @@ def test_no_predictor_there_is_said(tmp_path: Path) -> None:
 
 
 def test_a_second_one_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path / "clinic")
+    answering = new_answering(tmp_path / "clinic")
     with pytest.raises(AlreadyServed, match=f"process {os.getpid()}: one server at a time"):
         Home(tmp_path / "clinic")
     code = f"from reticent.service.home import Home; Home({str(tmp_path / 'clinic')!r})"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert other.returncode != 0
     assert "AlreadyServed" in other.stderr
-    labels(desk.answer([request()]))
-    desk.close()
+    labels(answering.answer([request()]))
+    answering.close()
     Home(tmp_path / "clinic").close()
 
 
 def test_without_the_lock_two_would_spend_the_same_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the lock is for: the control that the test above can fail."""
     monkeypatch.setattr(home, "_locked", lambda folder: os.open(folder, os.O_RDONLY))
-    desk = new_desk(tmp_path / "clinic")
-    second = Desk(Home(tmp_path / "clinic"), elsewhere=False)
-    labels(desk.answer([request(3)]))
-    assert second.status().answers_left_in_phase == desk.status().answers_left_in_phase + 3
-    desk.close()
+    answering = new_answering(tmp_path / "clinic")
+    second = AnsweringService(Home(tmp_path / "clinic"), elsewhere=False)
+    labels(answering.answer([request(3)]))
+    assert second.status().answers_left_in_phase == answering.status().answers_left_in_phase + 3
+    answering.close()
     second.close()
 
 
@@ -101,7 +102,7 @@ def test_one_that_is_retired_can_be_read_and_no_more(tmp_path: Path) -> None:
     with Home(tmp_path / "clinic", records=True) as old:
         assert old.store.position.length == 1
         with pytest.raises(NotStored, match="a store that is retired"):
-            old.store.write(Transaction(time=0, clock=old.store.position.clock, entries=[Entry("ann", 1, 1, 1)]))
+            old.store.write(Transaction(time=0, phase=1, entries=[Entry("ann", 1, 1, 1)]))
         old.store.mark(RESTORED, time=0)
     Home(tmp_path / "clinic").close()
 
@@ -145,19 +146,19 @@ def old_store(folder: Path) -> None:
 )
 def test_damage_is_refused(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     folder = tmp_path / "clinic"
-    desk = new_desk(folder)
-    desk._store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    answering = new_answering(folder)
+    answering.home.store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copy(folder / "store.sqlite", tmp_path / "old.sqlite")
-    labels(desk.answer([request(5)]))
-    desk.close()
-    reopened = Desk(Home(folder), elsewhere=False)
+    labels(answering.answer([request(5)]))
+    answering.close()
+    reopened = AnsweringService(Home(folder), elsewhere=False)
     assert reopened.status().answered == 5
     reopened.close()
     damage(folder)
     with pytest.raises(Damaged):
-        Desk(Home(folder), elsewhere=False)
+        AnsweringService(Home(folder), elsewhere=False)
     with pytest.raises(Damaged):  # and the lock was let go
-        Desk(Home(folder), elsewhere=False)
+        AnsweringService(Home(folder), elsewhere=False)
 
 
 def test_what_a_crash_left_behind_is_removed(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from stand_in import MIXED, Column, Rules
 
-from reticent.service.invocations import read_csv, read_json
-from reticent.service.problems import Problem
+from reticent.service.http.invocations import read_csv, read_json
+from reticent.service.http.problems import Problem
 
 FORMS: list[dict[str, Any]] = [
     {"dataframe_split": {"columns": ["age", "weight"], "data": [[1, 2.5], [3, None]]}},

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reticent.service.keys import Keyring, KeyTable, make_key
-from reticent.service.problems import Problem
+from reticent.service.http.access import Keyring
+from reticent.service.http.problems import Problem
+from reticent.service.keys import KeyTable, make_key
 
 
 def test_a_rotated_key_is_the_same_client(tmp_path: Path) -> None:

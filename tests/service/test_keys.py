@@ -14,8 +14,9 @@ import patient
 import pytest
 from stand_in import connect, make_service, running
 
-from reticent.service.keys import ANONYMOUS, Keyring, KeyTable, make_key
-from reticent.service.problems import Problem
+from reticent.service.http.access import Keyring
+from reticent.service.http.problems import Problem
+from reticent.service.keys import ANONYMOUS, KeyTable, make_key
 
 NAMELESS = [
     "\u3164", "a\u3164",
@@ -142,7 +143,7 @@ def test_keys_made_and_revoked_elsewhere_are_seen(tmp_path: Path) -> None:
     clock.now += 2
     with pytest.raises(Problem):
         ring.authenticate(f"Bearer {token}")
-    assert not ring.still(key)
+    assert not ring.still_valid(key)
 
 
 @pytest.mark.parametrize("name", ["ward 3", "a", "3", "Dr. Ö. Ähre", "ann@example.org", "x" * 64, "東京", "a-b_c."])
@@ -298,7 +299,7 @@ def test_limits_show_in_headers_and_cost_nothing(table: KeyTable) -> None:
             assert (late.status_code, late.headers["Retry-After"]) == (429, "2")
             assert late.headers["RateLimit-Limit"] == "5"
             assert late.json()["type"] == "/docs#too-many-requests"
-            assert service.desk.status().answered == 3
+            assert service.answering.status().answered == 3
 
     asyncio.run(run())
 

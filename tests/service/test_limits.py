@@ -19,15 +19,29 @@ from typing import Any
 import httpx
 import patient
 import pytest
-from stand_in import Batcher, Desk, Rules, connect, make_service, opened, run_with_clock, running, some_rounds, until
+from stand_in import (
+    Batcher,
+    FakeAnswering,
+    Rules,
+    connect,
+    make_service,
+    opened,
+    run_with_clock,
+    running,
+    some_rounds,
+    until,
+)
 
-from reticent.service import app, server
-from reticent.service.app import Limits, loopback
 from reticent.service.client import AsyncClient, Client, UntrustedCertificate
-from reticent.service.desk import Answered, Request
-from reticent.service.keys import Keyring, KeyTable, make_key
-from reticent.service.problems import Problem
-from reticent.service.server import Binding, Patience, listening, make_server
+from reticent.service.http import calls, server
+from reticent.service.http import service as service_module
+from reticent.service.http.access import Keyring
+from reticent.service.http.calls import is_loopback
+from reticent.service.http.problems import Problem
+from reticent.service.http.server import Binding, Patience, listening, make_server
+from reticent.service.http.service import Limits
+from reticent.service.keys import KeyTable, make_key
+from reticent.service.requests import Answered, Request
 from waiting import LIMIT, wait_until
 
 INFER = "/v2/models/clinic/infer"
@@ -191,18 +205,18 @@ def test_streams_are_limited() -> None:
 
 
 def test_stopping_drains() -> None:
-    """What was taken when the server was told to stop is answered; the desk is closed after it."""
-    desk, release, arrived = Desk(), threading.Event(), list[Request]()
+    """What was taken when the server was told to stop is answered; the answering service is closed after it."""
+    answering, release, arrived = FakeAnswering(), threading.Event(), list[Request]()
 
     class Slow(Batcher):
         async def ask(self, request: Request) -> Answered:
             arrived.append(request)
             await asyncio.to_thread(release.wait)
-            assert not desk.closed
+            assert not answering.closed
             return await super().ask(request)
 
-    service = make_service(desk=desk)
-    service.batcher = Slow(desk)
+    service = make_service(answering=answering)
+    service.batcher = Slow(answering)
     server = make_server(service, Binding(port=0), Patience(drain_seconds=int(LIMIT)))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -218,8 +232,8 @@ def test_stopping_drains() -> None:
         assert [one.result().status_code for one in asked] == [200] * 10
     thread.join(LIMIT)
     assert not thread.is_alive()
-    assert desk.closed
-    assert desk.spent == 10
+    assert answering.closed
+    assert answering.spent == 10
 
 
 # ── what one connection may take up ───────────────────────────────────────────────────────────────────────────────────
@@ -230,7 +244,7 @@ def test_stopping_drains() -> None:
     [(256, 256, 128, None), (1024, 4096, 3968, 4096), (1024, 1 << 20, 12_288, 12_416), (65_536, 65_536, 65_408, None),
      (129, 129, 1, None), (1024, resource.RLIM_INFINITY, 12_288, 12_416)],
 )  # fmt: skip
-def test_connections_leave_room_for_other_files(
+def test_connections_leave_connection_capacity_other_files(
     soft: int, hard: int, room: int, raised: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[int, int]] = []
@@ -325,14 +339,14 @@ def test_compressed_parts() -> None:
     source = random.Random(0)
     plain = [source.randbytes(source.randrange(100_000)) for _ in range(20)]
     body = b"".join(gzip.compress(one, 1) for one in plain)
-    assert len(body) > 3 * app.PIECE
-    assert app._unzipped(body, 1 << 21) == b"".join(plain)
-    assert app._unzipped(gzip.compress(b"a") * app.MEMBERS, 1 << 21) == b"a" * app.MEMBERS
+    assert len(body) > 3 * calls.PIECE
+    assert calls.decompressed(body, 1 << 21) == b"".join(plain)
+    assert calls.decompressed(gzip.compress(b"a") * calls.MEMBERS, 1 << 21) == b"a" * calls.MEMBERS
     with pytest.raises(Problem) as refused:
-        app._unzipped(gzip.compress(b"") * (app.MEMBERS + 1), 1 << 21)
+        calls.decompressed(gzip.compress(b"") * (calls.MEMBERS + 1), 1 << 21)
     assert refused.value.status == 413
     with pytest.raises(Problem) as refused:
-        app._unzipped(body[:-1], 1 << 21)
+        calls.decompressed(body[:-1], 1 << 21)
     assert refused.value.status == 400
 
 
@@ -357,7 +371,7 @@ def test_few_large_bodies_are_read_at_a_time(at_once: int | None, monkeypatch: p
     service = make_service()
     if at_once is not None:
         service._large = asyncio.Semaphore(at_once)
-    wanted, come, reading, most = at_once or app.AT_ONCE, [0], [0], [0]
+    wanted, come, reading, most = at_once or service_module.AT_ONCE, [0], [0], [0]
     changed, usual, turn = threading.Condition(), service._read_inference, service._large.acquire
 
     async def acquire() -> bool:
@@ -381,7 +395,7 @@ def test_few_large_bodies_are_read_at_a_time(at_once: int | None, monkeypatch: p
 
     async def run() -> list[int]:
         async with connect(service) as client:
-            body = json.dumps(ONE).encode() + b" " * app.LARGE
+            body = json.dumps(ONE).encode() + b" " * service_module.LARGE
             return [one.status_code for one in await asyncio.gather(*(client.post(INFER, content=body) for _ in "123"))]
 
     assert asyncio.run(run()) == [200] * 3
@@ -408,7 +422,7 @@ def test_no_key_can_have_all_streams(tmp_path: Path) -> None:
         token, key = make_key(name, ["observe"])
         table.add(key)
         tokens.append({"Authorization": f"Bearer {token}"})
-    service = make_service(keyring=Keyring(table), limits=Limits(streams=2, streams_a_key=1))
+    service = make_service(keyring=Keyring(table), limits=Limits(streams=2, streams_per_key=1))
     with running(service) as port, patient.Client() as client:
         url = f"http://127.0.0.1:{port}/events"
         with client.stream("GET", url, headers=tokens[0]) as stream:
@@ -430,7 +444,7 @@ def test_no_key_can_have_all_streams(tmp_path: Path) -> None:
      ("192.168.0.1", False), ("example.org", False), ("localhost.example.org", False), ("", False)],
 )  # fmt: skip
 def test_what_is_this_machine(host: str, here: bool) -> None:
-    assert loopback(host) == here
+    assert is_loopback(host) == here
 
 
 def test_elsewhere_only_with_keys_and_not_in_the_clear(tmp_path: Path) -> None:

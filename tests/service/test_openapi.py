@@ -19,10 +19,12 @@ from stand_in import MIXED, Rules, connect, make_service, running
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from reticent.service import openapi
-from reticent.service.app import Limits, make_app
-from reticent.service.keys import Keyring, KeyTable, make_key
-from reticent.service.problems import KINDS, MEDIA_TYPE
+from reticent.service.http import openapi
+from reticent.service.http.access import Keyring
+from reticent.service.http.problems import KINDS, MEDIA_TYPE
+from reticent.service.http.routes import make_app
+from reticent.service.http.service import Limits
+from reticent.service.keys import KeyTable, make_key
 
 DOCUMENT = openapi.document("clinic", MIXED, 100, "1.0")
 APART = ["/events", "/openapi.json"]  # a stream without an end, and where the others are read from: tested by hand

@@ -12,10 +12,21 @@ import httpx
 import numpy as np
 import patient
 import pytest
-from stand_in import Column, Desk, Rules, connect, make_service, opened, run_with_clock, running, some_rounds, until
+from stand_in import (
+    Column,
+    FakeAnswering,
+    Rules,
+    connect,
+    make_service,
+    opened,
+    run_with_clock,
+    running,
+    some_rounds,
+    until,
+)
 
-from reticent.service import server
-from reticent.service.app import Service
+from reticent.service.http import server
+from reticent.service.http.service import Service
 from waiting import LIMIT
 
 INFER = "/v2/models/clinic/infer"
@@ -69,7 +80,7 @@ def counted(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 def test_both_ways_say_the_same(classes: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "GRACE", LIMIT)  # a client sends the body after the headers, and may be held up
     rules = Rules((Column("age"), Column("weight")), classes)
-    usual, quick = (make_service(rules, Desk(classes, left=100)) for _ in range(2))
+    usual, quick = (make_service(rules, FakeAnswering(classes, left=100)) for _ in range(2))
     bodies = counted(quick, monkeypatch)
 
     async def run() -> list[httpx.Response]:

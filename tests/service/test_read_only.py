@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shop import labels, new_desk, request
+from shop import labels, new_answering, request
 
 from reticent import cli
-from reticent.service import home, store
+from reticent.service import home
+from reticent.service.store import verification
 
 
 @pytest.fixture
@@ -54,22 +55,22 @@ def shared() -> Iterator[Path]:
 def test_a_copy_that_can_only_be_read_is_verified_and_left_as_it_is(
     shared: Path, read_only: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
-    desk = new_desk(shared / "clinic")
-    labels(desk.answer([request(3)]))
+    answering = new_answering(shared / "clinic")
+    labels(answering.answer([request(3)]))
     copy = shared / "copy"
     if killed:  # the last answers are in the log
-        shutil.copytree(desk.home.folder, copy, ignore=shutil.ignore_patterns("*-shm"))
-        desk.close()
+        shutil.copytree(answering.home.folder, copy, ignore=shutil.ignore_patterns("*-shm"))
+        answering.close()
         assert (copy / f"{home.STORE}-wal").stat().st_size
     else:
-        desk.close()
-        shutil.copytree(desk.home.folder, copy)
+        answering.close()
+        shutil.copytree(answering.home.folder, copy)
     before = {one.name: one.read_bytes() for one in copy.iterdir()}
     monkeypatch.setattr(tempfile, "tempdir", str(shared / "tmp"))
     read_only(copy)
     with pytest.raises(PermissionError):
         (copy / "new").touch()
-    assert store.verify(copy / home.STORE).counted == {1: 3}
+    assert verification.verify(copy / home.STORE).counted == {1: 3}
     assert {one.name: one.read_bytes() for one in copy.iterdir()} == before
     assert list((shared / "tmp").iterdir()) == []
 
@@ -80,9 +81,9 @@ def test_status_of_a_copy_that_can_only_be_read(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    desk = new_desk(shared / "clinic")
-    labels(desk.answer([request(3)]))
-    desk.close()
+    answering = new_answering(shared / "clinic")
+    labels(answering.answer([request(3)]))
+    answering.close()
     monkeypatch.setenv("RETICENT_HOME", str(shared))
     monkeypatch.setattr(tempfile, "tempdir", str(shared / "tmp"))
     assert cli.main(["status", "clinic", "--verify", "--json"]) == 0

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import tritonclient.http as triton
-from stand_in import MIXED, Desk, make_service, running
+from stand_in import MIXED, FakeAnswering, make_service, running
 from tritonclient.utils import InferenceServerException
 
-from reticent.service.keys import Keyring, KeyTable, make_key
+from reticent.service.http.access import Keyring
+from reticent.service.keys import KeyTable, make_key
 from waiting import LIMIT
 
 with warnings.catch_warnings():  # importing it warns of itself
@@ -133,11 +134,11 @@ def test_curl_with_keys(tmp_path: Path) -> None:
     table = KeyTable(tmp_path / "keys")
     token, key = make_key("a", quota=1)
     table.add(key)
-    desk = Desk()
-    with running(make_service(desk=desk, keyring=Keyring(table))) as port:
+    answering = FakeAnswering()
+    with running(make_service(answering=answering, keyring=Keyring(table))) as port:
         url = f"http://127.0.0.1:{port}/invocations"
         asked = ["-d", '{"instances": [[0.9, 1]]}', "-H", "Content-Type: application/json", "-w", " %{http_code}", url]
         assert curl(*asked).endswith(" 401")
         assert curl("-H", f"Authorization: Bearer {token}", *asked) == '{"predictions":[1]} 200'
         assert curl("-H", f"Authorization: Bearer {token}", *asked).endswith(" 429")
-    assert desk.spent == 1
+    assert answering.spent == 1

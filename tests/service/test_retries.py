@@ -22,23 +22,24 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from shop import MODEL, labels, new_desk, new_home
+from shop import MODEL, labels, new_answering, new_home
 from test_faults import run
 
 from reticent.errors import BudgetExhausted
 from reticent.learners import PrivateLogisticRegression
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.service import desk as desks
-from reticent.service.desk import ANONYMOUS, Answered, Desk, Halted, KeyReused, Request, digest
+from reticent.service import answering as answering_module
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
-from reticent.service.requests import Batch, hidden
+from reticent.service.keys import ANONYMOUS
+from reticent.service.requests import Answered, Batch, Halted, KeyReused, Request, digest, hashed_key
 
 DAY = 24 * 3600 * 1000
 EVENTS = 6  # of a phase that ends: before and after its last answers, before and after it learns and stores the next
 
 
 class Killed(BaseException):
-    """Ends a desk as `kill -9` would: nothing that it does after this reaches the disk."""
+    """Ends an answering service as `kill -9` would: nothing that it does after this reaches the disk."""
 
 
 class Forgetful(Batch):
@@ -50,7 +51,7 @@ class Forgetful(Batch):
 
 
 class Watched:
-    """A desk that can be killed at a counted event, and opened again; it knows what every phase learned from."""
+    """A service that can be killed at a counted event, and opened again; it knows what every phase learned from."""
 
     def __init__(self, folder: Path, home: Home, clock: Callable[[], int] | None = None) -> None:
         self.folder, self._clock = folder, clock
@@ -59,23 +60,24 @@ class Watched:
         self._open(home)
 
     def _open(self, home: Home) -> None:
-        self.desk = Desk(home, elsewhere=False, clock=self._clock)
-        predictor = self.desk._predictor
-        predictor.background = False  # nothing is learned by a desk that is dead
+        self.answering = AnsweringService(home, elsewhere=False, clock=self._clock)
+        predictor = self.answering._predictor
+        predictor.background = False  # nothing is learned by an answering service that is dead
         predictor.learn_elsewhere(self._learn)
-        self.desk._store.write = self._counted(self.desk._store.write)  # type: ignore[method-assign]
+        store: Any = self.answering._store
+        store.write, store.begin_phase = self._counted(store.write), self._counted(store.begin_phase)
         predictor.turn_over = self._counted(predictor.turn_over)  # type: ignore[method-assign]
 
     def _learn(self, phase: Any, rows: Any) -> Any:
         found = [float(one) for one in rows.X[:, 0]]
         assert len(set(found)) == len(found), "a row is learned from twice in one phase"
         self.learned[phase.number] = set(found)
-        return EverlastingPredictor.learned(self.desk.home.state, phase, rows)
+        return EverlastingPredictor.learned(self.answering.home.state, phase, rows)
 
     def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any) -> Any:
+        def counted(*args: Any, **options: Any) -> Any:
             self._event()
-            result = real(*args)
+            result = real(*args, **options)
             self._event()
             return result
 
@@ -91,7 +93,7 @@ class Watched:
         """What each request gets; None if it was killed after so many events, and opened again."""
         self.left = kill
         try:
-            return self.desk.answer(requests)
+            return self.answering.answer(requests)
         except Killed:
             self.again()
             return None
@@ -100,14 +102,16 @@ class Watched:
 
     def again(self) -> None:
         """End it as it is, and open the folder again."""
-        self.desk.home.close()
+        self.answering.home.close()
         self._open(Home(self.folder))
 
     def check(self) -> None:
         """No row is learned from by two phases."""
-        present = self.desk.status().phase
+        present = self.answering.status().phase
         parts = [self.learned.get(one, set()) for one in range(2, present + 1)]
-        journal = [np.frombuffer(one.rows)[:: self.desk.columns].tolist() for one in self.desk._store.journal()]
+        journal = [
+            np.frombuffer(one.rows)[:: self.answering.columns].tolist() for one in self.answering._store.journal()
+        ]
         gathered = [one for part in journal for one in part]
         assert len(set(gathered)) == len(gathered), "a row is gathered twice"
         parts.append(set(gathered))
@@ -115,10 +119,10 @@ class Watched:
 
     @property
     def spent(self) -> int:
-        return sum(self.desk.verify().counted.values())
+        return sum(self.answering.verify().counted.values())
 
     def close(self) -> None:
-        self.desk.close()
+        self.answering.close()
 
 
 def request(
@@ -139,14 +143,14 @@ def small(folder: Path, **options: Any) -> Home:
 
 
 class Schedules(RuleBasedStateMachine):
-    """Asks, repeats, kills at any event, lets keys expire; the store and the desk are the real ones."""
+    """Asks, repeats, kills at any event, lets keys expire; the store and the answering service are the real ones."""
 
     batch: type[Batch] = Batch
 
     @initialize()
     def begin(self) -> None:
         self.root = Path(tempfile.mkdtemp())
-        self.patched = patch.object(desks, "Batch", self.batch)
+        self.patched = patch.object(answering_module, "Batch", self.batch)
         self.patched.start()
         self.now = 2 * 10**12
         self.watched = Watched(self.root / "clinic", small(self.root / "clinic"), lambda: self.now)
@@ -211,7 +215,9 @@ class Schedules(RuleBasedStateMachine):
 
     def kept(self, key: str, *, whole: bool = False) -> bool:
         query = "SELECT rest IS NULL FROM answers WHERE client = ? AND key = ?"
-        found = self.watched.desk._store._db.execute(query, (self.asked[key].client, hidden(key))).fetchone()
+        found = self.watched.answering.home.store._db.execute(
+            query, (self.asked[key].client, hashed_key(key))
+        ).fetchone()
         return found is not None and (bool(found[0]) or not whole)
 
     @invariant()
@@ -228,7 +234,7 @@ class Schedules(RuleBasedStateMachine):
                 self.send([one], None)
             self.watched.check()
             assert self.watched.spent == self.rows, "every row costs one answer"
-            given = sum(self.watched.desk.clients().values())
+            given = sum(self.watched.answering.clients().values())
             assert given == self.rows, "every answer was told once"
         finally:
             self.watched.close()
@@ -274,8 +280,8 @@ def test_killed_at_each_event_of_a_request_over_three_phases(tmp_path: Path) -> 
     while True:
         killed, watched = over_three_phases(tmp_path / str(kill), kill)
         watched.check()
-        assert (watched.spent, watched.desk.clients()) == (400, {"ann": 400})
-        assert watched.desk.status().phase == 3
+        assert (watched.spent, watched.answering.clients()) == (400, {"ann": 400})
+        assert watched.answering.status().phase == 3
         (again,) = watched.answer([request("k", 0, 400)]) or []
         assert isinstance(again, Answered)
         assert (again.phase, again.replayed) == (1, True)
@@ -287,7 +293,7 @@ def test_killed_at_each_event_of_a_request_over_three_phases(tmp_path: Path) -> 
 
 
 def test_by_the_rule_before_some_of_these_kills_are_paid_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desks, "Batch", Forgetful)
+    monkeypatch.setattr(answering_module, "Batch", Forgetful)
     spent, twice = [], 0
     for kill in range(2 * EVENTS + 2):
         _, watched = over_three_phases(tmp_path / str(kill), kill)
@@ -313,21 +319,21 @@ def test_killed_at_each_statement_of_a_request_over_three_phases(tmp_path: Path)
 
 
 def cut_off(folder: Path, home: Home | None = None, **options: Any) -> Watched:
-    """A desk that was killed after the first phase had answered a part of the request "k", and opened again."""
+    """A service that was killed after the first phase had answered a part of the request "k", and opened again."""
     watched = Watched(folder, home or small(folder), **options)
-    rows = watched.desk.status().answers_left_in_phase + 50
-    assert watched.answer([request("k", 0, rows, columns=watched.desk.columns)], kill=2) is None
-    assert watched.desk.status().answers_left_in_phase == 0
-    assert watched.desk.clients() == {"ann": 0}
+    rows = watched.answering.status().answers_left_in_phase + 50
+    assert watched.answer([request("k", 0, rows, columns=watched.answering.columns)], kill=2) is None
+    assert watched.answering.status().answers_left_in_phase == 0
+    assert watched.answering.clients() == {"ann": 0}
     return watched
 
 
 def test_the_rest_is_answered_before_others_though_nobody_repeats(tmp_path: Path) -> None:
     watched = cut_off(tmp_path / "clinic")
-    assert watched.desk.charged() == {"ann": 170}
+    assert watched.answering.charged() == {"ann": 170}
     labels(watched.answer([request(None, 5000, 7, "bob")]) or [])
-    assert watched.desk.clients() == {"ann": 170, "bob": 7} == watched.desk.charged()
-    assert [(one.client, one.answers, one.phase, one.cost) for one in watched.desk.tail()] == [
+    assert watched.answering.clients() == {"ann": 170, "bob": 7} == watched.answering.charged()
+    assert [(one.client, one.answers, one.phase, one.cost) for one in watched.answering.tail()] == [
         ("ann", 0, 1, 120),
         ("ann", 170, 2, 50),
         ("bob", 7, 2, 7),
@@ -343,18 +349,18 @@ def test_others_cannot_tell_a_repeat_from_another_body_under_its_key(tmp_path: P
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     seen = []
     for name, body in (("a", b""), ("b", b"another")):
-        desk = Desk(Home(tmp_path / name), elsewhere=False, clock=lambda: 3 * 10**12)
-        (got,) = desk.answer([request("k", 0, 170, body=body)])
+        answering = AnsweringService(Home(tmp_path / name), elsewhere=False, clock=lambda: 3 * 10**12)
+        (got,) = answering.answer([request("k", 0, 170, body=body)])
         assert isinstance(got, Answered if name == "a" else KeyReused)
-        seen.append((desk.status(), desk.clients(), desk.tail()))
-        desk.close()
+        seen.append((answering.status(), answering.clients(), answering.tail()))
+        answering.close()
     assert seen[0] == seen[1]
 
 
 @pytest.mark.parametrize("body", [b"", b"another"])
 def test_where_no_phase_follows_both_are_refused_alike(tmp_path: Path, body: bytes) -> None:
     watched = Watched(tmp_path / "clinic", small(tmp_path / "clinic", client_share=0.01))  # one row of a client
-    left = watched.desk.status().answers_left_in_phase
+    left = watched.answering.status().answers_left_in_phase
     for kill in (2, None, None):
         found = watched.answer([request("k", 0, left + 5, body=b"" if kill else body)], kill)
         assert found is None or isinstance(found[0], BudgetExhausted)
@@ -363,14 +369,14 @@ def test_where_no_phase_follows_both_are_refused_alike(tmp_path: Path, body: byt
     watched.close()
 
 
-def test_a_desk_that_halts_in_the_middle_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_a_answering_that_halts_in_the_middle_goes_on_after_a_restart(tmp_path: Path) -> None:
     watched = Watched(tmp_path / "clinic", small(tmp_path / "clinic"))
 
     def full(*_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
     asked, other = request("k", 0, 150), request("k", 0, 150, body=b"another")
-    with patch.object(desks, "save_phase", full):
+    with patch.object(answering_module, "save_phase", full):
         found = watched.answer([asked, other])
         assert found is not None
         assert [type(one) for one in found] == [Halted, Halted]
@@ -390,10 +396,10 @@ def test_rows_that_were_left_leave_the_disk(tmp_path: Path) -> None:
         return sorted(file.name for file in watched.folder.iterdir() if mark in file.read_bytes())
 
     assert there(), "the negative control"
-    labels(watched.answer([request(None, 5000, watched.desk.status().answers_in_phase)]) or [])
-    while watched.desk.status().phase < 3:
+    labels(watched.answer([request(None, 5000, watched.answering.status().answers_in_phase)]) or [])
+    while watched.answering.status().phase < 3:
         labels(watched.answer([request(None, 9000 + watched.spent, 50)]) or [])
-    watched.desk.tidy()
+    watched.answering.maintain()
     assert there() == []
     watched.close()
 
@@ -427,8 +433,8 @@ KINDS: dict[str, Callable[[Path], Home]] = {
 def test_whatever_answers_a_request_that_was_cut_off_is_finished(tmp_path: Path, kind: str) -> None:
     """With two-coin labels a phase closes early, where votes are split; nobody is told where."""
     watched = Watched(tmp_path / "clinic", KINDS[kind](tmp_path / "clinic"))
-    left = watched.desk.status().answers_left_in_phase
-    asked = request("k", 0, left + 20, columns=watched.desk.columns)
+    left = watched.answering.status().answers_left_in_phase
+    asked = request("k", 0, left + 20, columns=watched.answering.columns)
     assert watched.answer([asked], kill=2) is None
     found = watched.answer([asked])
     assert found is not None
@@ -445,15 +451,15 @@ def test_whatever_answers_a_request_that_was_cut_off_is_finished(tmp_path: Path,
 
 def test_a_store_of_version_1_goes_on_and_keeps_its_repeats(tmp_path: Path) -> None:
     """Made by hand, as version 1 was; others that version 1 has made are opened in tests/compatibility."""
-    desk = new_desk(tmp_path / "clinic", rows=60, rows_per_teacher=2)
-    (before,) = labels(desk.answer([request("k", 0, 30)]))
-    desk._store._db.executescript(
+    answering = new_answering(tmp_path / "clinic", rows=60, rows_per_teacher=2)
+    (before,) = labels(answering.answer([request("k", 0, 30)]))
+    answering.home.store._db.executescript(
         "DROP INDEX answers_by_expiry; ALTER TABLE answers DROP COLUMN rest;"
         "CREATE INDEX answers_by_expiry ON answers (expires); PRAGMA user_version = 1"
     )
-    desk.close()
+    answering.close()
     watched = Watched(tmp_path / "clinic", Home(tmp_path / "clinic"))
-    assert watched.desk.home.store.upgraded == 1
+    assert watched.answering.home.store.upgraded == 1
     assert labels(watched.answer([request("k", 0, 30)]) or []) == [before]
     assert watched.answer([request("l", 1000, 120)], kill=2) is None
     (whole,) = labels(watched.answer([request("l", 1000, 120)]) or [])

@@ -16,28 +16,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.service import store
-from reticent.service.store import Damaged, Entry, NotStored, Opened, Part, Store, Stored, Transaction, verify
+from reticent.service.store import hashing, schema, sqlite
+from reticent.service.store import journal as store_journal
+from reticent.service.store import witness as store_witness
+from reticent.service.store.protocol import (
+    Damaged,
+    Entry,
+    JournalPart,
+    NotStored,
+    OpenedPhase,
+    StoredAnswer,
+    Transaction,
+    Verified,
+)
+from reticent.service.store.sqlite import SQLiteStore
+from reticent.service.store.verification import verify
 
-FIRST = Opened(1, 100, 200, "{}", "seal-1")
+FIRST = OpenedPhase(1, 100, 10_000, "{}", "seal-1")
 
 
-def clock(asked: int, answered: int | None = None) -> dict[str, Any]:
-    return {"asked": asked, "answered": asked if answered is None else answered, "closed": False, "labeller": None}
+UNUSED = {"asked": 0, "answered": 0, "closed": False, "labeller": None}
 
 
-def new(folder: Path) -> Store:
-    return Store.create(folder / "store.sqlite", {"id": "x"}, FIRST, clock(0), time=1000)
+def new(folder: Path) -> SQLiteStore:
+    return SQLiteStore.create(folder / "store.sqlite", {"id": "x"}, FIRST, UNUSED, time=1000)
 
 
 def batch(asked: int, *entries: Entry, time: int = 2000, **more: Any) -> Transaction:
-    return Transaction(time=time, clock=clock(asked), entries=entries, expires=time + 50, **more)
+    """A batch after which the phase has counted this many answers."""
+    after = asked - sum(entry.cost for entry in entries)
+    return Transaction(time=time, phase=1, after=after, entries=entries, keep=50, **more)
 
 
 def filled(folder: Path, rows: int = 5) -> Path:
     with_rows = new(folder)
     for one in range(1, rows + 1):
-        part = Part([("ann", 1)], bytes([one] * 8), b"\0")
+        part = JournalPart([("ann", 1)], bytes([one] * 8), b"\0")
         with_rows.write(batch(one, Entry("ann", 1, 1, 1), time=2000 + one, journal=part))
     with_rows.close()
     return with_rows.path
@@ -48,19 +62,19 @@ def filled(folder: Path, rows: int = 5) -> Path:
 
 def test_what_is_written_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
     one = new(tmp_path)
-    answer = Stored(b"d" * 32, b"\0\1", 1)
+    answer = StoredAnswer(b"d" * 32, b"\0\1", 1)
     made = one.write(batch(3, Entry("ann", 2, 1, 2), Entry("bob", 0, 1, 1), answers=[("ann", "k", answer)]))
-    part = Part(None, b"12345678", b"\1")
+    part = JournalPart(None, b"12345678", b"\1")
     one.write(batch(4, Entry("ann", 1, 1, 1), time=2010, journal=part))
     one.close()
-    again = Store(one.path)
+    again = SQLiteStore(one.path)
     assert again.position == one.position
     assert again.clients() == {"ann": 3, "bob": 0}
-    assert again.stored("ann", "k", 2020) == answer
-    assert again.stored("bob", "k", 2020) is None
+    assert again.stored_answer("ann", "k", 2020) == answer
+    assert again.stored_answer("bob", "k", 2020) is None
     assert list(again.journal()) == [part]
     assert again.tail(10)[:2] == made
-    assert verify(one.path) == store.Verified(3, one.position.head.hex(), {1: 4})
+    assert verify(one.path) == Verified(3, one.position.head.hex(), {1: 4})
     again.close()
 
 
@@ -81,7 +95,7 @@ def test_hashes_are_of_canonical_json(client: str, number: int, cost: int, previ
     entry = Entry(client, cost, 3, cost)
     row = {"number": number, "time": 7, **entry._asdict(), "previous": previous.hex()}
     expected = json.dumps(row, sort_keys=True, separators=(",", ":")).encode()
-    assert store.canonical(number, 7, entry, previous) == expected
+    assert hashing.canonical(number, 7, entry, previous) == expected
 
 
 def test_the_chain_can_be_recomputed_by_anyone(tmp_path: Path) -> None:
@@ -98,7 +112,7 @@ def test_the_chain_can_be_recomputed_by_anyone(tmp_path: Path) -> None:
     assert verify(path).head == head.hex()
 
 
-def test_the_ledger_refuses_to_be_changed(tmp_path: Path) -> None:
+def test_the_answer_log_refuses_to_be_changed(tmp_path: Path) -> None:
     db = sqlite3.connect(filled(tmp_path))
     for statement in ("UPDATE ledger SET cost = 0", "DELETE FROM ledger WHERE number = 1"):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
@@ -108,16 +122,16 @@ def test_the_ledger_refuses_to_be_changed(tmp_path: Path) -> None:
 
 def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
     one = new(tmp_path)
-    one.write(batch(1, Entry("ann", 1, 1, 1), answers=[("ann", "a", Stored(b"d", b"\0", 1))]))
+    one.write(batch(1, Entry("ann", 1, 1, 1), answers=[("ann", "a", StoredAnswer(b"d", b"\0", 1))]))
     before, witness = one.position, (tmp_path / "witness").read_bytes()
     (pages,) = one._db.execute("PRAGMA page_count").fetchone()
     one._db.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(NotStored, match="full"):
-        one.write(batch(2, Entry("ann", 1, 1, 1), journal=Part(None, bytes(10**6), b"\0")))
+        one.write(batch(2, Entry("ann", 1, 1, 1), journal=JournalPart(None, bytes(10**6), b"\0")))
     assert one.position == before
     assert (tmp_path / "witness").read_bytes() == witness
     one.close()
-    again = Store(one.path)
+    again = SQLiteStore(one.path)
     assert again.position == before
     assert again.tail(9)[-1].number == 1
     again.close()
@@ -134,15 +148,15 @@ def test_time_never_runs_backwards(tmp_path: Path) -> None:
 
 def test_answers_expire_by_the_clock_and_are_deleted_some_at_a_time(tmp_path: Path) -> None:
     one = new(tmp_path)
-    many = [("ann", f"k{i}", Stored(b"d", b"\0", 1)) for i in range(2 * store.EXPIRED)]
+    many = [("ann", f"k{i}", StoredAnswer(b"d", b"\0", 1)) for i in range(2 * sqlite.EXPIRED)]
     one.write(batch(1, Entry("ann", 1, 1, 1), time=2000, answers=many))
-    assert one.stored("ann", "k0", 2049) is not None
-    assert one.stored("ann", "k0", 2050) is None
+    assert one.stored_answer("ann", "k0", 2049) is not None
+    assert one.stored_answer("ann", "k0", 2050) is None
     left = []
     for asked in (2, 3, 4):
         one.write(batch(asked, Entry("ann", 1, 1, 1), time=3000))
         left.append(one._db.execute("SELECT COUNT(*) FROM answers").fetchone()[0])
-    assert left == [store.EXPIRED, 0, 0]
+    assert left == [sqlite.EXPIRED, 0, 0]
     one.close()
 
 
@@ -150,8 +164,8 @@ def test_answers_expire_by_the_clock_and_are_deleted_some_at_a_time(tmp_path: Pa
 def test_many_small_parts_of_the_journal_become_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nobody: bool
 ) -> None:
-    monkeypatch.setattr(store, "PARTS", 8)
-    monkeypatch.setattr(store, "LARGEST", 10_000)
+    monkeypatch.setattr(store_journal, "PARTS", 8)
+    monkeypatch.setattr(store_journal, "LARGEST", 10_000)
     one = new(tmp_path)
     sizes = [1, 2, 3] * 15 + [300, 2000, 300] + [1] * 20
     clients: list[str] = []
@@ -160,16 +174,16 @@ def test_many_small_parts_of_the_journal_become_few(
     content = random.Random(0)
     for number, size in enumerate(sizes):
         name = "ann" if number % 5 else "bob"
-        part = Part(None if nobody else [(name, size)], content.randbytes(8 * size), content.randbytes(size))
+        part = JournalPart(None if nobody else [(name, size)], content.randbytes(8 * size), content.randbytes(size))
         asked += size
         one.write(batch(asked, Entry(name, size, 1, size), journal=part))
-        clients, rows, codes = clients + [name] * size, rows + part.rows, codes + part.codes
+        clients, rows, codes = clients + [name] * size, rows + part.rows, codes + part.class_indices
         if number % 11 == 10:
             one.close()
-            one = Store(one.path)
+            one = SQLiteStore(one.path)
     parts = list(one.journal())
     assert len(parts) < len(sizes) / 2
-    assert (b"".join(part.rows for part in parts), b"".join(part.codes for part in parts)) == (rows, codes)
+    assert (b"".join(part.rows for part in parts), b"".join(part.class_indices for part in parts)) == (rows, codes)
     if not nobody:
         assert [name for part in parts for name, count in part.clients or () for _ in range(count)] == clients
     one.close()
@@ -177,10 +191,10 @@ def test_many_small_parts_of_the_journal_become_few(
 
 
 def test_parts_of_nobody_and_of_somebody_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "PARTS", 3)
+    monkeypatch.setattr(store_journal, "PARTS", 3)
     one = new(tmp_path)
     for asked in range(1, 13):
-        part = Part(None if asked % 4 == 0 else [("ann", 1)], bytes([asked] * 8), b"\0")
+        part = JournalPart(None if asked % 4 == 0 else [("ann", 1)], bytes([asked] * 8), b"\0")
         one.write(batch(asked, Entry("ann", 1, 1, 1), journal=part))
     parts = list(one.journal())
     assert [part.clients for part in parts] == [[("ann", 3)], None] * 3
@@ -194,15 +208,15 @@ def test_parts_of_nobody_and_of_somebody_stay_apart(tmp_path: Path, monkeypatch:
 def test_at_a_new_phase_the_old_rows_leave_the_disk(tmp_path: Path) -> None:
     one = new(tmp_path)
     secret = random.Random(0).randbytes(64)
-    one.write(batch(1, Entry("ann", 1, 1, 1), journal=Part(None, secret * 1000, b"\0")))
+    one.write(batch(1, Entry("ann", 1, 1, 1), journal=JournalPart(None, secret * 1000, b"\0")))
     there = [file.name for file in tmp_path.iterdir() if secret in file.read_bytes()]
     assert there, "the rows are on the disk while they are needed"
-    opened = Opened(2, 180, 360, "{}", "seal-2")
-    one.write(Transaction(time=3000, clock=clock(0, 2), entries=[Entry("ann", 1, 1, 1)], passed=[opened]))
-    assert one.position.untidy
+    one.write(batch(2, Entry("ann", 1, 1, 1), time=3000))
+    one.begin_phase(OpenedPhase(2, 180, 360, "{}", "seal-2"), time=3000)
+    assert one.position.needs_wiping
     assert list(one.journal()) == []
-    one.tidy()
-    assert not one.position.untidy
+    one.wipe()
+    assert not one.position.needs_wiping
     assert [file.name for file in tmp_path.iterdir() if secret in file.read_bytes()] == []
     assert one._db.execute("PRAGMA freelist_count").fetchone() == (0,)
     assert one.path.stat().st_size < 64_000
@@ -210,12 +224,11 @@ def test_at_a_new_phase_the_old_rows_leave_the_disk(tmp_path: Path) -> None:
     assert verify(one.path).counted == {1: 2, 2: 0}
 
 
-def test_without_tidying_they_would_not(tmp_path: Path) -> None:
+def test_without_wiping_they_would_not(tmp_path: Path) -> None:
     one = new(tmp_path)
     secret = random.Random(0).randbytes(64)
-    one.write(batch(1, Entry("ann", 1, 1, 1), journal=Part(None, secret * 1000, b"\0")))
-    opened = Opened(2, 180, 360, "{}", "seal-2")
-    one.write(Transaction(time=3000, clock=clock(0, 1), entries=[], passed=[opened]))
+    one.write(batch(1, Entry("ann", 1, 1, 1), journal=JournalPart(None, secret * 1000, b"\0")))
+    one.begin_phase(OpenedPhase(2, 180, 360, "{}", "seal-2"), time=3000)
     assert any(secret in file.read_bytes() for file in tmp_path.iterdir())
     one.close()
 
@@ -250,16 +263,16 @@ def test_an_edited_store_is_refused(tmp_path: Path, what: str) -> None:
     path = filled(tmp_path)
     edited(path, EDITS[what])
     with pytest.raises(Damaged):
-        Store(path)
+        SQLiteStore(path)
     with pytest.raises(Damaged):
         verify(path)
 
 
 def test_an_old_row_is_found_by_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "TAIL", 2)
+    monkeypatch.setattr(sqlite, "TAIL", 2)
     path = filled(tmp_path)
     edited(path, EDITS["a cost"])
-    Store(path).close()  # looks at the end only
+    SQLiteStore(path).close()  # looks at the end only
     with pytest.raises(Damaged, match="row 2"):
         verify(path)
 
@@ -270,7 +283,7 @@ def test_an_edited_journal_is_refused_when_it_is_read(tmp_path: Path) -> None:
         folder.mkdir()
         path = filled(folder)
         edited(path, statement)
-        again = Store(path)
+        again = SQLiteStore(path)
         with pytest.raises(Damaged, match="journal"):
             list(again.journal())
         again.close()
@@ -300,7 +313,7 @@ def test_a_torn_store_is_refused(tmp_path: Path, damage: Callable[[Path], Any]) 
     path = filled(tmp_path, 200)
     damage(path)
     with pytest.raises(Damaged):
-        Store(path)
+        SQLiteStore(path)
 
 
 @pytest.mark.parametrize("damage", [cut, emptied, Path.unlink])
@@ -315,21 +328,21 @@ def test_a_log_that_was_lost_is_noticed_by_the_witness(tmp_path: Path, damage: C
     again.mkdir()
     for name, data in (("store.sqlite", whole), ("store.sqlite-wal", log), ("witness", witness)):
         (again / name).write_bytes(data)
-    kept = Store(again / "store.sqlite")
+    kept = SQLiteStore(again / "store.sqlite")
     assert kept.position.length == 29
     kept.close()
     for name, data in (("store.sqlite", whole), ("store.sqlite-wal", log), ("witness", witness)):
         (again / name).write_bytes(data)
     damage(again / "store.sqlite-wal")
     with pytest.raises(Damaged, match="lost answers"):
-        Store(again / "store.sqlite")
+        SQLiteStore(again / "store.sqlite")
 
 
 def after_a_kill(folder: Path, answers: int = 29) -> tuple[bytes, bytes]:
     """The file and the log of a store whose process was killed before anything of the log was in the file."""
     one = new(folder)
     for asked in range(1, answers + 1):
-        one.write(batch(asked, Entry("ann", 1, 1, 1), journal=Part(None, bytes(3000), b"\0")))
+        one.write(batch(asked, Entry("ann", 1, 1, 1), journal=JournalPart(None, bytes(3000), b"\0")))
     file, log = one.path.read_bytes(), one.path.with_name("store.sqlite-wal").read_bytes()
     one.close()
     return file, log
@@ -351,7 +364,7 @@ def test_a_kill_after_any_page_of_a_checkpoint_loses_nothing(tmp_path: Path) -> 
         (folder / "store.sqlite-wal").write_bytes(log)
         (folder / "witness").write_bytes((tmp_path / "witness").read_bytes())
         assert verify(folder / "store.sqlite").length == 29
-        again = Store(folder / "store.sqlite")
+        again = SQLiteStore(folder / "store.sqlite")
         assert again.position.length == len(list(again.journal())) == 29
         again.write(batch(30, Entry("ann", 1, 1, 1)))
         again.close()
@@ -366,14 +379,14 @@ def test_what_was_recovered_is_on_the_disk_before_it_is_told(tmp_path: Path, mon
     reader = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT COUNT(*) FROM ledger").fetchone()
-    Store(tmp_path / "store.sqlite").close()
+    SQLiteStore(tmp_path / "store.sqlite").close()
     reader.close()
-    Store(tmp_path / "store.sqlite").close()
+    SQLiteStore(tmp_path / "store.sqlite").close()
     assert not (tmp_path / "store.sqlite-wal").exists()
 
     (tmp_path / "store.sqlite").write_bytes(file)
     (tmp_path / "store.sqlite-wal").write_bytes(log)
-    one = Store(tmp_path / "store.sqlite")
+    one = SQLiteStore(tmp_path / "store.sqlite")
     assert len(one.path.read_bytes()) > len(file)  # by a checkpoint, which forces both
     one.close()
 
@@ -382,33 +395,33 @@ def test_what_was_recovered_is_on_the_disk_before_it_is_told(tmp_path: Path, mon
 def test_a_record_of_the_witness_that_is_torn_leaves_the_other(tmp_path: Path, record: int) -> None:
     path = filled(tmp_path)
     witness = bytearray((tmp_path / "witness").read_bytes())
-    witness[store.APART * record + 20] ^= 1
+    witness[store_witness.APART * record + 20] ^= 1
     (tmp_path / "witness").write_bytes(witness)
-    one = Store(path)
+    one = SQLiteStore(path)
     one.write(batch(6, Entry("ann", 1, 1, 1)))
-    assert store.Witness.read(path) == (6, one.position.head)
+    assert store_witness.Witness.read(path) == (6, one.position.head)
     one.close()
     assert verify(path).length == 6
 
 
 def test_a_witness_of_an_older_version_has_one_record(tmp_path: Path) -> None:
     path = filled(tmp_path)
-    (tmp_path / "witness").write_bytes(store._testimony(5, bytes.fromhex(verify(path).head)))
-    one = Store(path)
+    (tmp_path / "witness").write_bytes(store_witness.record(5, bytes.fromhex(verify(path).head)))
+    one = SQLiteStore(path)
     one.write(batch(6, Entry("ann", 1, 1, 1)))
     one.close()
     assert verify(path).length == 6
-    Store(path).close()
+    SQLiteStore(path).close()
 
 
 def test_verify_asks_the_witness_too(tmp_path: Path) -> None:
     path = filled(tmp_path)
     before = path.read_bytes()
-    one = Store(path)
+    one = SQLiteStore(path)
     one.write(batch(6, Entry("ann", 1, 1, 1)))
     one.close()
     path.write_bytes(before)
-    with pytest.raises(Damaged, match="5 rows of the ledger, while the witness saw 6"):
+    with pytest.raises(Damaged, match="has 5 rows, but the witness saw 6"):
         verify(path)
 
 
@@ -417,7 +430,7 @@ def test_a_damaged_witness_is_refused(tmp_path: Path, damage: Callable[[Path], A
     path = filled(tmp_path)
     damage(tmp_path / "witness")
     with pytest.raises(Damaged, match="witness"):
-        Store(path)
+        SQLiteStore(path)
 
 
 # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -426,10 +439,10 @@ def test_a_damaged_witness_is_refused(tmp_path: Path, damage: Callable[[Path], A
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = filled(tmp_path)
     db = sqlite3.connect(path)
-    db.execute(f"PRAGMA user_version = {store.VERSION + 1}")
+    db.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     db.close()
     with pytest.raises(Damaged, match="use a newer one"):
-        Store(path)
+        SQLiteStore(path)
 
 
 def test_an_older_version_is_upgraded_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -443,15 +456,15 @@ def test_an_older_version_is_upgraded_all_at_once(tmp_path: Path, monkeypatch: p
     def works(db: sqlite3.Connection) -> None:
         db.execute("ALTER TABLE phases ADD COLUMN note TEXT")
 
-    now = store.VERSION
-    monkeypatch.setattr(store, "VERSION", now + 1)
-    monkeypatch.setitem(store.UPGRADES, now, fails)
+    now = schema.VERSION
+    monkeypatch.setattr(schema, "VERSION", now + 1)
+    monkeypatch.setitem(schema.UPGRADES, now, fails)
     with pytest.raises(sqlite3.OperationalError, match="full"):
-        Store(path)
-    monkeypatch.setitem(store.UPGRADES, now, works)
+        SQLiteStore(path)
+    monkeypatch.setitem(schema.UPGRADES, now, works)
     before = path.read_bytes()
     assert verify(path).head == head  # in a copy that is upgraded
     assert path.read_bytes() == before
-    Store(path).close()
+    SQLiteStore(path).close()
     assert verify(path).head == head
-    Store(path).close()
+    SQLiteStore(path).close()

@@ -6,25 +6,26 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from shop import labels, new_desk, request
+from shop import labels, new_answering, request
 
-from reticent.service import home, store
-from reticent.service.desk import Desk
+from reticent.service import home
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
-from reticent.service.store import Damaged
+from reticent.service.store import schema, verification
+from reticent.service.store.protocol import Damaged
 
 
-def opened(folder: Path) -> Desk:
-    return Desk(Home(folder), elsewhere=False)
+def opened(folder: Path) -> AnsweringService:
+    return AnsweringService(Home(folder), elsewhere=False)
 
 
 def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From made-up versions -1 and 0, in which the ledger is called otherwise, and phases know less."""
     folder = tmp_path / "clinic"
-    desk = new_desk(folder)
-    labels(desk.answer([request(5)]))
-    desk.close()
-    head = store.verify(folder / home.STORE).head
+    answering = new_answering(folder)
+    labels(answering.answer([request(5)]))
+    answering.close()
+    head = verification.verify(folder / home.STORE).head
     with sqlite3.connect(folder / home.STORE) as db:
         db.execute("ALTER TABLE clients RENAME TO askers")
         db.execute("ALTER TABLE phases DROP COLUMN event")
@@ -33,10 +34,10 @@ def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest
         db.execute("PRAGMA user_version = -1")
     db.close()
     older = (folder / home.STORE).read_bytes()
-    with pytest.raises(Damaged, match=f"version -1, which this reticent cannot bring up to {store.VERSION}"):
+    with pytest.raises(Damaged, match=f"version -1, which this reticent cannot bring up to {schema.VERSION}"):
         opened(folder)
-    monkeypatch.setitem(store.UPGRADES, -1, lambda db: db.execute("ALTER TABLE askers RENAME TO clients"))
-    monkeypatch.setitem(store.UPGRADES, 0, lambda db: db.execute("SELECT nothing"))
+    monkeypatch.setitem(schema.UPGRADES, -1, lambda db: db.execute("ALTER TABLE askers RENAME TO clients"))
+    monkeypatch.setitem(schema.UPGRADES, 0, lambda db: db.execute("SELECT nothing"))
     with pytest.raises(sqlite3.OperationalError):  # the second step fails: the first is undone
         opened(folder)
     with sqlite3.connect(folder / home.STORE) as db:
@@ -49,27 +50,27 @@ def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest
         db.execute(step)
         rows = db.execute("SELECT number, rows, answers, event, counted FROM phases").fetchall()
         db.execute("DROP TABLE phases")
-        for statement in store._statements(store.TABLES):
+        for statement in schema.statements(schema.TABLES):
             if "CREATE TABLE phases" in statement:
                 db.execute(statement)
         db.executemany("INSERT INTO phases VALUES (?, ?, ?, ?, ?)", rows)
 
-    monkeypatch.setitem(store.UPGRADES, 0, last)
-    desk = opened(folder)
-    assert desk.home.store.upgraded == -1
-    assert store.verify(folder / home.STORE).head == head
+    monkeypatch.setitem(schema.UPGRADES, 0, last)
+    answering = opened(folder)
+    assert answering.home.store.upgraded == -1
+    assert verification.verify(folder / home.STORE).head == head
     kept = folder / "store-version--1.sqlite"
     assert kept.stat().st_mode & 0o077 == 0
     with sqlite3.connect(kept) as db:
         assert db.execute("SELECT COUNT(*) FROM askers").fetchone() == (1,)
     db.close()
-    labels(desk.answer([request(desk.status().answers_left_in_phase + 1)]))
-    desk.tidy()
+    labels(answering.answer([request(answering.status().answers_left_in_phase + 1)]))
+    answering.maintain()
     assert not kept.exists()  # it held queries of a phase that is over
-    desk.close()
-    desk = opened(folder)
-    assert desk.home.store.upgraded is None
-    desk.close()
+    answering.close()
+    answering = opened(folder)
+    assert answering.home.store.upgraded is None
+    answering.close()
     (folder / home.STORE).write_bytes(older)  # what was kept, put back after answers were given
     with pytest.raises(Damaged, match="lost answers"):
         Home(folder)

@@ -1,4 +1,4 @@
-"""How long an answer takes does not tell what the votes were: whole requests, through the routes and a durable desk.
+"""How long an answer takes does not show the votes: whole requests, through the routes and a durable service.
 
 Two tests, since neither shows all:
 
@@ -33,10 +33,13 @@ from stand_in import Batcher as InTheLoop
 from stand_in import Column, Rules
 
 from reticent.noise import Noise, Seeded
-from reticent.service import app
-from reticent.service.app import Service, make_app
-from reticent.service.batching import Batcher
-from reticent.service.desk import Answered, Desk, Request
+from reticent.service.answering import AnsweringService
+from reticent.service.http import routes
+from reticent.service.http import service as service_module
+from reticent.service.http.batching import Batcher
+from reticent.service.http.routes import make_app
+from reticent.service.http.service import Service
+from reticent.service.requests import Answered, Request
 
 TOGETHER = 16  # requests at a time: batches are of the same sizes in both kinds
 YES, NO, SPLIT = "0.05", "0.95", "0.50"  # all teachers say yes, all say no, and half of them each
@@ -56,24 +59,24 @@ def folder() -> Iterator[Path]:
 
 
 class Telltale:
-    """A twin: a desk that thinks some microseconds longer about every split vote."""
+    """A twin: an answering service that thinks some microseconds longer about every split vote."""
 
     untidy = False
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, answering: AnsweringService) -> None:
+        self.answering = answering
 
     def answer(self, requests: Sequence[Request]) -> list[Answered | Exception]:
         for one in requests:
             if one.rows[0, 0] == float(SPLIT):
                 self.think()
-        return self.desk.answer(requests)
+        return self.answering.answer(requests)
 
     def think(self) -> None:
         sum(range(1500))
 
     def tidy(self) -> None:
-        self.desk.tidy()
+        self.answering.maintain()
 
 
 class Wink(Telltale):
@@ -89,7 +92,7 @@ class Blush(Telltale):
     def answer(self, requests: Sequence[Request]) -> list[Answered | Exception]:
         split = sum(bool(one.rows[0, 0] == float(SPLIT)) for one in requests)
         Noise().random_bytes(1 + split)
-        return self.desk.answer(requests)
+        return self.answering.answer(requests)
 
 
 def body_of(value: str) -> bytes:
@@ -122,9 +125,11 @@ def asking(service: Service) -> Callable[[bytes], Any]:
     return ask
 
 
-def clinic(folder: Path, **options: Any) -> tuple[Desk, Rules]:
-    desk = Desk(new_home(folder / "clinic", rows=ROWS, classes=("no", "yes")), elsewhere=False, **options)
-    return desk, Rules((Column("x"),), ("no", "yes"))
+def clinic(folder: Path, **options: Any) -> tuple[AnsweringService, Rules]:
+    answering = AnsweringService(
+        new_home(folder / "clinic", rows=ROWS, classes=("no", "yes")), elsewhere=False, **options
+    )
+    return answering, Rules((Column("x"),), ("no", "yes"))
 
 
 # ── the same steps ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -167,26 +172,28 @@ def steps_of(service: Service, body: bytes, seed: int, monkeypatch: pytest.Monke
     return steps, drawn
 
 
-def same_steps(folder: Path, desk_of: Callable[[Desk], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
+def same_steps(folder: Path, answering_of: Callable[[AnsweringService], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether requests about votes of both kinds take the same steps, for some streams of noise."""
     # What is counted and kept by time is left out: clocks stand still.
-    monkeypatch.setattr(app, "time", SimpleNamespace(monotonic=lambda: 1000.0, perf_counter=lambda: 1000.0))
-    desk, rules = clinic(folder, clock=lambda: 2_000_000_000_000)
-    made = desk_of(desk)
-    service = Service("clinic", rules, desk, InTheLoop(made), dashboard=False)
+    for module in (service_module, routes):
+        stopped = SimpleNamespace(monotonic=lambda: 1000.0, perf_counter=lambda: 1000.0)
+        monkeypatch.setattr(module, "time", stopped)
+    answering, rules = clinic(folder, clock=lambda: 2_000_000_000_000)
+    made = answering_of(answering)
+    service = Service("clinic", rules, answering, InTheLoop(made), dashboard=False)
     try:
         for _ in range(3):  # whatever is made once is made now
             steps_of(service, body_of(YES), 0, monkeypatch)
         kinds = [body_of(value) for value in (YES, NO, SPLIT)]
         found = [[steps_of(service, body, seed, monkeypatch) for body in kinds] for seed in range(20)]
     finally:
-        desk.close()
+        answering.close()
     assert all(len(steps) > 100 and drawn for three in found for steps, drawn in three)
     return all(yes == no == split for yes, no, split in found)
 
 
 def test_the_same_steps_whatever_the_votes_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert same_steps(tmp_path, lambda desk: desk, monkeypatch)
+    assert same_steps(tmp_path, lambda answering: answering, monkeypatch)
 
 
 @pytest.mark.parametrize("twin", [Telltale, Wink, Blush])
@@ -223,17 +230,19 @@ async def rounds(service: Service, pairs: int, warm: int = 30) -> tuple[np.ndarr
     return found, asked
 
 
-def chance(folder: Path, desk_of: Callable[[Desk], Any]) -> float:
+def chance(folder: Path, answering_of: Callable[[AnsweringService], Any]) -> float:
     """How likely differences as these are, at most, if times of the two kinds differ by the margin or less."""
-    desk, rules = clinic(folder)
+    answering, rules = clinic(folder)
 
     async def run() -> tuple[np.ndarray[Any, Any], int]:
-        return await rounds(Service("clinic", rules, desk, Batcher(desk_of(desk)), dashboard=False), PAIRS)
+        return await rounds(
+            Service("clinic", rules, answering, Batcher(answering_of(answering)), dashboard=False), PAIRS
+        )
 
     try:
         differences, asked = asyncio.run(run())
     finally:
-        desk.close()
+        answering.close()
     assert asked >= 100_000
     margin = TOGETHER * MARGIN
     longer = wilcoxon(differences - margin, alternative="greater")
@@ -243,16 +252,16 @@ def chance(folder: Path, desk_of: Callable[[Desk], Any]) -> float:
     return found
 
 
-def times_tell(folder: Path, desk_of: Callable[[Desk], Any]) -> bool:
+def times_tell(folder: Path, answering_of: Callable[[AnsweringService], Any]) -> bool:
     """Whether three measurements one after the other say so; by chance that happens once in 10⁹ times."""
-    return all(chance(folder / str(one), desk_of) < 1e-3 for one in range(3))
+    return all(chance(folder / str(one), answering_of) < 1e-3 for one in range(3))
 
 
 @pytest.mark.slow
 def test_time_does_not_tell_votes(folder: Path) -> None:
-    assert not times_tell(folder, lambda desk: desk)
+    assert not times_tell(folder, lambda answering: answering)
 
 
 @pytest.mark.slow
-def test_a_desk_that_thinks_longer_about_split_votes_is_caught(folder: Path) -> None:
+def test_a_answering_that_thinks_longer_about_split_votes_is_caught(folder: Path) -> None:
     assert chance(folder, Telltale) < 1e-3

@@ -9,14 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from shop import MODEL, new_desk, predictor
+from shop import MODEL, new_answering, predictor
 
 import reticent as rt
 from reticent import cli
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.service.desk import ANONYMOUS, Desk, Past, Request, Status
+from reticent.service.answering import AnsweringService
 from reticent.service.home import Home, folder_of
+from reticent.service.keys import ANONYMOUS
+from reticent.service.requests import Request
+from reticent.service.status import PastPhase, Status
 
 SCHEMA = """\
 target = "y"
@@ -97,33 +100,33 @@ def test_linear_votes_are_still_sent_to_a_private_linear_model(run: Callable[...
 # ── phases that shrink ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def closing(folder: Path) -> Desk:
-    """A desk whose phases close early where votes are split."""
+def closing(folder: Path) -> AnsweringService:
+    """An answering service whose phases close early where votes are split."""
     with pytest.warns(rt.EndingWarning, match="answers may not be endless"):
-        return new_desk(folder, rows=3000, labeller="two-coin", epsilon=3, delta=1e-4, most_noise=50.0)
+        return new_answering(folder, rows=3000, labeller="two-coin", epsilon=3, delta=1e-4, most_noise=50.0)
 
 
-def ask(desk: Desk, low: float, high: float, *, until: Callable[[Status], bool]) -> None:
+def ask(answering: AnsweringService, low: float, high: float, *, until: Callable[[Status], bool]) -> None:
     for _ in range(10_000):
-        if until(desk.status()):
+        if until(answering.status()):
             return
-        rows = np.random.default_rng(desk.status().answered).uniform(low, high, (20, 1))
-        desk.answer([Request(ANONYMOUS, rows, None, b"")])
-        desk.tidy()
+        rows = np.random.default_rng(answering.status().answered).uniform(low, high, (20, 1))
+        answering.answer([Request(ANONYMOUS, rows, None, b"")])
+        answering.maintain()
     raise AssertionError("it never came")
 
 
 def test_the_trend_is_shown_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETICENT_HOME", str(tmp_path))
-    desk = closing(folder_of("clinic"))
-    assert desk.status().past == ()
-    ask(desk, 0.49, 0.51, until=lambda now: now.phase == 2)
-    now = desk.status()
-    assert now.past == (Past(*desk.home.store.phases(2)[0]),) == (Past(1, 3000, now.past[0].answers),)
+    answering = closing(folder_of("clinic"))
+    assert answering.status().past == ()
+    ask(answering, 0.49, 0.51, until=lambda now: now.phase == 2)
+    now = answering.status()
+    assert now.past == (PastPhase(*answering.home.store.phases(2)[0]),) == (PastPhase(1, 3000, now.past[0].answers),)
     assert now.rows == now.past[0].answers < 3000  # at an even split it is expected to give 1,685 answers
     assert 0 <= now.answered - now.past[0].answers == now.answers_in_phase - now.answers_left_in_phase
-    desk.close()
-    again = Desk(Home(folder_of("clinic")), elsewhere=False)
+    answering.close()
+    again = AnsweringService(Home(folder_of("clinic")), elsewhere=False)
     assert again.status().past == now.past
     again.close()
 
@@ -132,10 +135,10 @@ def test_status_says_that_phases_shrink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RETICENT_HOME", str(tmp_path))
-    desk = closing(folder_of("clinic"))
-    ask(desk, 0.49, 0.51, until=lambda now: now.phase == 2)
-    given, rows = desk.status().past[0].answers, desk.status().rows
-    desk.close()
+    answering = closing(folder_of("clinic"))
+    ask(answering, 0.49, 0.51, until=lambda now: now.phase == 2)
+    given, rows = answering.status().past[0].answers, answering.status().rows
+    answering.close()
     assert cli.main(["status", "clinic"]) == 0
     told = capsys.readouterr().out
     assert f"answers in earlier phases: {given:,} in phase 1 (from 3,000 rows)" in told
@@ -149,10 +152,10 @@ def test_phases_that_grow_are_not_said_to_shrink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RETICENT_HOME", str(tmp_path))
-    desk = new_desk(folder_of("clinic"))
-    ask(desk, 0, 1, until=lambda now: now.phase == 2)
-    assert desk.status().past == (Past(1, 400, 800),)
-    desk.close()
+    answering = new_answering(folder_of("clinic"))
+    ask(answering, 0, 1, until=lambda now: now.phase == 2)
+    assert answering.status().past == (PastPhase(1, 400, 800),)
+    answering.close()
     assert cli.main(["status", "clinic"]) == 0
     told = capsys.readouterr().out
     assert "answers in earlier phases: 800 in phase 1 (from 400 rows)" in told
@@ -185,12 +188,12 @@ def test_status_says_nothing_of_all_answers_of_votes(tmp_path: Path) -> None:
     """See `EverlastingPredictor.one_answer_`: whoever gave all questions but one would learn the answer to that one."""
     shown = []
     for challenge in (0.1, 0.9):
-        desk = Desk(Home.create(tmp_path / str(challenge), predictor(), MODEL), elsewhere=False)
+        answering = AnsweringService(Home.create(tmp_path / str(challenge), predictor(), MODEL), elsewhere=False)
         rows = np.append(np.full(700, 0.1), challenge)[:, None]
-        (answered,) = desk.answer([Request(ANONYMOUS, rows, None, b"")])
+        (answered,) = answering.answer([Request(ANONYMOUS, rows, None, b"")])
         assert not isinstance(answered, Exception)
         assert (len(set(answered.labels)) == 1) == (challenge == 0.1)
-        now = desk.status()
+        now = answering.status()
         shown.append((now.past, now.one_answer, now.rows, now.rows_gathered, now.answered, now.drift))
-        desk.close()
+        answering.close()
     assert shown[0] == shown[1]

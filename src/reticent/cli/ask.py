@@ -16,8 +16,8 @@ from reticent.cli.running_server import address_of, read_key
 
 if TYPE_CHECKING:
     from reticent.cli.answer_file import AnswerFile
+    from reticent.service.answering import AnsweringService
     from reticent.service.client import Client
-    from reticent.service.desk import Desk
     from reticent.service.schema import Schema
     from reticent.service.tables import Table
 
@@ -164,9 +164,10 @@ def _answerer(name: str, url: str | None, key: str | None) -> Iterator[Answerer]
         yield Answerer(kinds, target, who, lambda chunk, key: _ask_server(client, _typed(chunk, kinds), key))
 
 
-def ask_predictor(answering: Desk, schema: Schema, chunk: dict[str, Any], key: str) -> list[Any]:
+def ask_predictor(answering: AnsweringService, schema: Schema, chunk: dict[str, Any], key: str) -> list[Any]:
     """Labels from the predictor in this process; it counts and stores them as it does for a server."""
-    from reticent.service.desk import ANONYMOUS, Request, digest
+    from reticent.service.keys import ANONYMOUS
+    from reticent.service.requests import Request, digest
 
     rows = schema.encode(chunk)
     (found,) = answering.answer([Request(ANONYMOUS, rows, key, digest(rows.tobytes()))])

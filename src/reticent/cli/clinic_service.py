@@ -23,8 +23,8 @@ from reticent.cli.dispatch import run
 from reticent.cli.fit import fit
 from reticent.cli.status import status
 from reticent.service.client import Client, ServiceError
+from reticent.service.http.server import HOST, PORT
 from reticent.service.processes import Child, Folder, ending_in_good_order
-from reticent.service.server import HOST, PORT
 
 NAME = "clinic"
 FIT = ["--epsilon", "1", "--delta", "1e-6", "--drift", "slow"]

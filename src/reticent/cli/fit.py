@@ -22,8 +22,8 @@ from reticent.cli.progress import progress_bar
 from reticent.errors import OneAnswerWarning
 
 if TYPE_CHECKING:
+    from reticent.data.rows import Rows
     from reticent.predictors.everlasting import EverlastingPredictor
-    from reticent.predictors.rows import Rows
     from reticent.service.schema import Schema
     from reticent.service.tables import Table
 
@@ -235,7 +235,7 @@ def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -
     import numpy as np
 
     from reticent.data.cells import as_text
-    from reticent.predictors.rows import RowStore
+    from reticent.data.rows import RowStore
 
     store = RowStore(rows, schema.width, dtype=np.float64, classes=len(schema.classes), memory_limit=1 << 30)
     known: dict[str, int] = {}  # groups by their text, so that a group is the same in a CSV file as elsewhere

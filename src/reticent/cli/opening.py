@@ -10,7 +10,7 @@ from reticent.cli.errors import UsageError
 from reticent.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from reticent.service.desk import Desk
+    from reticent.service.answering import AnsweringService
     from reticent.service.schema import Schema
 
 
@@ -26,17 +26,17 @@ def existing_folder(name: str) -> Path:
     return folder
 
 
-def open_predictor(name: str, *, records: bool = False) -> Desk:
+def open_predictor(name: str, *, records: bool = False) -> AnsweringService:
     """Open a predictor in this process, to answer or, with `records`, only to be read."""
     from reticent.service import halting
-    from reticent.service.desk import Desk
+    from reticent.service.answering import AnsweringService
     from reticent.service.home import Home
-    from reticent.service.store import VERSION, kept_path
+    from reticent.service.store.schema import VERSION, kept_path
 
     folder = existing_folder(name)
     with progress_bar("opening"):
         home = Home(folder, records=records)
-        answering = Desk(home)
+        answering = AnsweringService(home)
     if not records:
         halting.clear(folder)
     if (before := home.store.upgraded) is not None:

@@ -14,7 +14,7 @@ ADDRESS = "address"  # a file in the predictor's folder, written by `serve` whil
 
 def address_of(name: str) -> str:
     """The address that the running server has written down."""
-    from reticent.service.server import HOST, PORT
+    from reticent.service.http.server import HOST, PORT
 
     with suppress(OSError):
         return (existing_folder(name) / ADDRESS).read_text(encoding="utf-8").strip()

@@ -14,8 +14,8 @@ from reticent.cli.options import Flag
 from reticent.cli.running_server import ADDRESS
 
 if TYPE_CHECKING:
-    from reticent.service.desk import Desk
-    from reticent.service.keys import Keyring
+    from reticent.service.answering import AnsweringService
+    from reticent.service.http.access import Keyring
 
 OPTIONS = {
     "host": "--host", "port": "--port", "certificate": "--tls-cert", "private_key": "--tls-key",
@@ -54,10 +54,10 @@ def serve(
         A proxy in front of the server terminates TLS.
     """
     from reticent.service import traces
-    from reticent.service.app import Service
-    from reticent.service.batching import WAITING_NUMBERS, WAITING_ROWS, Batcher
+    from reticent.service.http.batching import WAITING_NUMBERS, WAITING_ROWS, Batcher
+    from reticent.service.http.server import Binding, serve
+    from reticent.service.http.service import Service
     from reticent.service.processes import ending_in_good_order
-    from reticent.service.server import Binding, serve
 
     with traces.by_place(), as_usage_errors(serving=True), ending_in_good_order(code=0), ExitStack() as cleanup:
         folder = existing_folder(name)
@@ -109,8 +109,9 @@ def check_free(host: str, port: int) -> None:
                 raise UsageError(f"{why}; choose another {option}") from None
 
 
-def _keyring(folder: Path, answering: Desk) -> Keyring:
+def _keyring(folder: Path, answering: AnsweringService) -> Keyring:
     from reticent.service.home import KEYS
-    from reticent.service.keys import Keyring, KeyTable
+    from reticent.service.http.access import Keyring
+    from reticent.service.keys import KeyTable
 
     return Keyring(KeyTable(folder / KEYS), used=answering.charged())

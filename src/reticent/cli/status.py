@@ -16,7 +16,7 @@ from reticent.cli.progress import progress_bar
 from reticent.cli.running_server import address_of, read_key
 
 if TYPE_CHECKING:
-    from reticent.service.desk import Desk
+    from reticent.service.answering import AnsweringService
 
 
 def status(
@@ -35,7 +35,8 @@ def status(
     key_file
         A file with the key for a running server; by default the key is in $RETICENT_KEY.
     """
-    from reticent.service import home, store
+    from reticent.service import home
+    from reticent.service.store import verification
 
     if name is None:
         print("\n".join(home.names()) or "there are no predictors yet: make one with reticent fit")
@@ -45,7 +46,7 @@ def status(
         found = _status(name, folder, read_key(key_file))
         if verify:
             with progress_bar("checking the answer log", quiet=json):
-                found["verified"] = asdict(store.verify(folder / home.STORE))
+                found["verified"] = asdict(verification.verify(folder / home.STORE))
     if json:
         print(json_format.dumps(found, indent=2, ensure_ascii=False, default=str))
         return 0
@@ -56,7 +57,7 @@ def status(
 def _status(name: str, folder: Path, key: str | None) -> dict[str, Any]:
     from reticent.service.client import Client
     from reticent.service.home import AlreadyServed
-    from reticent.service.store import can_be_written
+    from reticent.service.store.verification import can_be_written
 
     if not can_be_written(folder):
         return _status_of_copy(name, folder)
@@ -69,7 +70,7 @@ def _status(name: str, folder: Path, key: str | None) -> dict[str, Any]:
     return _status_and_close(name, folder, answering)
 
 
-def _status_and_close(name: str, folder: Path, answering: Desk) -> dict[str, Any]:
+def _status_and_close(name: str, folder: Path, answering: AnsweringService) -> dict[str, Any]:
     from reticent.service import halting
 
     try:
@@ -87,13 +88,13 @@ def _status_of_copy(name: str, folder: Path) -> dict[str, Any]:
     from tempfile import TemporaryDirectory
 
     from reticent.service import backup
-    from reticent.service.desk import Desk
+    from reticent.service.answering import AnsweringService
     from reticent.service.home import Home
 
     with TemporaryDirectory() as scratch:  # mode 0700
         print(f"reticent: {folder} is read-only: it is copied to {scratch}, which is then removed", file=sys.stderr)
         backup.copy(folder, Path(scratch) / name)
-        return _status_and_close(name, folder, Desk(Home(Path(scratch) / name, records=True)))
+        return _status_and_close(name, folder, AnsweringService(Home(Path(scratch) / name, records=True)))
 
 
 def _as_text(name: str, found: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Backups: a predictor in one file, and the rule by which one that is restored may answer, or only be read."""
+"""Backups: a predictor in one file, and the rule by which a restored one may answer or only be read."""
 
 from __future__ import annotations
 
@@ -18,43 +18,45 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from reticent.service import home, store
+from reticent.service import home
+from reticent.service.files import private, sync
 from reticent.service.home import KEYS, MODEL, STORE, Home
-from reticent.service.store import HANDED_OVER, INCOMPLETE, RESTORED, RETIRED, Damaged, Retired
+from reticent.service.store import schema, verification
+from reticent.service.store.protocol import HANDED_OVER, INCOMPLETE, RESTORED, RETIRED, Damaged, Retired
 
 FORMAT, VERSION = "reticent-backup", 1
 MANIFEST = "backup.json"
 MEMBER = re.compile(rf"{re.escape(MODEL)}|{re.escape(STORE)}|{re.escape(KEYS)}|phase-\d+\.state")
 CHUNK = 1 << 20
-TRIES = 5  # at finding store and state of the same phase, while phases end
+TRIES = 5  # to copy the store and the state of the same phase while phases end
 
 
 @dataclass(frozen=True)
 class Backup:
-    """What a backup is of: all of it public."""
+    """What a backup contains. All of this is public."""
 
     name: str
     time: int  # milliseconds since 1970
     phase: int
-    length: int  # of the ledger
+    length: int  # of the answer log
     head: str
-    retired: str | None  # whether the one that was backed up answers no more, and why
+    retired: str | None  # the final mark of the original, if it answers no more
     files: dict[str, str]  # SHA-256 of each
 
 
 def write(folder: Path, file: Path, *, final: bool = False) -> Backup:
-    """Write a predictor to a new file, as it is at one moment, also while it is served. The file is as secret.
+    """Write a predictor to a new file, as of one moment, also while it is served. The file is as secret as the folder.
 
-    A `final` backup retires the predictor first, for good, so it must not be served: then the backup knows of every
-    answer that was ever given, and may go on in its place.
+    A `final` backup first retires the predictor for good, so it must not be served. Then the backup contains every
+    answer that was ever given, and may continue in its place.
 
-    A process that is killed leaves no file of that name. Called once more, this makes it again; or, if nothing was
-    left to do but to give it its name, does that: two files that both go on cannot come to be.
+    A process that is killed leaves no file of that name. Call this again to make it. If only the renaming was left
+    to do, this does that: there are never two files that both continue.
     """
     if file.exists():
         raise FileExistsError(f"{file} exists: name another file")
     unfinished, scratch = file.with_name(f".{file.name}.unfinished"), file.with_name(f".{file.name}.copies")
-    with open(unfinished, "a+b", opener=_private) as target:  # before anything is retired: it may not be possible
+    with open(unfinished, "a+b", opener=private) as target:  # before anything is retired: this may fail
         _hold(target, unfinished, file)
         handed_over = False
         try:
@@ -70,23 +72,23 @@ def write(folder: Path, file: Path, *, final: bool = False) -> Backup:
                 _pack(target, made, scratch)
                 target.flush()
                 os.fsync(target.fileno())
-                home.synced(file.parent)
+                sync(file.parent)
         except BaseException:
             if not handed_over or os.fstat(target.fileno()).st_size == 0:
                 unfinished.unlink(missing_ok=True)
             raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        if made.retired == RETIRED and not handed_over:  # no other backup of it may go on
+        if made.retired == RETIRED and not handed_over:  # no other backup of it may continue
             with Home(folder, records=True) as old:
                 old.store.mark(HANDED_OVER, time=_now())
         os.rename(unfinished, file)
-        home.synced(file.parent)
+        sync(file.parent)
     return made
 
 
 def _hold(target: IO[bytes], unfinished: Path, file: Path) -> None:
-    """One process at a time writes this file."""
+    """Let one process at a time write this file."""
     try:
         fcntl.flock(target.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -96,7 +98,7 @@ def _hold(target: IO[bytes], unfinished: Path, file: Path) -> None:
 
 
 def _retire(folder: Path) -> bool:
-    """Let a predictor answer no more; whether a final backup of it was made before."""
+    """Retire a predictor; return whether a final backup of it was made before."""
     with Home(folder, records=True) as old:
         if old.store.retired == INCOMPLETE:
             raise Retired(f"{old.name} cannot have a final backup: {home.RETIREMENT[INCOMPLETE]}")
@@ -106,7 +108,7 @@ def _retire(folder: Path) -> bool:
 
 
 def _unnamed(folder: Path, unfinished: Path, scratch: Path) -> Backup:
-    """The final backup of a predictor, if it is this file, which was not yet given its name."""
+    """The final backup of a predictor, if it is this file, which was not renamed yet."""
     with Home(folder, records=True) as old:
         (last,) = old.store.tail(1)
     with suppress(Damaged):
@@ -117,12 +119,12 @@ def _unnamed(folder: Path, unfinished: Path, scratch: Path) -> Backup:
 
 
 def _gathered(folder: Path, scratch: Path) -> Backup:
-    """Copy what there is. The state of a phase never changes, so store and state of one phase belong together."""
+    """Copy all files. The state of a phase never changes, so store and state of one phase belong together."""
     for _ in range(TRIES):
         (scratch / STORE).unlink(missing_ok=True)
-        position = store.copied(folder / STORE, scratch / STORE)
+        position = verification.copy_store(folder / STORE, scratch / STORE)
         state = home.state_path(scratch, position.phase)
-        with suppress(FileNotFoundError):  # the phase has just ended: the next try finds the next one
+        with suppress(FileNotFoundError):  # the phase has just ended: the next try finds the next phase
             shutil.copyfile(home.state_path(folder, position.phase), state)
             break
     else:
@@ -131,26 +133,26 @@ def _gathered(folder: Path, scratch: Path) -> Backup:
         raise Damaged(f"{home.state_path(folder, position.phase)} is not the one that the store belongs to")
     (scratch / MODEL).write_text(home.read_model(folder), encoding="utf-8")
     if (folder / KEYS).is_file():
-        # It is opened for writing, as a change that was cut off may have to be undone.
+        # Opened for writing, since an interrupted change may have to be undone.
         with closing(sqlite3.connect(f"{(folder / KEYS).resolve().as_uri()}?mode=rw", uri=True)) as db:
             db.isolation_level = None
-            store.vacuumed(db, scratch / KEYS)
+            schema.vacuum_into(db, scratch / KEYS)
     return Backup(
         name=folder.name,
         time=_now(),
         phase=position.phase,
         length=position.length,
         head=position.head.hex(),
-        retired=store.origin(scratch / STORE)[1],
+        retired=verification.origin(scratch / STORE)[1],
         files={one.name: _digest(one) for one in sorted(scratch.iterdir())},
     )
 
 
 def copy(folder: Path, target: Path) -> None:
-    """Copy a predictor to a new folder, to look at it: the copy must not answer. Its store is not checked."""
+    """Copy a predictor to a new folder to inspect it. The copy must not answer. Its store is not checked."""
     target.mkdir(mode=0o700)
     _gathered(folder, target)
-    store.witnessed(target / STORE)
+    verification.create_witness(target / STORE)
 
 
 def _pack(target: IO[bytes], made: Backup, scratch: Path) -> None:
@@ -161,7 +163,7 @@ def _pack(target: IO[bytes], made: Backup, scratch: Path) -> None:
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Nothing about the machine: no owner, no group."""
+    """Record nothing about the machine: no owner, no group."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mode = 0o600
@@ -169,19 +171,15 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backup, bool]:
-    """Make a new folder of a backup; what it is of, and whether it may answer.
+    """Restore a backup to a new folder; return what it contains, and whether the restored predictor may answer.
 
     Guarantee. That of the predictor over all folders together, if each was made by `fit` or by this function, none of
     them was copied in another way, a final backup is restored once, and `head`, where it is given, is true.
 
-    Why. A restored predictor has the counts, the rows and the teachers of the moment of the backup. Had the one that
-    was backed up answered since, then a second set of answers would be drawn from the same teachers, beyond the number
-    for which a phase was priced, and queries would become rows of two phases. Closing the phase early does not help:
-    the rows for the next phase may have been learned from already. So it may go on only if no answer is missing from
-    it. Either the store was retired before it was copied: then every answer ever given is in the ledger, and none is
-    given by the other after. Or `head`, the last hash of the ledger when the other stopped for good, is the hash at
-    which the backup ends: a ledger with another row has another head. Otherwise it is marked as incomplete, in its
-    ledger, and nothing is ever answered from it; records can be read, which draws nothing.
+    Why. If the original had answered since the backup, a restored predictor would draw more answers than a phase was
+    priced for, and queries would become rows of two phases. So it may answer only if no answer is missing from it:
+    the store was retired before it was copied, or `head`, the last hash of the log of the original, is the last hash
+    of the backup. Otherwise it is marked as incomplete and only its records can be read. See docs/service/store.md.
     """
     from reticent.predictors import saving  # slow to import
 
@@ -190,41 +188,41 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
     _take_back(file)
     with home.unfinished(folder) as new:
         made = _unpacked(file, new)
-        goes_on = made.retired == RETIRED or (made.retired is None and head is not None)
+        continues = made.retired == RETIRED or (made.retired is None and head is not None)
         if head is not None and head.strip().lower() != made.head:
             raise ValueError(
-                f"head is not the one at which the backup ends, which has {made.length} rows: the one that was backed "
-                "up has answered since. Without head, records can be restored"
+                f"head is not the last hash of the backup, whose answer log has {made.length} rows: the original has "
+                "answered since. Without head, its records can be restored"
             )
-        if goes_on:
+        if continues:
             _check_alone(new, folder.parent)
-        store.witnessed(new / STORE)
+        verification.create_witness(new / STORE)
         with Home(new, records=True) as restored:
             if (restored.store.position.head.hex(), restored.store.retired) != (made.head, made.retired):
-                raise Damaged(f"{file} is damaged: its store is not the one that it tells of")
+                raise Damaged(f"{file} is damaged: its store is not the one that it describes")
             saving.read(restored.state)
-            store.verify(restored.store.path)
-            if goes_on:
+            restored.store.verify()
+            if continues:
                 restored.store.mark(RESTORED, time=_now())
             elif restored.store.retired is None:
                 restored.store.mark(INCOMPLETE, time=_now())
-        if goes_on:
+        if continues:
             home.claim(new, _mark(file))
-        home.settle(new)  # before the mark that names it
-        with _claimed(file, new) if goes_on else nullcontext():
+        home.sync_folder(new)  # before the mark that names it
+        with _claimed(file, new) if continues else nullcontext():
             home.put_in_place(new, folder)
-    return made, goes_on
+    return made, continues
 
 
 def _check_alone(new: Path, root: Path) -> None:
-    """Refuse to go on beside another folder from the same `fit` that could answer as well."""
-    identity, _ = store.origin(new / STORE)
+    """Refuse to continue beside another folder from the same `fit` that could answer as well."""
+    identity, _ = verification.origin(new / STORE)
     for other in sorted(root.glob(f"[!.]*/{STORE}")):
         with suppress(Damaged, sqlite3.Error):  # what cannot be read cannot answer
-            if store.origin(other) == (identity, None):
+            if verification.origin(other) == (identity, None):
                 raise Retired(
-                    f"{other.parent.name} is of the same origin and may still answer: two would both spend the answers "
-                    f"that are left. Make a final backup of it and restore that, or delete {other.parent}"
+                    f"{other.parent.name} has the same origin and may still answer: both would spend the answers that "
+                    f"are left. Make a final backup of it and restore that, or delete {other.parent}"
                 )
 
 
@@ -234,9 +232,9 @@ def _mark(file: Path) -> Path:
 
 @contextmanager
 def _claimed(file: Path, new: Path) -> Iterator[None]:
-    """Mark a backup as restored, which can be done once. The mark names the folder that has no name of its own yet.
+    """Mark a backup as restored, which can be done once. The mark names the folder that does not have its name yet.
 
-    As long as that folder is there, the one that is restored is not: see `_take_back`.
+    As long as that unfinished folder exists, the restored one does not: see `_take_back`.
     """
     mark = _mark(file)
     descriptor, part = tempfile.mkstemp(dir=file.parent, prefix=f".{mark.name}.")  # mode 0600
@@ -254,13 +252,13 @@ def _claimed(file: Path, new: Path) -> Iterator[None]:
             os.replace(part, mark)
     except FileExistsError:
         raise Retired(
-            f"{file} was restored before ({mark.name} says so): two that go on from it would spend its answers twice. "
-            f"If that one never came to be, delete {mark.name}"
+            f"{file} was restored before ({mark.name} says so): two predictors that continue it would spend its "
+            f"answers twice. If that restore never finished, delete {mark.name}"
         ) from None
     finally:
         with suppress(FileNotFoundError):
             os.unlink(part)
-    home.synced(file.parent)
+    sync(file.parent)
     try:
         yield
     except BaseException:
@@ -273,12 +271,12 @@ def _take_back(file: Path) -> None:
     with suppress(FileNotFoundError):
         named = _mark(file).read_text(encoding="utf-8")
         if named and home.is_abandoned(file.parent.resolve() / named):
-            _mark(file).unlink()  # now the folder is removed by the next that is made
-            home.synced(file.parent)
+            _mark(file).unlink()  # the next folder that is created here removes the unfinished one
+            sync(file.parent)
 
 
 def _unpacked(file: Path, folder: Path) -> Backup:
-    """Unpack a backup, every byte of which is checked; nothing but the files that it may have is written."""
+    """Unpack a backup and check every byte of it; only files that it may have are written."""
     try:
         with tarfile.open(file, mode="r:") as archive:
             first = archive.next()
@@ -288,9 +286,9 @@ def _unpacked(file: Path, folder: Path) -> Backup:
             found = set()
             while (member := archive.next()) is not None:
                 if member.name not in made.files or member.name in found or not member.isfile():
-                    raise Damaged(f"{file} is damaged: it holds what it does not name")
+                    raise Damaged(f"{file} is damaged: it contains files that it does not name")
                 found.add(member.name)
-                with open(folder / member.name, "xb", opener=_private) as target:
+                with open(folder / member.name, "xb", opener=private) as target:
                     shutil.copyfileobj(_content(archive, member), target, CHUNK)
     except (tarfile.TarError, EOFError) as error:
         raise Damaged(f"{file} is damaged, or is no backup of reticent ({type(error).__name__})") from None
@@ -324,10 +322,6 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 def _digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _now() -> int:

@@ -96,7 +96,7 @@ class _Base:
         return headers if self._key is None else {**headers, "Authorization": f"Bearer {self._key}"}
 
     def _questions(self, rows: Any, repeat: str | None) -> Iterator[_Question]:
-        """One question for every so many rows, each with a key of its own, so that it may be repeated."""
+        """The rows in chunks, one question each, with a key of its own so that it can be repeated."""
         repeat = uuid.uuid4().hex if repeat is None else repeat
         tensors, left_out = _tensors(rows)
         count = len(next(iter(tensors.values()))) if tensors else 0
@@ -132,7 +132,7 @@ class _Base:
             raise ServiceError(404, "wrong-model", f"{self._where} serves the model {served!r}, not {self._model!r}")
 
     def _failed(self, question: _Question, reply: _Reply | None, lost: Exception | None) -> Exception:
-        """What is told when trying again does not help."""
+        """The error if trying again does not help."""
         if reply is None:
             error = ConnectionError(f"the service at {self._where} does not answer")
             error.__cause__ = lost
@@ -184,19 +184,19 @@ class Client(_Base):
         also if another process asks: it gets the same labels, and they are paid for once. None makes a new one.
         """
         questions = self._questions(rows, idempotency_key)
-        return np.concatenate([self._labels(self._told(one)) for one in questions])
+        return np.concatenate([self._labels(self._answer_to(one)) for one in questions])
 
     def status(self) -> dict[str, Any]:
-        """All public numbers: phase, answers left, length and head of the ledger."""
-        return self._public(self._told(self._get("/status")))
+        """All public numbers: phase, answers left, length and head of the answer log."""
+        return self._public(self._answer_to(self._get("/status")))
 
     def guarantee(self) -> dict[str, Any]:
         """What is promised, with `words`."""
-        return self._public(self._told(self._get("/guarantee")))
+        return self._public(self._answer_to(self._get("/guarantee")))
 
     def metadata(self) -> dict[str, Any]:
         """Inputs, outputs, columns and classes of the model."""
-        return self._public(self._told(self._get(self._path)), "name")
+        return self._public(self._answer_to(self._get(self._path)), "name")
 
     def close(self) -> None:
         """Close the connection of this thread."""
@@ -211,7 +211,7 @@ class Client(_Base):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _told(self, question: _Question) -> _Reply:
+    def _answer_to(self, question: _Question) -> _Reply:
         attempt = 0
         while True:
             try:
@@ -255,19 +255,19 @@ class AsyncClient(_Base):
     async def ask(self, rows: Any, *, idempotency_key: str | None = None) -> Array:
         """A label for every row of an array, of a data frame, or of a mapping of columns; see `Client.ask`."""
         questions = self._questions(rows, idempotency_key)
-        return np.concatenate([self._labels(await self._told(one)) for one in questions])
+        return np.concatenate([self._labels(await self._answer_to(one)) for one in questions])
 
     async def status(self) -> dict[str, Any]:
-        """All public numbers: phase, answers left, length and head of the ledger."""
-        return self._public(await self._told(self._get("/status")))
+        """All public numbers: phase, answers left, length and head of the answer log."""
+        return self._public(await self._answer_to(self._get("/status")))
 
     async def guarantee(self) -> dict[str, Any]:
         """What is promised, with `words`."""
-        return self._public(await self._told(self._get("/guarantee")))
+        return self._public(await self._answer_to(self._get("/guarantee")))
 
     async def metadata(self) -> dict[str, Any]:
         """Inputs, outputs, columns and classes of the model."""
-        return self._public(await self._told(self._get(self._path)), "name")
+        return self._public(await self._answer_to(self._get(self._path)), "name")
 
     async def close(self) -> None:
         """Close all connections that are idle."""
@@ -282,7 +282,7 @@ class AsyncClient(_Base):
     ) -> None:
         await self.close()
 
-    async def _told(self, question: _Question) -> _Reply:
+    async def _answer_to(self, question: _Question) -> _Reply:
         import h11
 
         attempt = 0

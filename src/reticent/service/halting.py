@@ -1,4 +1,4 @@
-"""Why a service stopped answering, what is written down of it, and what its process exits with."""
+"""Why a service stopped answering, what is recorded of it, and the exit code of its process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Literal
 
 from reticent.service import traces
-from reticent.service.store import Damaged, NotStored
+from reticent.service.files import private
+from reticent.service.store.protocol import Damaged, NotStored
 
 FILE = "halted"  # in the folder of a predictor
-TORN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 Kind = Literal["system", "store", "program", "stop"]
 
@@ -26,30 +27,30 @@ WORDS: dict[Kind, str] = {
     "system": "the system refused something",
     "store": "the store is damaged",
     "program": "an error in the program",
-    "stop": "it was told to stop",
+    "stop": "it was asked to stop",
 }
 ADVICE: dict[Kind, str] = {
-    "system": "Look at the disk, at its free room, and at the limits of the process; then start it again.",
+    "system": "Check the disk, its free space, and the limits of the process; then start it again.",
     "store": "Starting it again does not help. See 'What is refused' in docs/service/store.md.",
     "program": (
         "It does not start again by itself: whether it fails may depend on what was asked or learned, and each start "
-        "would tell. Report the type and the places below, mend the cause, then delete the file {file}."
+        "would show that. Report the type and the locations below, fix the cause, then delete the file {file}."
     ),
     "stop": "",
 }
 
 
 class Interrupted(ChildProcessError):
-    """What was being learned is not waited for any longer, since the service stops."""
+    """The service stops, and does not wait for what is being learned."""
 
 
 class StillHalted(RuntimeError):
-    """A predictor that halted by an error in the program, and that nobody has looked at since."""
+    """A predictor that halted by an error in the program, and that no operator has allowed to continue."""
 
 
 @dataclass(frozen=True)
 class Halt:
-    """Why answering stopped: what kind of fault it was, its type and places, and when."""
+    """Why answering stopped: the kind of the fault, its type and locations, and when."""
 
     kind: Kind
     type: str
@@ -58,7 +59,7 @@ class Halt:
 
     @classmethod
     def of(cls, error: BaseException, clock: Callable[[], float] = time.time) -> Halt:
-        """The halt that an error means."""
+        """The halt that an error causes."""
         name = error.strerror if isinstance(error, OSError) else None
         if isinstance(error, NotStored):
             name = name or getattr(error.__cause__, "sqlite_errorname", None)
@@ -66,24 +67,24 @@ class Halt:
 
     @property
     def code(self) -> int:
-        """What the process exits with."""
+        """The exit code of the process."""
         return CODES[self.kind]
 
     @property
     def public(self) -> str:
-        """What everyone with a key is told. The type of an error in the program may depend on what was asked."""
+        """What everyone with a key may know. The type of an error in the program may depend on what was asked."""
         why = self.type if self.kind == "system" else WORDS[self.kind]
         return f"nothing is answered until the service is started again ({why})"
 
     def words(self, folder: Path) -> str:
-        """What whoever runs the service is told."""
+        """What the operator may know."""
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.when))
         advice = ADVICE[self.kind].format(file=folder / FILE)
         return f"{when} UTC: {WORDS[self.kind]} ({self.type}). {advice}"
 
 
 def kind_of(error: BaseException) -> Kind:
-    """What kind of fault an error is; one that nobody thought of is an error in the program.
+    """The kind of a fault; one that is not known is an error in the program.
 
     >>> kind_of(OSError(28, "No space left on device")), kind_of(KeyError("a secret"))
     ('system', 'program')
@@ -95,14 +96,14 @@ def kind_of(error: BaseException) -> Kind:
     if isinstance(error, NotStored) and isinstance(error.__cause__, sqlite3.Error):
         return kind_of(error.__cause__)
     if isinstance(error, sqlite3.Error):
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in TORN:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in CORRUPT:
             return "store"
         return "system" if isinstance(error, sqlite3.OperationalError) else "program"
     return "system" if isinstance(error, OSError | MemoryError) else "program"
 
 
 def code_of_refusal(error: BaseException) -> int:
-    """What a service exits with that cannot start: 2 if it was not called as it should be."""
+    """The exit code of a service that cannot start: 2 if it was called in a wrong way."""
     if isinstance(error, StillHalted):
         return CODES["program"]
     kind = kind_of(error)
@@ -110,12 +111,12 @@ def code_of_refusal(error: BaseException) -> int:
 
 
 def record(folder: Path, halt: Halt) -> None:
-    """Write down why a service stopped, where the next start finds it; if the disk does not allow that, it is not."""
+    """Record why a service stopped, where the next start finds it, if the disk allows that."""
     if halt.kind == "stop":
         return
     with suppress(OSError):
         unfinished = folder / f".{FILE}"
-        with open(unfinished, "w", encoding="utf-8", opener=_private) as file:
+        with open(unfinished, "w", encoding="utf-8", opener=private) as file:
             json.dump(asdict(halt), file)
             file.flush()
             os.fsync(file.fileno())
@@ -123,28 +124,24 @@ def record(folder: Path, halt: Halt) -> None:
 
 
 def last(folder: Path) -> Halt | None:
-    """Why the service stopped the last time, if it did and has not started since."""
+    """Why the service stopped last time, if it has not started since."""
     try:
         return Halt(**json.loads((folder / FILE).read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError):  # it was written in a hurry, or by hand
+    except (OSError, ValueError, TypeError):  # it is incomplete, or was written by hand
         return Halt("program", "unknown", "", 0.0)
 
 
 def check(folder: Path) -> None:
-    """Refuse to answer from a folder in which an error in the program has stopped the service."""
+    """Refuse to answer from a folder whose service an error in the program has stopped."""
     halt = last(folder)
     if halt is not None and halt.kind == "program":
         raise StillHalted(f"{folder.name} has stopped answering: {halt.words(folder)}\n{halt.trace}".strip())
 
 
 def clear(folder: Path) -> None:
-    """Forget a halt of the system, after a start that went well."""
+    """Remove the record of a halt that the system caused, after a successful start."""
     if (halt := last(folder)) is not None and halt.kind != "program":
         with suppress(OSError):
             (folder / FILE).unlink()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

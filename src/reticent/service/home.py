@@ -1,4 +1,4 @@
-"""The folder of one predictor: its model, its store and the state of its phase; open to one server at a time."""
+"""The folder of one predictor: its model, its store and the state of its phase. One server at a time may open it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,32 @@ from typing import TYPE_CHECKING, Any, Self
 
 from reticent.privacy.guard import Guard, Guarded
 from reticent.service import halting
-from reticent.service.store import HANDED_OVER, INCOMPLETE, RETIRED, Damaged, Opened, Retired, Store, kept_path
+from reticent.service.files import sync
+from reticent.service.store.protocol import (
+    HANDED_OVER,
+    INCOMPLETE,
+    RETIRED,
+    Damaged,
+    OpenedPhase,
+    Retired,
+)
+from reticent.service.store.sqlite import SQLiteStore
 
 if TYPE_CHECKING:  # it takes long to import, and a list of names does not need it
     from reticent.predictors.everlasting import EverlastingPredictor
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MODEL, STORE, KEYS, LOCK = "model.toml", "store.sqlite", "keys.sqlite", "lock"
-UNFINISHED = "unfinished"  # a file that is held by who fills a folder, as the lock is by who serves it
+UNFINISHED = "unfinished"  # a file that is locked by the process that fills a folder, as LOCK is by the server
 RETIREMENT = {
     RETIRED: "it was retired for a final backup, which was not finished: make it again",
-    HANDED_OVER: "it was retired by a final backup, which goes on in its place",
+    HANDED_OVER: "it was retired by a final backup, which continues in its place",
     INCOMPLETE: (
-        "it was restored from a backup, and the one that was backed up may have answered since: those answers would be "
-        "given, and paid for by the same people, a second time"
+        "it was restored from a backup, and the original may have answered since: those answers would be given, and "
+        "paid for by the same people, a second time"
     ),
 }
-SEAL = 64  # the last bytes of a state: the SHA-256 of all before, which `saving` checks
+SEAL = 64  # the last bytes of a state: the SHA-256 of all bytes before them, which `saving` checks
 
 
 class AlreadyServed(RuntimeError):
@@ -42,7 +51,7 @@ class AlreadyServed(RuntimeError):
 
 
 def folder_of(name: str) -> Path:
-    """Where the predictor of this name lives: under $RETICENT_HOME, or in the user's folder for data."""
+    """The folder of the predictor of this name: under $RETICENT_HOME, or in the user's folder for data."""
     if not NAME.fullmatch(name):
         raise ValueError("name must be letters, digits, '.', '_' and '-', 64 at most, and start with a letter or digit")
     root = os.environ.get("RETICENT_HOME")
@@ -53,7 +62,7 @@ def folder_of(name: str) -> Path:
 
 
 def names() -> list[str]:
-    """All predictors that there are."""
+    """The names of all predictors."""
     root = folder_of("x").parent
     return sorted(one.parent.name for one in root.glob(f"*/{STORE}")) if root.is_dir() else []
 
@@ -78,7 +87,7 @@ def read_model(folder: str | os.PathLike[str]) -> str:
 
 
 class Home(Guarded):
-    """The folder of one predictor, locked for as long as this is open.
+    """The folder of one predictor, locked as long as this is open.
 
     | file | what it is |
     |---|---|
@@ -86,13 +95,20 @@ class Home(Guarded):
     | `store.sqlite`, `-wal`, `-shm` | the store; as secret as the data |
     | `store-version-<v>.sqlite` | the store before an upgrade, until the phase is over; as secret as the data |
     | `keys.sqlite` | who may ask: hashes of keys, and limits |
-    | `witness` | how long the ledger is, for a store that has lost something |
+    | `witness` | how long the answer log is, to detect a store that has lost something |
     | `phase-<i>.state` | what phase i knows; as secret as the data |
     | `halted` | why the service stopped answering, if it did and has not started since |
     | `lock` | held by the server, gone with its process, however that ends |
 
-    One that is retired, or that an error in the program has stopped, is refused, unless it is opened for its `records`
-    alone.
+    A predictor that is retired, or that an error in the program has stopped, is refused unless it is opened for its
+    `records` alone.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        The folder.
+    records : bool, default=False
+        Whether to open it only to read its records.
     """
 
     _twice = "two processes would write to one folder"
@@ -107,7 +123,7 @@ class Home(Guarded):
             halting.check(self.folder)
         self._lock = _locked(self.folder)
         try:
-            self.store = Store(self.folder / STORE)
+            self.store = SQLiteStore(self.folder / STORE)
         except BaseException:
             os.close(self._lock)
             raise
@@ -122,7 +138,7 @@ class Home(Guarded):
             if (found := seal_of(self.state)) != self.store.position.seal:
                 what = "is missing" if found is None else "is not the one that the store belongs to"
                 raise Damaged(f"{self.state} {what}: nothing can be answered without it")
-            self._sweep()
+            self._remove_leftovers()
         except BaseException:
             self.close()
             raise
@@ -131,20 +147,20 @@ class Home(Guarded):
     def create(
         cls, folder: str | os.PathLike[str], predictor: EverlastingPredictor, model: str, *, now: float | None = None
     ) -> Self:
-        """A new folder for a fitted predictor, whole or not at all; `model` is the text of model.toml.
+        """Create the folder of a fitted predictor, complete or not at all; `model` is the text of model.toml.
 
-        From now on the predictor is the folder's: answers that are given by the one in memory are not counted here.
+        From then on use the predictor through the folder: answers of the one in memory are not counted here.
         """
-        place = Path(folder)
+        target = Path(folder)
         if not hasattr(predictor, "answered_"):
             raise TypeError(f"predictor must be a fitted EverlastingPredictor, got {type(predictor).__name__}")
         if predictor.answered_:
             raise ValueError(
                 f"predictor must be new: it has answered {predictor.answered_} queries that nobody recorded"
             )
-        if place.exists():
-            raise FileExistsError(f"{place} exists: choose another name, or delete what is there")
-        with unfinished(place) as new:
+        if target.exists():
+            raise FileExistsError(f"{target} exists: choose another name, or delete what is there")
+        with unfinished(target) as new:
             (new / MODEL).write_text(model, encoding="utf-8")
             opened = save_phase(predictor, new)
             settings = {
@@ -155,32 +171,30 @@ class Home(Guarded):
                 "id": os.urandom(16).hex(),
             }
             at = int(1000 * (time.time() if now is None else now))
-            Store.create(new / STORE, settings, opened, predictor.clock(), time=at).close()
-            settle(new)
-            put_in_place(new, place)
-        return cls(place)
+            SQLiteStore.create(new / STORE, settings, opened, predictor.clock(), time=at).close()
+            sync_folder(new)
+            put_in_place(new, target)
+        return cls(target)
 
     @property
     def state(self) -> Path:
-        """The state of the present phase."""
+        """The file with the state of the current phase."""
         return state_path(self.folder, self.store.position.phase)
 
-    def tidy(self) -> None:
-        """Delete for good what belonged to phases that are over: files, and rows in the store."""
+    def wipe(self) -> None:
+        """Wipe what belonged to past phases from the disk: files, and rows in the store."""
         self._guard.check()
-        self._sweep(learning=True)
-        for one in self.folder.glob(kept_path(self.store.path, "*").name):  # they hold queries of a phase that is over
-            one.unlink(missing_ok=True)
-        synced(self.folder)  # or they could come back after a loss of power, and the store would not know
-        if self.store.position.untidy:
-            self.store.tidy()
+        self._remove_leftovers(learning=True)
+        sync(self.folder)  # or files could come back after a power failure, unknown to the store
+        if self.store.position.needs_wiping:
+            self.store.wipe()
 
     def next_rows(self, phase: int, what: str) -> Path:
-        """A file for what a coming phase learns from, or has learned; it does not outlive the phase before."""
+        """A file for what the next phase learns from, or has learned; it is removed at the end of the current phase."""
         return self.folder / f"next-{phase}.{what}"
 
-    def _sweep(self, *, learning: bool = False) -> None:
-        """Remove states of other phases, unfinished files, and rows on their way to be learned from by nobody."""
+    def _remove_leftovers(self, *, learning: bool = False) -> None:
+        """Remove states of other phases, unfinished files, and rows that no process learns from."""
         (self.folder / UNFINISHED).unlink(missing_ok=True)
         for one in self.folder.iterdir():
             found = re.match(r"\.?(phase|next)-(\d+)\.", one.name)
@@ -193,7 +207,7 @@ class Home(Guarded):
                     one.unlink()
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         self.store.close()
         lock, self._lock = self._lock, -1  # its number may soon be another file's
         if lock >= 0:
@@ -208,7 +222,7 @@ class Home(Guarded):
 
 
 def _no_toml(text: str) -> str:
-    """Where a text, which is public, stops being TOML; nothing if it is."""
+    """Where a text, which is public, stops being TOML; empty if it is TOML."""
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -221,13 +235,13 @@ def state_path(folder: Path, phase: int) -> Path:
     return folder / f"phase-{phase}.state"
 
 
-def save_phase(predictor: EverlastingPredictor, folder: Path) -> Opened:
-    """Write the state of the present phase, which is on the disk when this returns."""
+def save_phase(predictor: EverlastingPredictor, folder: Path) -> OpenedPhase:
+    """Write the state of the current phase, which is on the disk when this returns."""
     path, phase = state_path(folder, predictor.phase.number), predictor.phase
     predictor.save(path)
     seal = seal_of(path)
     assert seal is not None
-    return Opened(phase.number, phase.rows, phase.answers, json.dumps(predictor.event_.to_json()), seal)
+    return OpenedPhase(phase.number, phase.rows, phase.answers, json.dumps(predictor.event_.to_json()), seal)
 
 
 def seal_of(path: Path) -> str | None:
@@ -256,27 +270,27 @@ def _locked(folder: Path) -> int:
     return descriptor
 
 
-# ── a new folder, whole or not at all ─────────────────────────────────────────────────────────────────────────────
+# ── a new folder, complete or not at all ──────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
-def unfinished(place: Path) -> Iterator[Path]:
-    """A folder beside `place`, to be filled, settled and put in its place; if that fails, it is removed.
+def unfinished(target: Path) -> Iterator[Path]:
+    """A folder beside `target`, to be filled, forced to the disk and put in its place; if that fails, it is removed.
 
-    A process that is killed leaves it behind, with private rows in it: the next one that makes a folder here removes
-    it. Who fills a folder holds a lock in it, which is gone with the process.
+    A process that is killed leaves it behind, with private rows in it. The next process that creates a folder here
+    removes it. The process that fills a folder holds a lock in it, which ends with the process.
     """
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _alone(place.parent):
-        for one in place.parent.glob(".*"):
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _alone(target.parent):
+        for one in target.parent.glob(".*"):
             if is_abandoned(one) and not _is_claimed(one):
                 shutil.rmtree(one, ignore_errors=True)
-        new = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))  # mode 0700
+        new = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))  # mode 0700
         held = os.open(new / UNFINISHED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(held, fcntl.LOCK_EX)
     try:
         yield new
-        (place / UNFINISHED).unlink(missing_ok=True)
+        (target / UNFINISHED).unlink(missing_ok=True)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
@@ -284,22 +298,22 @@ def unfinished(place: Path) -> Iterator[Path]:
         os.close(held)
 
 
-def settle(new: Path) -> None:
-    """Force a folder that is filled to the disk, with all that is in it."""
+def sync_folder(new: Path) -> None:
+    """Force a folder to the disk, with all that is in it."""
     for one in new.iterdir():
-        synced(one)
-    synced(new)
-    synced(new.parent)
+        sync(one)
+    sync(new)
+    sync(new.parent)
 
 
-def put_in_place(new: Path, place: Path) -> None:
-    """Give a folder that is settled its name, which is on the disk when this returns."""
-    os.rename(new, place)
-    synced(place.parent)
+def put_in_place(new: Path, target: Path) -> None:
+    """Give a folder its name, which is on the disk when this returns."""
+    os.rename(new, target)
+    sync(target.parent)
 
 
 def claim(new: Path, mark: Path) -> None:
-    """Leave a folder alone that is being filled, also if its process is killed, as long as this file is there."""
+    """Keep others from removing an unfinished folder as long as the file `mark` exists, even if this process dies."""
     (new / UNFINISHED).write_text(os.path.relpath(mark.resolve(), new.parent.resolve()), encoding="utf-8")
 
 
@@ -309,7 +323,7 @@ def _is_claimed(folder: Path) -> bool:
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether a folder was being filled by a process that is gone."""
+    """Whether the process that filled a folder has ended."""
     try:
         held = os.open(folder / UNFINISHED, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -325,7 +339,7 @@ def is_abandoned(folder: Path) -> bool:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time: between a new folder and its lock, nobody may take it for one that was left behind."""
+    """One process at a time: a new folder that is not locked yet must not be taken for one that was left behind."""
     held = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with suppress(OSError):  # some network file systems cannot lock a folder
@@ -333,12 +347,3 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(held)
-
-
-def synced(path: Path) -> None:
-    """Force a file or folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,9 +1,8 @@
-"""Learning the next phase in another process, so that answers go on meanwhile."""
+"""Learning the next phase in another process, while this one continues to answer."""
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import secrets
 import signal
@@ -22,6 +21,7 @@ from reticent.predictors import saving
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.phases import Phase
 from reticent.service import traces
+from reticent.service.files import private
 from reticent.service.halting import Interrupted
 from reticent.service.home import Home
 from reticent.service.processes import end_with_parent
@@ -29,18 +29,18 @@ from reticent.service.processes import end_with_parent
 Array = NDArray[Any]
 
 FILES = ("X", "codes", "groups")  # of rows
-TRIES = 2  # at learning, if the process that learns is killed
+TRIES = 2  # to learn a phase, if the process that learns is killed
 # Signals of a system that is out of memory, of a supervisor that stops all processes of a service, and of a terminal
 # that is closed. A process that ends by any other has crashed.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class Crashed(RuntimeError):
-    """The process that learns ended by itself: an error in a learner, or in what it is built on."""
+    """The process that learns ended by itself: an error in a learner, or in a library that it uses."""
 
 
 class Learning:
-    """Learns phases in another process, one at a time; rows go there by files, and so does what it has learned.
+    """Learns phases in another process, one at a time. Rows are passed in files, and so is what was learned.
 
     `options` are those of `EverlastingPredictor.learned`. `process` is the one that learns now, or None.
     """
@@ -52,27 +52,27 @@ class Learning:
         self.process: SpawnProcess | None = None
 
     def learn(self, phase: Phase, rows: Rows) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What the next phase learns from these rows: for `EverlastingPredictor.learn_elsewhere`."""
+        """Learn the next phase from these rows: for `EverlastingPredictor.learn_elsewhere`."""
         token = secrets.token_hex(4)
         paths = {one: self._home.next_rows(phase.number, f"{token}.{one}") for one in (*FILES, "learned")}
         with self._busy:
             try:
                 for name in FILES:
                     if (array := getattr(rows, name)) is not None:
-                        with open(paths[name], "wb", opener=_private) as file:
+                        with open(paths[name], "wb", opener=private) as file:
                             np.save(file, array, allow_pickle=False)
                 for _ in range(TRIES):
                     if self.run(phase, paths):
                         learned = saving.read(paths["learned"])
                         return learned.header, learned.arrays
-                raise ChildProcessError("the process in which the next phase learns was killed, and once more")
+                raise ChildProcessError("the process in which the next phase learns was killed, and then killed again")
             finally:
                 for path in paths.values():
                     with suppress(OSError):
                         path.unlink()
 
     def run(self, phase: Phase, paths: dict[str, Path]) -> bool:
-        """Whether the other process came to its end; what it could not do is raised here."""
+        """Run the other process; return whether it finished. Its errors are raised here."""
         if self._closed.is_set():
             raise Interrupted("the service stops")
         spawn = multiprocessing.get_context("spawn")
@@ -98,31 +98,27 @@ class Learning:
                 process.join()
                 self.process = None
         if trace is not None:
-            error = error or Crashed("the process in which the next phase learns could not say why it failed")
+            error = error or Crashed("the process in which the next phase learns could not report why it failed")
             setattr(error, traces.ELSEWHERE, trace)
             raise error
         return True
 
     def interrupt(self) -> None:
-        """Learn no more, and wait no longer for what is being learned. From any thread."""
+        """Learn nothing more, and stop waiting for what is being learned. From any thread."""
         self._closed.set()
         if (process := self.process) is not None:
             process.terminate()
 
     def close(self) -> None:
-        """Interrupt, and return when the files of what was being learned are gone."""
+        """Interrupt, and return when the files of what was being learned are removed."""
         self.interrupt()
         with self._busy:
             pass
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 def _learn(results: Connection, state: Path, phase: Phase, paths: dict[str, Path], options: dict[str, Any]) -> None:
-    """What runs in the other process: it reads the state and the rows, learns, and writes what it has learned."""
-    end_with_parent()  # not to go on learning, or to leave a file behind, for a server that was killed
+    """Runs in the other process: reads the state and the rows, learns, and writes what it has learned."""
+    end_with_parent()  # or it would continue to learn, and leave a file behind, after the server was killed
     with traces.by_place():
         results.send(_tried(state, phase, paths, options))
 
@@ -130,7 +126,7 @@ def _learn(results: Connection, state: Path, phase: Phase, paths: dict[str, Path
 def _tried(
     state: Path, phase: Phase, paths: dict[str, Path], options: dict[str, Any]
 ) -> tuple[Exception | None, str | None]:
-    """The error, if there was one that another process can read, and its types and places."""
+    """The error, if there was one that another process can read, and its types and locations."""
     try:
         X, codes, groups = (
             np.load(paths[name], mmap_mode="r", allow_pickle=False) if paths[name].exists() else None for name in FILES

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: public ones only, of who asked when and how often; and what a private test of drift found."""
+"""Metrics for Prometheus: public numbers only, and the result of the private test for drift."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-REPEAT = "repeat"  # in place of a status: whether its body was that of the first request is told to its owner alone
+REPEAT = "repeat"  # in place of a status: only its owner may learn whether its body was that of the first request
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 # Of the status: name, meaning, whether it only grows.
 NUMBERS = (
     ("phase", "The number of the phase, from 1 on", False),
-    ("answers_in_phase", "Answers that the phase gives in all", False),
+    ("answers_in_phase", "Answers that the phase gives in total", False),
     ("answers_left_in_phase", "Answers that the phase still gives", False),
-    ("answered", "Answers given in all", True),
+    ("answered", "Answers given in total", True),
     ("rows", "Rows that the phase learned from", False),
     ("teachers", "Teachers of the phase", False),
     ("rows_gathered", "Rows gathered for the next phase", False),
     ("rows_wanted", "Rows that the next phase learns from", False),
     ("client_cap", "Rows of the next phase that may come from one client", False),
     ("learning", "Whether the next phase is learning now", False),
-    ("ledger_length", "Records in the ledger", True),
+    ("ledger_length", "Rows in the answer log", True),
 )
 
 
@@ -66,7 +66,7 @@ class Metrics:
 
 
 class _Status(Collector):
-    """The public numbers of the desk, read when they are asked for."""
+    """The public numbers of the answering service, read when they are asked for."""
 
     def __init__(self, status: Callable[[], Any]) -> None:
         self._status = status

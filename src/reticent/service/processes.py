@@ -134,7 +134,7 @@ def ending_in_good_order(code: int = TERMINATED) -> Iterator[None]:
     """Let SIGTERM, and SIGHUP of a closed terminal, end this process by an exception, so that all is cleaned up.
 
     Only the first SIGTERM counts, so that cleaning up is not cut short. What is ignored stays ignored, as under nohup.
-    Outside of the main thread, which cannot be told of signals, nothing is changed.
+    Outside of the main thread, which receives no signals, nothing is changed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -144,7 +144,7 @@ def ending_in_good_order(code: int = TERMINATED) -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         sys.exit(code)
 
-    def hang_up(*_: object) -> None:  # whoever waits for SIGTERM meanwhile, as a server does, takes it
+    def hang_up(*_: object) -> None:  # a server that waits for SIGTERM receives it
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = {}

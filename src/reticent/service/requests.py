@@ -1,4 +1,4 @@
-"""Requests: what one asks, what it gets, and how far along a batch of them answers have come."""
+"""Requests: what a client asks, what it receives, and how far the answers to a batch of requests have come."""
 
 from __future__ import annotations
 
@@ -11,24 +11,32 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.service.store import Entry, Part, Stored
+from reticent.service.store.protocol import Entry, JournalPart, StoredAnswer
 
 Array = NDArray[Any]
 
 
 class KeyReused(ValueError):
-    """An idempotency key came with another body than the first time: to be told to its owner only."""
+    """An idempotency key came with another body than the first time. Only its owner may learn of it."""
 
 
 class NothingStored(LookupError):
-    """No answer is stored for a request that may have nothing else."""
+    """No answer is stored for a request that may only have a stored one."""
+
+
+class Halted(RuntimeError):
+    """Nothing is answered until the service is restarted; `soon` if a supervisor can be expected to do that."""
+
+    def __init__(self, message: str = "", *, soon: bool = False) -> None:
+        super().__init__(message)
+        self.soon = soon
 
 
 @dataclass(frozen=True)
 class Request:
     """What one request asks, already parsed and encoded by public rules.
 
-    With `only_stored` it gets an answer that is stored, and nothing that would cost something.
+    With `only_stored` it receives a stored answer or none, and costs nothing.
     """
 
     client: str
@@ -48,48 +56,48 @@ class Answered:
 
 
 @dataclass(slots=True)
-class Asked:
-    """A request within a batch: the rows that had no answer before it, and the codes of those that had, if any.
+class PendingRequest:
+    """A request within a batch: the rows that had no answer before it, and the answers to those that had, if any.
 
-    `kept` is what is kept of its idempotency key and of its body, None for a request without a key. `phase` gave the
-    first answer, where a later one goes on.
+    `kept` is what is stored of its idempotency key and of its body, None for a request without a key. `phase` gave the
+    first answer, if a later phase continues the request.
     """
 
     client: str
     rows: NDArray[np.float64]
     kept: tuple[str, bytes] | None
-    codes: Array | None = None
+    class_indices: Array | None = None
     phase: int | None = None
 
     @classmethod
-    def unfinished(cls, client: str, key: str, stored: Stored, columns: int, width: Any) -> Self:
-        """A request that was cut off at the end of a phase."""
+    def interrupted(cls, client: str, key: str, stored: StoredAnswer, columns: int, dtype: Any) -> Self:
+        """A request that was interrupted at the end of a phase."""
         rows = np.frombuffer(stored.rest or b"", dtype=np.float64).reshape(-1, columns)
-        codes = np.frombuffer(stored.codes, dtype=width)
-        if not 0 < len(rows) < len(codes):
-            raise ValueError("a request that is not finished must have rows with an answer, and rows without one")
-        return cls(client, rows, (key, stored.digest), codes[: len(codes) - len(rows)], stored.phase)
+        indices = np.frombuffer(stored.class_indices, dtype=dtype)
+        if not 0 < len(rows) < len(indices):
+            raise ValueError("an interrupted request must have rows with an answer and rows without one")
+        return cls(client, rows, (key, stored.digest), indices[: len(indices) - len(rows)], stored.phase)
 
     def __len__(self) -> int:
-        return len(self.rows) + (0 if self.codes is None else len(self.codes))
+        return len(self.rows) + (0 if self.class_indices is None else len(self.class_indices))
 
 
-class Finished(NamedTuple):
-    """The codes of all answers to a request, and the phase that gave the first of them."""
+class FinishedRequest(NamedTuple):
+    """The answers to all rows of a request, and the phase that gave the first of them."""
 
-    codes: Array
+    class_indices: Array
     phase: int
 
 
 class Batch:
-    """Requests that are answered together: their rows in a line, and how far along it answers have come."""
+    """Requests that are answered together: all their rows in order, and how many of them have answers."""
 
-    def __init__(self, asked: Sequence[Asked], named: list[tuple[str, int]] | None, width: Any) -> None:
-        self.asked, self.named = asked, named
-        self.rows = asked[0].rows if len(asked) == 1 else np.concatenate([one.rows for one in asked])
-        self.who = None if named is None else spread(named)
-        self.ends = list(accumulate(len(one.rows) for one in asked))
-        self.codes = np.empty(len(self.rows), dtype=width)
+    def __init__(self, requests: Sequence[PendingRequest], runs: list[tuple[str, int]] | None, dtype: Any) -> None:
+        self.requests, self.runs = requests, runs
+        self.rows = requests[0].rows if len(requests) == 1 else np.concatenate([one.rows for one in requests])
+        self.clients = None if runs is None else client_of_each_row(runs)
+        self.ends = list(accumulate(len(one.rows) for one in requests))
+        self.class_indices = np.empty(len(self.rows), dtype=dtype)
         self.answered = 0  # rows
         self.finished = 0  # requests
 
@@ -99,53 +107,55 @@ class Batch:
         return self.answered == len(self.rows)
 
     def left(self) -> tuple[Array, Array | None]:
-        """The rows that have no answer yet, and who asks."""
-        return self.rows[self.answered :], None if self.who is None else self.who[self.answered :]
+        """The rows that have no answer yet, and the client of each."""
+        return self.rows[self.answered :], None if self.clients is None else self.clients[self.answered :]
 
-    def take(self, codes: Array) -> slice:
-        """Answers of a phase to the next rows; which rows these are."""
-        some = slice(self.answered, self.answered + len(codes))
-        self.codes[some] = codes
+    def take(self, class_indices: Array) -> slice:
+        """Take a phase's answers to the next rows; return which rows these are."""
+        some = slice(self.answered, self.answered + len(class_indices))
+        self.class_indices[some] = class_indices
         self.answered = some.stop
         return some
 
-    def finish(self, some: slice, phase: int) -> tuple[list[Entry], list[Finished], list[tuple[str, str, Stored]]]:
-        """What these rows of a phase cost by client, the requests that they finish, and what is kept under keys.
+    def finish(
+        self, some: slice, phase: int
+    ) -> tuple[list[Entry], list[FinishedRequest], list[tuple[str, str, StoredAnswer]]]:
+        """What these rows of a phase cost each client, the requests that they finish, and what is stored under keys.
 
-        Of a request that goes on in the next phase its answers so far are kept, and the rows that are still to be
-        asked: whatever happens to this process, each of its rows is asked once.
+        Of a request that continues in the next phase, the answers so far are stored, and the rows that have none.
+        Whatever happens to this process, each of its rows is asked once.
         """
         entries: dict[str, Entry] = {}
-        found: list[Finished] = []
-        kept: list[tuple[str, str, Stored]] = []
-        for one, end in zip(self.asked[self.finished :], self.ends[self.finished :], strict=True):
+        found: list[FinishedRequest] = []
+        kept: list[tuple[str, str, StoredAnswer]] = []
+        for one, end in zip(self.requests[self.finished :], self.ends[self.finished :], strict=True):
             begin, stop = end - len(one.rows), min(end, some.stop)
             if (cost := stop - max(begin, some.start)) <= 0:
                 break
-            whole, codes, first = stop == end, self.codes[begin:stop], one.phase or phase
-            if one.codes is not None:
-                codes = np.concatenate([one.codes, codes])
-            # Answers are told with the last of them: of a request that goes on in the next phase there may be none.
-            _, told, _, before = entries.get(one.client) or (one.client, 0, phase, 0)
-            entries[one.client] = Entry(one.client, told + (len(codes) if whole else 0), phase, before + cost)
+            complete, indices, first = stop == end, self.class_indices[begin:stop], one.phase or phase
+            if one.class_indices is not None:
+                indices = np.concatenate([one.class_indices, indices])
+            # All answers of a request are entered with its last one: it may be refused if there is no next phase.
+            _, given, _, before = entries.get(one.client) or (one.client, 0, phase, 0)
+            entries[one.client] = Entry(one.client, given + (len(indices) if complete else 0), phase, before + cost)
             if one.kept is not None:
                 key, digest = one.kept
-                rest = None if whole else self.rows[stop:end].tobytes()
-                written = codes.tobytes() + bytes((end - stop) * codes.itemsize)  # as long as it will be
-                kept.append((one.client, key, Stored(digest, written, first, rest)))
-            if not whole:
+                rest = None if complete else self.rows[stop:end].tobytes()
+                written = indices.tobytes() + bytes((end - stop) * indices.itemsize)  # as long as it will be
+                kept.append((one.client, key, StoredAnswer(digest, written, first, rest)))
+            if not complete:
                 one.phase = first
                 break
             self.finished += 1
-            found.append(Finished(codes, first))
+            found.append(FinishedRequest(indices, first))
         return list(entries.values()), found, kept
 
-    def part(self, some: slice) -> Part | None:
+    def journal_part(self, some: slice) -> JournalPart | None:
         """These rows and their answers, for the journal."""
         if some.stop == some.start:
             return None
-        runs = None if self.named is None else _some(self.named, some.start, some.stop)
-        return Part(runs, self.rows[some].tobytes(), self.codes[some].tobytes())
+        runs = None if self.runs is None else _some_runs(self.runs, some.start, some.stop)
+        return JournalPart(runs, self.rows[some].tobytes(), self.class_indices[some].tobytes())
 
 
 def digest(body: bytes) -> bytes:
@@ -153,26 +163,26 @@ def digest(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
 
 
-def hidden(key: str) -> str:
-    """An idempotency key as it is kept."""
+def hashed_key(key: str) -> str:
+    """An idempotency key as it is stored."""
     return hashlib.sha256(b"key" + key.encode()).hexdigest()
 
 
-def mixed(key: str, digest: bytes) -> bytes:
-    """The digest of a body as it is kept: without the key, which is not, nobody can try out bodies against it."""
+def keyed_digest(key: str, digest: bytes) -> bytes:
+    """The digest of a body as it is stored. Without the key, which is not stored, nobody can test bodies against it."""
     return hashlib.sha256(b"body" + key.encode() + digest).digest()
 
 
-def spread(runs: list[tuple[str, int]]) -> Array:
+def client_of_each_row(runs: list[tuple[str, int]]) -> Array:
     """The client of each row, from runs of clients."""
     return np.repeat(np.array([client for client, _ in runs]), [count for _, count in runs])
 
 
-def _some(runs: list[tuple[str, int]], first: int, last: int) -> list[tuple[str, int]]:
+def _some_runs(runs: list[tuple[str, int]], first: int, last: int) -> list[tuple[str, int]]:
     """The runs of some rows."""
-    found, place = [], 0
+    found, start = [], 0
     for client, count in runs:
-        if (mine := min(place + count, last) - max(place, first)) > 0:
-            found.append((client, mine))
-        place += count
+        if (inside := min(start + count, last) - max(start, first)) > 0:
+            found.append((client, inside))
+        start += count
     return found

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Chunk = dict[str, Any]  # a column each: a list of text, or an array
-Advance = Callable[[int], None]  # told how many rows were read
+Advance = Callable[[int], None]  # called with the number of rows that were read
 
 ROWS = 16_384  # in a part
 LONGEST = 1 << 24  # characters of a cell
@@ -118,14 +118,14 @@ class Csv:
 
     def count(self, advance: Advance | None = None) -> int:
         """How many rows there are after the first line."""
-        rows = told = 0
+        rows = reported = 0
         for _ in self._rows():
             rows += 1
-            if advance is not None and rows - told >= ROWS:
-                advance(rows - told)
-                told = rows
+            if advance is not None and rows - reported >= ROWS:
+                advance(rows - reported)
+                reported = rows
         if advance is not None:
-            advance(rows - told)
+            advance(rows - reported)
         return rows
 
     def chunks(

@@ -6,7 +6,7 @@ const SOON = 0.1; // share that is left when something is about to end
 const NEAR = 0.9; // share of a quota or a cap that is near it
 const FEW = 0.5; // share of the questions that become rows, below which there are few
 const SILENCE = 10_000; // milliseconds without an event after which the connection counts as lost
-const LEDGER_EVERY = 2_000; // milliseconds between two looks at the ledger, at least
+const LEDGER_EVERY = 2_000; // milliseconds between two looks at the answer log, at least
 
 const at = (id) => document.getElementById(id);
 const whole = new Intl.NumberFormat("en");
@@ -48,11 +48,11 @@ function meter(element, value, most, words) {
 let key = sessionStorage.getItem(KEPT);
 let run = 0; // the present connection: what belongs to an earlier one is dropped
 let last = null; // the last status
-let ledger = null; // the last look at the ledger
+let ledger = null; // the last look at the answer log
 let trouble = null; // why there is no status
-let shrunk = false; // whether the ledger became shorter while this page looked
+let shrunk = false; // whether the answer log became shorter while this page looked
 let promised = false; // whether the words of the guarantee are there
-let looked = 0; // when the ledger was last looked at
+let looked = 0; // when the answer log was last looked at
 let looking = false;
 
 const headers = () => (key ? { Authorization: `Bearer ${key}` } : {});
@@ -193,7 +193,7 @@ async function promise() {
   }
 }
 
-/** Fetch the end of the ledger, but not too often; what came meanwhile is seen at the next event. */
+/** Fetch the end of the answer log, but not too often; what came meanwhile is seen at the next event. */
 async function look() {
   if (looking) return;
   looking = true;
@@ -452,9 +452,9 @@ function alerts() {
   if (last.halted) {
     add("danger", "Answering has stopped, as an answer could not be stored. See why by reticent status, then start the service again.");
   }
-  if (shrunk) add("danger", "The ledger is shorter than it was. Records that this page has seen are gone.");
-  if (ledger?.verified?.intact === false) add("danger", "The ledger failed its verification. Do not go on without a look at it.");
-  if (ledger?.broken != null) add("danger", `The ledger is broken at record ${count(ledger.broken)}: it does not fit the one before.`);
+  if (shrunk) add("danger", "The answer log is shorter than it was. Records that this page has seen are gone.");
+  if (ledger?.verified?.intact === false) add("danger", "The answer log failed its verification. Do not go on without a look at it.");
+  if (ledger?.broken != null) add("danger", `The answer log is broken at record ${count(ledger.broken)}: it does not fit the one before.`);
   if (last.drift === "found") {
     add("warn", `The questions of phase ${count(phase - 1)} had drifted: they were no longer like those before. Phase ${count(phase)} learned a new model from them and the answers they were given; check that it still answers well.`);
   }

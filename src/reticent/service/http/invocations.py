@@ -1,4 +1,4 @@
-"""MLflow's way to ask: a table as JSON in one of four forms, or as CSV."""
+"""MLflow's invocations: a table as JSON in one of four forms, or as CSV."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from reticent.service.json_bodies import loosely, said
-from reticent.service.problems import Problem
-from reticent.service.protocol import Column, Rows, Rules, encoded, in_one_column, listed
+from reticent.service.http.json_bodies import decode_loosely, decoding_error
+from reticent.service.http.open_inference import Column, Rows, Rules, encoded, in_one_column, listed
+from reticent.service.http.problems import Problem
 from reticent.service.tables import Csv, TableError
 
 FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
@@ -44,9 +44,9 @@ def read_json(body: bytes, rules: Rules, most_rows: int) -> Rows:
         asked = _invocation.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         try:
-            asked = msgspec.convert(loosely(body, error), Invocation)
+            asked = msgspec.convert(decode_loosely(body, error), Invocation)
         except msgspec.ValidationError as wrong:
-            raise Problem("malformed", said(wrong)) from None
+            raise Problem("malformed", decoding_error(wrong)) from None
     given = [form for form in FORMS if getattr(asked, form) is not None]
     if len(given) != 1:
         raise Problem("malformed", f"the body must have exactly one of {', '.join(FORMS)}")
@@ -103,7 +103,7 @@ def _from_records(records: Sequence[Any], columns: Sequence[Column]) -> Table:
 
 
 def _from_rows(rows: Sequence[Any], columns: Sequence[Column]) -> Table:
-    """Cells by place: the columns in the order of the schema."""
+    """Cells by index: the columns in the order of the schema."""
     if len(columns) == 1:
         return {columns[0].name: [_alone(row, columns[0]) for row in rows]}
     if not all(isinstance(row, list) and len(row) == len(columns) for row in rows):

@@ -1,4 +1,4 @@
-"""The server: where it may be reached, how long it waits for a caller, and how it stops."""
+"""The server: its address, how long it waits for callers, and how it stops."""
 
 from __future__ import annotations
 
@@ -18,24 +18,27 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reticent.exact import integer
 from reticent.service import traces
-from reticent.service.app import Service, loopback, make_app, raw
-from reticent.service.keys import Keyring
-from reticent.service.problems import Problem
+from reticent.service.http.access import Keyring
+from reticent.service.http.calls import is_loopback
+from reticent.service.http.problems import Problem
+from reticent.service.http.responses import raw
+from reticent.service.http.routes import make_app
+from reticent.service.http.service import Service
 
 HOST, PORT = "127.0.0.1", 8341
-QUICK = 1 << 14  # bytes of a body, at most, of a request that is answered without a task
-GRACE = 0.05  # seconds after its headers in which the body must come
-RESERVE = 128  # files that are not connections: the store, what a phase learns from, its process
-BACKLOG = 2048  # connections that wait to be taken
-PIPELINE = 64  # requests of a connection that wait for the answer to one before
-UNUSUAL = {b"content-encoding", b"transfer-encoding", b"expect", b"upgrade"}  # headers of those that are not
+QUICK = 1 << 14  # bytes: a request with a longer body is answered by a task
+GRACE = 0.05  # seconds after its headers in which the body must arrive
+RESERVE = 128  # open files that are not connections: the store, rows to learn from, pipes
+BACKLOG = 2048  # connections that wait to be accepted
+PIPELINE = 64  # pipelined requests of a connection
+UNUSUAL = {b"content-encoding", b"transfer-encoding", b"expect", b"upgrade"}  # headers that QUICK requests lack
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
-    """Where the service is reached: by this machine only, unless told otherwise.
+    """The address of the service: by default only this machine can reach it.
 
-    `behind_proxy` says that a proxy in front takes care of TLS.
+    `behind_proxy` says that a proxy in front handles TLS.
     """
 
     host: str = HOST
@@ -46,9 +49,9 @@ class Binding:
     behind_proxy: bool = False
 
     def check(self, keyring: Keyring, spelled: Mapping[str, str] | None = None) -> None:
-        """Refuse what would let anyone in, or send keys in the clear.
+        """Refuse what would admit anyone, or send keys unencrypted.
 
-        `spelled` are the names of the fields as the caller knows them, for messages.
+        `spelled` gives the names of the fields for messages.
         """
         say = {field.name: field.name for field in fields(self)} | dict(spelled or {})
         integer(self.port, say["port"], least=0, most=65535)
@@ -57,7 +60,7 @@ class Binding:
         for name, path in (("certificate", self.certificate), ("private_key", self.private_key)):
             if path is not None and not path.is_file():
                 raise ValueError(f"{say[name]} must be a file, got {path}")
-        outside = not loopback(self.host)
+        outside = not is_loopback(self.host)
         host = f"{say['host']} {self.host}"
         if (outside or self.behind_proxy) and keyring.open:
             where = host if outside else say["behind_proxy"]
@@ -77,39 +80,39 @@ class Binding:
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long, and for how many, the server waits."""
+    """Time limits, and the number of connections."""
 
     header_seconds: float = 10.0  # for the headers of a request to arrive
     header_bytes: int = 64 << 10
     idle_seconds: int = 75  # between two requests of a connection
     connections: int = 4096
-    drain_seconds: int = 30  # for answers to leave, when the server stops
+    drain_seconds: int = 30  # to send answers when the server stops
 
 
 class Server(uvicorn.Server):
-    """Stops without losing an answer: takes no more, answers what was taken, lets go of the store."""
+    """Stops without losing an answer: it accepts no more requests, answers the accepted ones and releases the store."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal comes, or until nothing can be answered any more."""
+        """Serve until a signal arrives, or until the answering service halts."""
         traces.watch(asyncio.get_running_loop())
         await super().serve(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to stop: also if the desk has halted, since whoever keeps it running must know."""
-        return await super().on_tick(counter) or bool(self._service.desk.status().halted)
+        """Whether to stop: also if the answering service has halted, so that a supervisor sees it."""
+        return await super().on_tick(counter) or bool(self._service.answering.status().halted)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop; streams of events end first, as they would never end by themselves.
+        """Stop. Streams of events end first, since they would not end by themselves.
 
-        Who waits for a phase that is being learned waits no longer than for an answer to leave.
+        Requests that wait for a phase to be learned wait no longer than the time to send answers.
         """
         self._service.closing.set()
         patience = self.config.timeout_graceful_shutdown or 0
-        interrupt = asyncio.get_running_loop().call_later(patience, self._service.desk.interrupt)
+        interrupt = asyncio.get_running_loop().call_later(patience, self._service.answering.interrupt)
         try:
             await super().shutdown(sockets)
         finally:
@@ -121,23 +124,23 @@ def make_server(service: Service, binding: Binding | None = None, patience: Pati
     binding, patience = binding or Binding(), patience or Patience()
     binding.check(service.keyring)
     traces.log_by_place()
-    room = room_for(patience.connections)
-    patience = replace(patience, connections=min(patience.connections, room))
+    capacity = connection_capacity(patience.connections)
+    patience = replace(patience, connections=min(patience.connections, capacity))
     config = uvicorn.Config(
         make_app(service),
         host=binding.host,
         port=binding.port,
         http=_patient(patience, service),
         ws="none",
-        # All that wait are taken at once, before any of them is refused.
-        backlog=max(16, min(BACKLOG, (room + RESERVE - patience.connections) // 4)),
+        # All waiting connections are accepted at once, before any of them is refused.
+        backlog=max(16, min(BACKLOG, (capacity + RESERVE - patience.connections) // 4)),
         lifespan="on",
         log_config=None,  # see `traces.log_by_place`
         log_level="warning",
         access_log=False,  # it would record who asked when
         server_header=False,
         date_header=False,
-        proxy_headers=False,  # nothing here depends on where a caller is
+        proxy_headers=False,  # nothing here depends on the address of a caller
         timeout_keep_alive=patience.idle_seconds,
         timeout_graceful_shutdown=patience.drain_seconds,
         ssl_certfile=binding.certificate,
@@ -147,8 +150,8 @@ def make_server(service: Service, binding: Binding | None = None, patience: Pati
     return Server(config, service)
 
 
-def room_for(connections: int) -> int:
-    """How many connections may be open besides other files; the limit of the process is raised, as far as it may be."""
+def connection_capacity(connections: int) -> int:
+    """How many connections may be open besides other files. Raises the limit of the process as far as allowed."""
     try:
         import resource
     except ImportError:  # where there is no such limit
@@ -157,7 +160,7 @@ def room_for(connections: int) -> int:
     wanted = connections + RESERVE + 4 * BACKLOG
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
-        with suppress(OSError, ValueError):  # not every system allows what it says is the most
+        with suppress(OSError, ValueError):  # not every system allows its own maximum
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
             soft = most
     return wanted - RESERVE if soft == resource.RLIM_INFINITY else max(1, soft - RESERVE)
@@ -175,7 +178,7 @@ def _patient(patience: Patience, service: Service) -> type[HttpToolsProtocol]:
 
 
 class _Quick:
-    """A request that is answered without a task; what uvicorn looks at in place of its own record of one."""
+    """A request that is answered without a task, in place of uvicorn's own record of a request."""
 
     __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete")
     more_body = False
@@ -186,7 +189,7 @@ class _Quick:
 
 
 class _Flow(FlowControl):
-    """Reads on only when no request waits any more, so that what waits is bounded."""
+    """Resumes reading only when no request waits, so that the number of waiting requests is bounded."""
 
     def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
         super().__init__(transport)
@@ -197,15 +200,15 @@ class _Flow(FlowControl):
             super().resume_reading()
 
 
-class _HungUp(Exception):
-    """Lets the parser stop, after the connection was closed from within it."""
+class _Closed(Exception):
+    """Stops the parser after the connection was closed from within it."""
 
 
 class _Connection(HttpToolsProtocol):
-    """A connection whose headers must arrive in time, and within a size; uvicorn sees to the rest.
+    """A connection whose headers must arrive in time and within a size limit; uvicorn does the rest.
 
-    One kind of request has a way of its own, since most are of it: a small inference whose body comes with its headers
-    or at once after them. It goes to the service without a task and messages, and comes back as bytes.
+    Most requests are small inferences whose body arrives with the headers or right after them. These go to the service
+    without a task and ASGI messages, and come back as bytes.
     """
 
     limits = Patience()
@@ -225,8 +228,8 @@ class _Connection(HttpToolsProtocol):
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._headers_came()
-        self._taken_bytes()
+        self._headers_arrived()
+        self._take_bytes()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -238,7 +241,7 @@ class _Connection(HttpToolsProtocol):
             self._unread += len(data)
         self._parse(data)
         if self._bytes is not None and self._grace is None:  # many send the body after the headers
-            self._grace = self.loop.call_later(GRACE, self._as_usual)
+            self._grace = self.loop.call_later(GRACE, self._use_uvicorn)
         # Whatever part of it was body is no longer counted: they are awaited no more once they are there.
         if self._heading:
             if self._unread > self.limits.header_bytes:
@@ -271,7 +274,7 @@ class _Connection(HttpToolsProtocol):
                 return
 
     def _without_upgrade(self) -> bytes:
-        """The headers of a request as if it did not offer another protocol; a parser that has read nothing yet."""
+        """The headers of a request without the offer of another protocol, for a new parser."""
         offers = (b"upgrade", b"http2-settings")
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
@@ -291,7 +294,7 @@ class _Connection(HttpToolsProtocol):
             self._heading, self._unread = True, 0
 
     def on_headers_complete(self) -> None:
-        self._headers_came()
+        self._headers_arrived()
         if self._long:
             self._check_size()
         if self._may_be_quick():
@@ -301,13 +304,13 @@ class _Connection(HttpToolsProtocol):
             if len(self.pipeline) > PIPELINE:
                 self.pipeline.clear()
                 self.transport.close()
-                raise _HungUp
+                raise _Closed
 
     def _check_size(self) -> None:
-        """Refuse headers that are too long, although they came at once."""
+        """Refuse headers that are too long, even if they arrived at once."""
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.limits.header_bytes:
             self._refuse(Problem("too-large", f"the headers may have at most {self.limits.header_bytes} bytes"))
-            raise _HungUp
+            raise _Closed
 
     def on_body(self, body: bytes) -> None:
         if self._bytes is None:
@@ -319,15 +322,15 @@ class _Connection(HttpToolsProtocol):
         if self._bytes is None:
             if not self.parser.should_upgrade():
                 if self._deadline is not None:  # for the rest of a request that is answered
-                    self._headers_came()
+                    self._headers_arrived()
                 super().on_message_complete()
             return
         headers = dict(self.headers)
         if len(headers) < len(self.headers):  # some come twice
-            self._as_usual()
+            self._use_uvicorn()
             super().on_message_complete()
             return
-        body = self._taken_bytes()
+        body = self._take_bytes()
         cycle = self.cycle = _Quick()  # type: ignore[assignment]
         self.asked.quick(self.path, headers, body, functools.partial(self._reply, cycle))
 
@@ -335,11 +338,11 @@ class _Connection(HttpToolsProtocol):
         super().on_response_complete()
         # Who was answered before all was sent may send the rest, within a time.
         if self.cycle.more_body and self.cycle.response_complete and not self.transport.is_closing():
-            self._headers_came()
+            self._headers_arrived()
             self._deadline = self.loop.call_later(self.limits.header_seconds, self.transport.close)
 
     def _may_be_quick(self) -> bool:
-        """Whether it is an inference, with a small body that is sent as it is, and no other request is under way."""
+        """Whether it is an inference with a small plain body, and no other request is in progress."""
         if self.url != self.target or not (self.cycle is None or self.cycle.response_complete):
             return False
         size = -1
@@ -357,21 +360,21 @@ class _Connection(HttpToolsProtocol):
         )
 
     def shutdown(self) -> None:
-        """Stop, once what has begun to arrive is answered."""
+        """Stop when requests that have begun to arrive are answered."""
         if self._bytes is not None:
-            self._as_usual()
+            self._use_uvicorn()
         super().shutdown()
 
-    def _taken_bytes(self) -> bytes:
+    def _take_bytes(self) -> bytes:
         body, self._bytes = self._bytes or b"", None
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None
         return body
 
-    def _as_usual(self) -> None:
-        """Give a request of which more is to come to uvicorn, as if its headers had come just now."""
-        body = self._taken_bytes()
+    def _use_uvicorn(self) -> None:
+        """Hand an incomplete request to uvicorn, as if its headers had just arrived."""
+        body = self._take_bytes()
         super().on_headers_complete()
         if body:
             super().on_body(body)
@@ -386,13 +389,13 @@ class _Connection(HttpToolsProtocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Tell that this is not HTTP, as a problem document like all others, unless it was told something else."""
+        """Answer a request that is not HTTP with a problem document like all others."""
         self._refuse(Problem("malformed", "this is not a valid HTTP request"))
 
     def _expect_headers(self) -> None:
         self._deadline = self.loop.call_later(self.limits.header_seconds, self._too_late)
 
-    def _headers_came(self) -> None:
+    def _headers_arrived(self) -> None:
         self._heading = False
         if self._deadline is not None:
             self._deadline.cancel()
@@ -403,8 +406,8 @@ class _Connection(HttpToolsProtocol):
         self._refuse(Problem("too-slow", "the headers did not arrive in time"))
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer without the application, and hang up."""
-        self._headers_came()
+        """Answer without the application, and close the connection."""
+        self._headers_arrived()
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete:  # else another answer is on its way
@@ -413,12 +416,12 @@ class _Connection(HttpToolsProtocol):
 
 
 def _with_close(response: bytes) -> bytes:
-    """A response that tells that it is the last one of its connection."""
+    """A response that says that it is the last one of its connection."""
     return response.replace(b"\r\n", b"\r\nconnection: close\r\n", 1)
 
 
 def serve(service: Service, binding: Binding | None = None, patience: Patience | None = None) -> None:
-    """Serve until a signal comes; SIGTERM and Ctrl-C let what was taken be answered."""
+    """Serve until a signal arrives. After SIGTERM and Ctrl-C accepted requests are still answered."""
     make_server(service, binding, patience).run()
 
 

@@ -8,8 +8,8 @@ import json
 from html import escape
 from typing import Any
 
-from reticent.service import protocol
-from reticent.service.problems import KINDS, MEDIA_TYPE
+from reticent.service.http import open_inference
+from reticent.service.http.problems import KINDS, MEDIA_TYPE
 
 Json = dict[str, Any]
 
@@ -17,7 +17,7 @@ JSON, TEXT, BINARY, HTML = "application/json", "text/plain", "application/octet-
 PARTS = ("app.js", "style.css", "icon.svg", "uplot.js", "uplot.css")  # of the dashboard
 
 
-def document(name: str, rules: protocol.Rules, most_rows: int, version: str) -> Json:
+def document(name: str, rules: open_inference.Rules, most_rows: int, version: str) -> Json:
     """The OpenAPI document of a model: what it describes is public."""
     columns = [column.name for column in rules.columns]
     infer = _inference(name, rules, most_rows)
@@ -27,17 +27,17 @@ def document(name: str, rules: protocol.Rules, most_rows: int, version: str) -> 
         "/v2/health/live": _get("live", "Whether the server is alive.", JSON),
         "/v2/health/ready": _get("ready", "Whether questions are answered.", JSON, 503),
         model: _get("model", "Inputs, outputs and versions of the model.", JSON, scope="observe"),
-        f"{model}/versions/{protocol.VERSION}": _get("version", "The same, by version.", JSON, scope="observe"),
+        f"{model}/versions/{open_inference.VERSION}": _get("version", "The same, by version.", JSON, scope="observe"),
         f"{model}/ready": _get("modelReady", "Whether the model answers.", JSON, 503),
-        f"{model}/versions/{protocol.VERSION}/ready": _get("versionReady", "The same, by version.", JSON, 503),
+        f"{model}/versions/{open_inference.VERSION}/ready": _get("versionReady", "The same, by version.", JSON, 503),
         f"{model}/infer": infer("infer"),
-        f"{model}/versions/{protocol.VERSION}/infer": infer("inferVersion"),
+        f"{model}/versions/{open_inference.VERSION}/infer": infer("inferVersion"),
         "/invocations": _invocations(columns, rules, most_rows),
         "/ping": _get("ping", "Whether questions are answered, as MLflow asks it.", TEXT, 503),
         "/health": _get("health", "The same as /ping.", TEXT, 503),
         "/version": _get("packageVersion", "The version of the server.", TEXT),
         "/guarantee": _get("guarantee", "What is promised: in plain words, or as JSON by Accept.", (TEXT, JSON)),
-        "/status": _get("status", "Phase, answers left, length and head of the ledger.", JSON, scope="observe"),
+        "/status": _get("status", "Phase, answers left, length and head of the answer log.", JSON, scope="observe"),
         "/events": _get(
             "events", "The status once a second, as server-sent events.", "text/event-stream", 503, scope="observe"
         ),
@@ -47,7 +47,7 @@ def document(name: str, rules: protocol.Rules, most_rows: int, version: str) -> 
             "ledger", "The last records, the last verification, and what the caller may use.", JSON, scope="observe"
         ),
         "/dashboard/verify": {
-            "post": _get("verify", "Verify the ledger, one check at a time.", JSON, 404, 503, scope="admin")["get"]
+            "post": _get("verify", "Verify the answer log, one check at a time.", JSON, 404, 503, scope="admin")["get"]
         },
         "/dashboard/{part}": _parts(),
         "/docs": _get("docs", "This document, as a page.", HTML),
@@ -119,7 +119,7 @@ def _get(identity: str, summary: str, kinds: str | tuple[str, ...], *fails: int,
     about: Json = {
         "operationId": identity,
         "summary": summary,
-        "responses": {"200": {"description": "Told.", "content": content}, **_problems(*fails, scope=scope)},
+        "responses": {"200": {"description": "OK.", "content": content}, **_problems(*fails, scope=scope)},
     }
     return {"get": about | ({} if scope is None else {"security": [{"key": []}, {}], "x-scope": scope})}
 
@@ -167,15 +167,15 @@ def _asking(identity: str, summary: str, content: Json, answers: Json) -> Json:
     }
 
 
-def _inference(name: str, rules: protocol.Rules, most_rows: int) -> Any:
-    about = protocol.metadata(name, rules)
+def _inference(name: str, rules: open_inference.Rules, most_rows: int) -> Any:
+    about = open_inference.metadata(name, rules)
     tensor: Json = {
         "type": "object",
         "required": ["name", "shape", "datatype"],
         "properties": {
             "name": {"enum": [one["name"] for one in about["inputs"]]},
             "shape": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 2},
-            "datatype": {"enum": [*protocol.NUMBERS, protocol.BYTES]},
+            "datatype": {"enum": [*open_inference.NUMBERS, open_inference.BYTES]},
             "parameters": {"type": "object"},
             "data": {"type": "array"},
         },
@@ -183,7 +183,7 @@ def _inference(name: str, rules: protocol.Rules, most_rows: int) -> Any:
     output = {
         "type": "object",
         "required": ["name"],
-        "properties": {"name": {"const": protocol.LABELS}, "parameters": {"type": "object"}},
+        "properties": {"name": {"const": open_inference.LABELS}, "parameters": {"type": "object"}},
     }
     body = {
         "type": "object",
@@ -211,7 +211,7 @@ def _inference(name: str, rules: protocol.Rules, most_rows: int) -> Any:
     return lambda identity: _asking(identity, summary, content, answers)
 
 
-def _invocations(columns: list[str], rules: protocol.Rules, most_rows: int) -> Json:
+def _invocations(columns: list[str], rules: open_inference.Rules, most_rows: int) -> Json:
     row = [0.0 if one.kind == "number" else "" for one in rules.columns]
     cell = {"type": ["number", "string", "boolean", "null"]}
     split = {
@@ -250,8 +250,8 @@ def _invocations(columns: list[str], rules: protocol.Rules, most_rows: int) -> J
         JSON: {"schema": body, "examples": {form: {"value": {form: value}} for form, value in examples.items()}},
         "text/csv": {"schema": {"type": "string"}, "examples": {"one row": {"value": lines}}},
     }
-    told = {JSON: {"schema": {"type": "object", "required": ["predictions"]}}}
-    return _asking("invocations", f"Ask as MLflow does, for at most {most_rows} rows.", content, told)
+    answers = {JSON: {"schema": {"type": "object", "required": ["predictions"]}}}
+    return _asking("invocations", f"Ask as MLflow does, for at most {most_rows} rows.", content, answers)
 
 
 _STYLE = (

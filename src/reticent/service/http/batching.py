@@ -1,4 +1,4 @@
-"""Batches without a timer: whatever came while the last batch was being stored is the next one."""
+"""Batches without a timer: what arrives while a batch is being stored makes up the next one."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 from reticent.exact import integer
-from reticent.service.desk import Answered, Request
+from reticent.service.requests import Answered, Request
 
-AT_ONCE = 8  # answers that are handed over in a round of the event loop
-ROUNDS = 64  # of the event loop, at most, before a batch is cut
-WAITING_ROWS, WAITING_NUMBERS = 1 << 18, 1 << 26  # that may wait: half a gigabyte at most
-QUIET = 8  # rounds that bring nothing, before a batch is cut that is smaller than the last
+AT_ONCE = 8  # answers that are handed over in one round of the event loop
+ROUNDS = 64  # of the event loop, at most, before a batch starts
+WAITING_ROWS, WAITING_NUMBERS = 1 << 18, 1 << 26  # that may wait: at most half a gigabyte
+QUIET = 8  # rounds without a new request before a batch starts that is smaller than the last one
 
 
 class Overloaded(RuntimeError):
-    """Too much is waiting: ask again later. Nothing was spent."""
+    """Too many requests are waiting: ask again later. Nothing was spent."""
 
 
 class Closing(RuntimeError):
-    """The service is about to stop: what was taken is answered, nothing more is taken. Nothing was spent."""
+    """The service is about to stop and accepts no more requests. Nothing was spent."""
 
 
 class Answering(Protocol):
-    """What a batch is handed to: a `Desk`."""
+    """What answers a batch: an `AnsweringService`."""
 
     def answer(self, requests: Sequence[Request]) -> list[Answered | Exception]:
-        """What each request gets."""
+        """What each request receives."""
 
     @property
-    def untidy(self) -> bool:
-        """Whether there is something that can wait until the answers are out."""
+    def needs_maintenance(self) -> bool:
+        """Whether there is work that can wait until the answers are handed out."""
 
-    def tidy(self) -> None:
-        """Do what can wait."""
+    def maintain(self) -> None:
+        """Do that work."""
 
 
 class Waiting(NamedTuple):
-    """A request that waits: `done` is called once with what it gets, unless it is `gone` before its batch is cut."""
+    """A waiting request: `done` is called once with what it receives, unless it is `gone` when its batch starts."""
 
     request: Request
     done: Callable[[Answered | Exception], None]
@@ -49,35 +49,38 @@ class Waiting(NamedTuple):
 
 
 class Batcher:
-    """Hands requests to the desk, many at a time, from one thread; to be used within one event loop.
+    """Hands requests to the answering service, many at a time, from one thread. Use it within one event loop.
 
-    A request that comes while nothing is being stored starts at once. Those that come meanwhile wait, and make up the
-    next batch together: the busier it is, the larger the batches. A batch is cut when a round of the event loop has
-    brought nothing new, or a few rounds if it would be smaller than the last: whoever was just answered and asks again,
-    as many do, comes with it and not after it. Neither
-    a client that reads slowly nor one that has gone away holds up others, since the thread hands results to the loop
-    and goes on. Batches are cut by arrival and numbers of rows, never by what is in them.
+    A request that arrives while nothing is being stored starts at once. Those that arrive meanwhile wait and make up
+    the next batch: the higher the load, the larger the batches. A batch starts when a round of the event loop has
+    brought no new request, or a few rounds if it would be smaller than the last one, so that clients who were just
+    answered and ask again take part in it. Neither a client that reads slowly nor one that has disconnected delays
+    others, since the thread hands results to the loop and continues. Batches depend on arrival times and numbers of
+    rows, never on the content of rows.
 
-    Clients take turns, so that one who asks much does not hold up the others, and none may fill more than half of the
-    room for waiting, once others could want it.
+    Clients take turns, so that one who asks much does not delay the others. No client may fill more than half of the
+    waiting capacity, so that there is always some left for others.
 
     Parameters
     ----------
-    desk : what answers.
-    max_rows : the most rows of a batch; a request that has more is a batch of its own.
-    waiting, waiting_rows : how many requests, and rows, may wait; beyond them `ask` raises `Overloaded`.
+    answering : Answering
+        What answers.
+    max_rows : int, default=16384
+        The most rows of a batch. A request with more rows is a batch of its own.
+    waiting, waiting_rows : int, default=4096 and 262144
+        How many requests and rows may wait. Beyond that `ask` raises `Overloaded`.
     """
 
     def __init__(
-        self, desk: Answering, *, max_rows: int = 1 << 14, waiting: int = 4096, waiting_rows: int = WAITING_ROWS
+        self, answering: Answering, *, max_rows: int = 1 << 14, waiting: int = 4096, waiting_rows: int = WAITING_ROWS
     ) -> None:
         self.max_rows = integer(max_rows, "max_rows", least=1)
         self.waiting = integer(waiting, "waiting", least=1)
         self.waiting_rows = integer(waiting_rows, "waiting_rows", least=1)
-        self._desk = desk
-        self._queues: dict[str, _Queue] = {}  # of the clients that wait, in the order of their turns
+        self._answering = answering
+        self._queues: dict[str, _Queue] = {}  # of the waiting clients, in the order of their turns
         self._count, self._rows = 0, 0
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="reticent-desk")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="reticent-answering")
         self._running: asyncio.Task[None] | None = None
         self._closing = False
         self._last = 0  # requests of the last batch
@@ -88,24 +91,24 @@ class Batcher:
         return self._count
 
     async def ask(self, request: Request) -> Answered:
-        """The answer, once it is durable; or whatever error the desk has for this request.
+        """The answer, once it is durable; or the error of this request.
 
-        Cancelled while it waits, a request is forgotten; later, it is answered and counted, and nobody sees it.
+        A request that is cancelled while it waits costs nothing. If it is cancelled later, it is answered and counted.
         """
         future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
-        self.submit(request, functools.partial(_settle, future), future.cancelled)
+        self.submit(request, functools.partial(_set_result, future), future.cancelled)
         return await future
 
     def submit(
         self, request: Request, done: Callable[[Answered | Exception], None], gone: Callable[[], bool] = bool
     ) -> None:
-        """As `ask`, but within the event loop `done` is called with the answer or the error, and must not raise."""
+        """As `ask`, but call `done` in the event loop with the answer or the error. `done` must not raise."""
         if self._closing:
             raise Closing("the service is stopping: ask again when it is back")
         rows = len(request.rows)
         mine = self._queues.get(request.client)
         full = self._count >= self.waiting or (self._count and self._rows + rows > self.waiting_rows)
-        if full or (mine is not None and mine.has_its_half(rows, self)):
+        if full or (mine is not None and mine.would_fill_half(rows, self)):
             raise Overloaded(f"{self._count} requests are waiting: ask again later")
         if mine is None:
             mine = self._queues[request.client] = _Queue()
@@ -117,7 +120,7 @@ class Batcher:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Take nothing more, and return when all that was taken is answered. The desk stays open."""
+        """Accept nothing more, and return when all accepted requests are answered. The answering service stays open."""
         self._closing = True
         if self._running is not None:
             await asyncio.shield(self._running)
@@ -129,20 +132,20 @@ class Batcher:
             while batch := await self._gathered():
                 requests = [one.request for one in batch]
                 try:
-                    results = await loop.run_in_executor(self._thread, self._desk.answer, requests)
+                    results = await loop.run_in_executor(self._thread, self._answering.answer, requests)
                 except Exception as error:
                     results = [error] * len(batch)
-                for place, (one, result) in enumerate(zip(batch, results, strict=True), start=1):
+                for number, (one, result) in enumerate(zip(batch, results, strict=True), start=1):
                     one.done(result)
-                    if place % AT_ONCE == 0:  # so that they leave while the others are made
+                    if number % AT_ONCE == 0:  # so that they are sent while the others are being written
                         await asyncio.sleep(0)
-                if self._desk.untidy:
-                    await loop.run_in_executor(self._thread, self._desk.tidy)
+                if self._answering.needs_maintenance:
+                    await loop.run_in_executor(self._thread, self._answering.maintain)
         finally:
             self._running = None
 
     async def _gathered(self) -> list[Waiting]:
-        """The next batch, once rounds of the event loop bring nothing new; nothing is waited for by time."""
+        """The next batch, when rounds of the event loop bring nothing new. There is no timer."""
         quiet = 0
         for _ in range(ROUNDS):
             before = self._count
@@ -156,7 +159,7 @@ class Batcher:
         return batch
 
     def _next(self) -> list[Waiting]:
-        """The next batch: of each client in turn the request that came first, as long as there is room."""
+        """The next batch: the oldest request of each client in turn, up to `max_rows`."""
         batch: list[Waiting] = []
         rows = 0
         while self._queues:
@@ -179,7 +182,7 @@ class Batcher:
 
 
 class _Queue:
-    """What a client waits for."""
+    """The waiting requests of a client."""
 
     __slots__ = ("rows", "waiting")
 
@@ -187,13 +190,13 @@ class _Queue:
         self.waiting: deque[Waiting] = deque()
         self.rows = 0
 
-    def has_its_half(self, rows: int, batcher: Batcher) -> bool:
-        """Whether so many rows more would be more than half of what may wait."""
+    def would_fill_half(self, rows: int, batcher: Batcher) -> bool:
+        """Whether this many more rows would exceed half of what may wait."""
         return len(self.waiting) >= batcher.waiting // 2 or self.rows + rows > batcher.waiting_rows // 2
 
 
-def _settle(future: asyncio.Future[Answered], result: Answered | Exception) -> None:
-    if future.done():  # cancelled: the client has gone
+def _set_result(future: asyncio.Future[Answered], result: Answered | Exception) -> None:
+    if future.done():  # cancelled: the client has disconnected
         return
     if isinstance(result, Exception):
         future.set_exception(result)

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents. None of them repeats anything that a caller sent."""
+"""Errors as RFC 9457 problem documents. None of them repeats what a caller sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 MEDIA_TYPE = "application/problem+json"
 
-# What may go wrong, by the fragment of /docs that explains it: status, title, and what a caller can do about it.
+# What may go wrong, by the fragment of /docs that explains it: status, title, and what a caller can do.
 KINDS: dict[str, tuple[int, str, str]] = {
     "malformed": (400, "The request cannot be read", "Send what the documentation of the endpoint describes."),
     "wrong-tensors": (400, "The tensors do not fit the model", "Compare them with the metadata of the model."),
@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[int, str, str]] = {
 
 
 class Problem(Exception):
-    """An error to be told to the caller; `detail` names parameters and limits, never what was sent."""
+    """An error for the caller. `detail` names parameters and limits, never what was sent."""
 
     def __init__(self, kind: str, detail: str = "", headers: Mapping[str, str] | None = None) -> None:
         self.kind = kind

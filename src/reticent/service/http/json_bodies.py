@@ -1,4 +1,4 @@
-"""JSON as clients write it: what stands in a cell may be no JSON at all, and must not decide whether a query counts."""
+"""JSON as clients write it: the content of a cell may be invalid JSON, and must not decide whether a query counts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from reticent.service.problems import Problem
+from reticent.service.http.problems import Problem
 
 DEEP = 32  # levels; what is nested deeper is in a cell, and no value
 _PART = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}]', re.DOTALL)
 
 
-def loosely(body: bytes | memoryview | msgspec.Raw, error: Exception) -> Any:
-    """A body of which `error` was said, read as what its writer meant.
+def decode_loosely(body: bytes | memoryview | msgspec.Raw, error: Exception) -> Any:
+    """A body that failed to decode with `error`, read as its writer meant it.
 
     Many clients write NaN, Infinity and numbers beyond all floats, half of a character, control characters in a text,
     or bytes that are not UTF-8. A cell may be nested deeper than a parser goes. None of this is JSON, or can be read,
@@ -28,11 +28,11 @@ def loosely(body: bytes | memoryview | msgspec.Raw, error: Exception) -> Any:
         except RecursionError:
             return json.loads(shallow(text), parse_int=_whole, strict=False)
     except (ValueError, RecursionError):
-        raise Problem("malformed", said(error)) from None
+        raise Problem("malformed", decoding_error(error)) from None
 
 
-def said(error: Exception) -> str:
-    """What msgspec found wrong: it names types and places, and none of our types makes it name a value."""
+def decoding_error(error: Exception) -> str:
+    """What msgspec found wrong. It names types and locations, and with our types never a value."""
     return str(error) if isinstance(error, msgspec.DecodeError) else "the body must be JSON in UTF-8"
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.data.cells import as_numbers
-from reticent.service.json_bodies import loosely, said
-from reticent.service.problems import Problem
+from reticent.service.http.json_bodies import decode_loosely, decoding_error
+from reticent.service.http.problems import Problem
 
 Array = NDArray[Any]
 Rows = NDArray[np.float64]
@@ -155,16 +155,16 @@ def split(body: bytes, header_length: str | None) -> tuple[memoryview, memoryvie
 
 
 def _read_loosely(head: memoryview, error: Exception) -> Inference:
-    found = loosely(head, error)
+    found = decode_loosely(head, error)
     inputs = found.get("inputs") if isinstance(found, dict) else None
     for tensor in inputs if isinstance(inputs, list) else ():
         if isinstance(tensor, dict) and "data" in tensor:
             tensor["data"] = msgspec.Raw(json.dumps(tensor["data"]).encode())
     try:
         inference = msgspec.convert(found, Inference)
-        (inference.id or "").encode()  # it is told again, and half of a character cannot be
+        (inference.id or "").encode()  # it is sent back, and half of a character cannot be
     except msgspec.ValidationError as wrong:
-        raise Problem("malformed", said(wrong)) from None
+        raise Problem("malformed", decoding_error(wrong)) from None
     except UnicodeEncodeError:
         raise Problem("malformed", "the id must be text") from None
     return inference
@@ -291,7 +291,7 @@ def _from_json(tensor: Tensor, rows: int, width: int) -> Cells:
         except msgspec.ValidationError:
             found = nested.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        found = loosely(raw, error)
+        found = decode_loosely(raw, error)
     if not isinstance(found, list):
         raise Problem("wrong-tensors", "data must be a list of cells, or of rows of cells")
     return _arranged(found, rows, width)
@@ -309,7 +309,7 @@ def _arranged(found: list[Any], rows: int, width: int) -> list[Any]:
 
 
 def _is_too_long(raw: bytes, rows: int, width: int) -> bool:
-    """Whether there are other than so many cells, if that can be told without reading them.
+    """Whether the number of cells is wrong, if that can be seen without reading them.
 
     Values that nobody asked for are not even read: as objects they would take twenty times as much. Where cells are
     nested or text, they are read before they are counted.

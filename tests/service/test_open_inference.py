@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from stand_in import MIXED, Column, Rules
 
-from reticent.service import protocol
-from reticent.service.problems import Problem
+from reticent.service.http import open_inference
+from reticent.service.http.problems import Problem
 
 
 def tensor(
@@ -20,9 +20,11 @@ def tensor(
     return {"name": name, "shape": shape, "datatype": datatype, **({} if data is None else {"data": data}), **more}
 
 
-def read(*inputs: Any, rules: Rules | None = None, tail: bytes = b"", most: int = 100, **more: Any) -> protocol.Asked:
+def read(
+    *inputs: Any, rules: Rules | None = None, tail: bytes = b"", most: int = 100, **more: Any
+) -> open_inference.Asked:
     head = json.dumps({"inputs": list(inputs), **more}).encode()
-    return protocol.read(head + tail, str(len(head)) if tail else None, rules or Rules(), most)
+    return open_inference.read(head + tail, str(len(head)) if tail else None, rules or Rules(), most)
 
 
 ROWS = np.array([[1.5, 2.0], [3.0, -4.0]])
@@ -34,13 +36,13 @@ def test_json_flat_and_nested() -> None:
     assert (read(tensor([2, 2], [1.5, 2, 3, -4], name="anything")).rows == ROWS).all()
 
 
-def test_null_is_a_missing_number_and_reaches_the_desk() -> None:
+def test_null_is_a_missing_number_and_reaches_the_answering() -> None:
     assert np.isnan(read(tensor([1, 2], [None, 2])).rows).tolist() == [[True, False]]
 
 
-@pytest.mark.parametrize("datatype", [one for one in protocol.NUMBERS if one != "BF16"])
+@pytest.mark.parametrize("datatype", [one for one in open_inference.NUMBERS if one != "BF16"])
 def test_every_datatype_in_binary(datatype: str) -> None:
-    values = np.array([[1, 0], [1, 1]], dtype=protocol.NUMBERS[datatype])
+    values = np.array([[1, 0], [1, 1]], dtype=open_inference.NUMBERS[datatype])
     data = values.tobytes()
     asked = read(tensor([2, 2], datatype=datatype, parameters={"binary_data_size": len(data)}), tail=data)
     assert asked.rows.dtype == np.float64
@@ -70,7 +72,7 @@ BEYOND: list[tuple[str, float]] = [
 @pytest.mark.parametrize("form", ["[%s, 2]", "[[%s, 2]]"])
 def test_no_number_is_refused_as_json_either(number: str, value: float, form: str) -> None:
     whole = '{"inputs": [{"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": %s}], "id": "x"}'
-    asked = protocol.read((whole % (form % number)).encode(), None, Rules(), 100)
+    asked = open_inference.read((whole % (form % number)).encode(), None, Rules(), 100)
     assert np.array_equal(asked.rows, [[value, 2]], equal_nan=True)
     assert asked.id == "x"
 
@@ -82,7 +84,7 @@ def test_no_number_is_refused_as_json_either(number: str, value: float, form: st
 def test_beside_such_numbers_forms_are_refused_as_ever(data: str) -> None:
     body = '{"inputs": [{"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": ' + data + "}]}"
     with pytest.raises(Problem) as refused:
-        protocol.read(body.encode(), None, Rules(), 100)
+        open_inference.read(body.encode(), None, Rules(), 100)
     assert refused.value.status == 400
     assert "secret" not in refused.value.detail
 
@@ -91,7 +93,7 @@ def test_beside_such_numbers_forms_are_refused_as_ever(data: str) -> None:
 def test_beside_such_numbers_an_id_is_text_as_ever(id: str) -> None:
     tensor = '{"name": "rows", "shape": [1, 2], "datatype": "FP64", "data": [NaN, 1]}'
     with pytest.raises(Problem) as refused:
-        protocol.read(f'{{"inputs": [{tensor}], "id": {id}}}'.encode(), None, Rules(), 100)
+        open_inference.read(f'{{"inputs": [{tensor}], "id": {id}}}'.encode(), None, Rules(), 100)
     assert refused.value.status == 400
 
 
@@ -110,9 +112,9 @@ def test_more_values_than_the_shape_says_are_not_read(monkeypatch: pytest.Monkey
         def decode(self, raw: Any) -> Any:
             raise AssertionError
 
-    monkeypatch.setattr(protocol, "_flat", Reading())
+    monkeypatch.setattr(open_inference, "_flat", Reading())
     with pytest.raises(Problem, match="do not fit"):
-        read(tensor([1, 2], [0] * protocol.LONG))
+        read(tensor([1, 2], [0] * open_inference.LONG))
     with pytest.raises(AssertionError):  # those that it says are
         read(tensor([50_000, 2], [0] * 100_000), most=50_000)
     monkeypatch.undo()
@@ -240,14 +242,14 @@ def test_more_rows_than_allowed() -> None:
 def test_header_lengths(length: str) -> None:
     body = json.dumps({"inputs": [tensor([1, 2], [1, 2])]}).encode()
     with pytest.raises(Problem) as refused:
-        protocol.read(body, length, Rules(), 100)
+        open_inference.read(body, length, Rules(), 100)
     assert refused.value.status == 400
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b'{"inputs": NaN}', b'{"inputs":[' + b"[" * 9999])
 def test_what_is_no_json(body: bytes) -> None:
     with pytest.raises(Problem) as refused:
-        protocol.read(body, None, Rules(), 100)
+        open_inference.read(body, None, Rules(), 100)
     assert refused.value.status == 400
 
 
@@ -257,7 +259,7 @@ def test_what_is_no_json(body: bytes) -> None:
      (tuple(np.array([3, 4])), "INT64"), (tuple(np.array(["a", "b"])), "BYTES")],
 )  # fmt: skip
 def test_labels_keep_their_type(classes: tuple[Any, ...], datatype: str) -> None:
-    answer = protocol.Answer.of(classes)
+    answer = open_inference.Answer.of(classes)
     assert answer.datatype == datatype
     body, length = answer.written(list(classes), model="m", id=None, parameters={}, binary=False)
     assert length is None
@@ -271,8 +273,8 @@ def test_labels_keep_their_type(classes: tuple[Any, ...], datatype: str) -> None
 
 
 def test_metadata_says_what_can_be_sent() -> None:
-    assert protocol.metadata("m", Rules())["inputs"] == [{"name": "rows", "datatype": "FP64", "shape": [-1, 2]}]
-    assert protocol.metadata("m", MIXED)["inputs"] == [
+    assert open_inference.metadata("m", Rules())["inputs"] == [{"name": "rows", "datatype": "FP64", "shape": [-1, 2]}]
+    assert open_inference.metadata("m", MIXED)["inputs"] == [
         {"name": "age", "datatype": "FP64", "shape": [-1]},
         {"name": "sex", "datatype": "BYTES", "shape": [-1]},
     ]

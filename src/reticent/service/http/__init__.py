@@ -1,0 +1,1 @@
+"""HTTP: the routes, the formats that they read and write, access by key, batching, and the server."""

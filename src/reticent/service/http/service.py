@@ -1,0 +1,510 @@
+"""A predictor behind HTTP: questions are parsed, asked and answered, and what is public is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import math
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any, Protocol
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from reticent.errors import BudgetExhausted
+from reticent.service import traces
+from reticent.service.http import calls, invocations, open_inference
+from reticent.service.http.access import Allowance, Keyring
+from reticent.service.http.batching import Closing, Overloaded
+from reticent.service.http.calls import Call
+from reticent.service.http.problems import KINDS, Problem
+from reticent.service.http.responses import JSON, OK, SAFE, compressible, json_response, raw
+from reticent.service.keys import Key
+from reticent.service.metrics import CONTENT_TYPE, REPEAT, Metrics
+from reticent.service.requests import Answered, Halted, KeyReused, NothingStored, Request
+from reticent.service.status import Status
+
+log = logging.getLogger("reticent.service")
+
+LARGE = 1 << 18  # bytes: a longer body is read in a thread, so that other requests continue
+AT_ONCE = 2  # large bodies that are decompressed and read at a time: each may take twenty times its length
+REPLAYED = "Idempotent-Replayed"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one caller may use."""
+
+    body: int = 16 << 20  # bytes, after decompression
+    bodies: int = 256 << 20  # bytes of all bodies that are held at a time
+    body_seconds: float = 30.0  # for a body to arrive
+    rows: int = 100_000  # per request
+    numbers: int = 1 << 25  # per request, in encoded rows, where a category is one number for each value
+    streams: int = 64  # of events, at a time
+    streams_per_key: int = 16
+
+
+class Answering(Protocol):
+    """What the routes need of the answering service."""
+
+    def status(self) -> Status:
+        """The public numbers."""
+
+    def interrupt(self) -> None:
+        """Stop waiting for what is being learned."""
+
+    def close(self) -> None:
+        """Release the store."""
+
+
+class Asking(Protocol):
+    """What the routes need of the batcher."""
+
+    def submit(self, request: Request, done: Callable[[Answered | Exception], None], /) -> None:
+        """Call `done` with the answer once it is durable, or with an error."""
+
+    async def ask(self, request: Request) -> Answered:
+        """The answer, once it is durable."""
+
+    async def close(self) -> None:
+        """Accept nothing more, and answer what was accepted."""
+
+
+@dataclass(slots=True)
+class _Admitted:
+    """A request that was admitted: its key, and what was charged for it."""
+
+    key: Key
+    repeat: str | None
+    allowance: Allowance
+    charged: int = 0
+    started: float = 0.0
+
+
+class Service:
+    """An answering service behind HTTP, with its schema, keys and limits."""
+
+    def __init__(
+        self,
+        name: str,
+        rules: open_inference.Rules,
+        answering: Answering,
+        batcher: Asking,
+        *,
+        keyring: Keyring | None = None,
+        limits: Limits | None = None,
+        dashboard: bool = True,
+    ) -> None:
+        self.name, self.rules, self.answering, self.batcher = name, rules, answering, batcher
+        self.keyring = Keyring() if keyring is None else keyring
+        self.limits = Limits() if limits is None else limits
+        self.dashboard = dashboard
+        self.metrics = Metrics(answering.status)
+        self.closing = asyncio.Event()
+        self.version = version("reticent")
+        self._answer = open_inference.Answer.of(rules.classes)
+        self._metadata = open_inference.metadata(name, rules)
+        width = max(1, getattr(rules, "width", len(rules.columns)))
+        self.most_rows = max(1, min(self.limits.rows, self.limits.numbers // width))
+        self._prefixes: dict[tuple[int, int], bytes] = {}
+        self._held = 0
+        self._large = asyncio.Semaphore(AT_ONCE)
+        self._streams: Counter[str] = Counter()  # by key
+        self._recent: deque[tuple[float, float, int]] = deque(maxlen=8192)  # when, seconds, answers
+        self._snapshot: tuple[float, dict[str, Any]] = (-math.inf, {})
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def infer(self, call: Call) -> Response:
+        """Answer an inference request of the Open Inference Protocol."""
+        self._check_model(call)
+        length = call.header(open_inference.HEADER_LENGTH.encode())
+        read = functools.partial(self._read_inference, header_length=length)
+        return self._inferred(call, *await self._ask(call, read, (length or "").encode()))
+
+    def _inferred(
+        self, call: Call, asked: open_inference.Asked, answered: Answered, headers: dict[str, str]
+    ) -> Response:
+        body, json_length = self._answer.written(
+            answered.labels,
+            model=self.name,
+            id=asked.id,
+            parameters={"phase": answered.phase, "replayed": answered.replayed},
+            binary=asked.binary,
+        )
+        if json_length is not None:
+            headers["Inference-Header-Content-Length"] = str(json_length)
+        return compressible(call, body, headers, JSON if json_length is None else "application/octet-stream")
+
+    def _read_inference(self, body: bytes, *, header_length: str | None) -> open_inference.Asked:
+        return open_inference.read(body, header_length, self.rules, self.most_rows)
+
+    async def invoke(self, call: Call) -> Response:
+        """Answer an invocation of MLflow."""
+        kind = (call.header(b"content-type") or "").partition(";")[0].strip().lower()
+        if kind == JSON:
+            read = invocations.read_json
+        elif kind == "text/csv":
+            read = invocations.read_csv
+        else:
+            raise Problem("wrong-type", f"the Content-Type must be {JSON} or text/csv")
+        _, answered, headers = await self._ask(
+            call, lambda body: open_inference.Asked(read(body, self.rules, self.most_rows), None, False), kind.encode()
+        )
+        return compressible(call, invocations.written(self._answer.values(answered.labels)), headers, JSON)
+
+    async def _ask(
+        self, call: Call, read: Callable[[bytes], open_inference.Asked], form: bytes
+    ) -> tuple[open_inference.Asked, Answered, dict[str, str]]:
+        """Answer a request. Everything that can be refused is refused before it is asked, and costs nothing."""
+        admitted = self._admit_question(call)
+        asked, digest = await self._read(call, admitted, read, form)
+        request = self._charge(admitted, asked, digest)
+        try:
+            answered = await self.batcher.ask(request)
+        except Exception as error:
+            raise self._refund(admitted, error) from None
+        finally:
+            self.metrics.waiting -= 1
+        return asked, answered, self._charged_headers(admitted, len(asked.rows), answered)
+
+    async def _read(
+        self, call: Call, admitted: _Admitted, read: Callable[[bytes], open_inference.Asked], form: bytes
+    ) -> tuple[open_inference.Asked, bytes]:
+        """What is asked, and the digest of the body, which is not kept in memory."""
+        compressed = calls.is_compressed(call)
+        body = await self._body(call)
+        held = len(body)
+        try:
+            if not compressed and held <= LARGE:
+                return read(body), calls.body_digest(admitted.repeat, call, form, body)
+            async with self._large:
+                if compressed:
+                    body = await asyncio.to_thread(calls.decompressed, body, self.limits.body)
+                    self._held += len(body) - held
+                    held = len(body)
+                    if self._held > self.limits.bodies:
+                        raise Problem("busy", "", {"Retry-After": "1"})
+                asked = await asyncio.to_thread(read, body)
+                return asked, await asyncio.to_thread(calls.body_digest, admitted.repeat, call, form, body)
+        finally:
+            self._held -= held
+
+    def quick(self, path: str, headers: Mapping[bytes, bytes], body: bytes, reply: Callable[[bytes], None]) -> None:
+        """As `infer`, for a small body that has already arrived, without tasks and ASGI messages.
+
+        `reply` is called once with the complete response as it goes over the wire, now or when the answer is durable.
+        """
+        call = Call({"path": path}, calls.nothing_more, headers)
+        started = time.perf_counter()
+        try:
+            length = call.header(open_inference.HEADER_LENGTH.encode())
+            admitted = self._admit_question(call)
+            asked = self._read_inference(body, header_length=length)
+            digest = calls.body_digest(admitted.repeat, call, (length or "").encode(), body)
+            request = self._charge(admitted, asked, digest)
+        except Exception as error:
+            reply(self._failed(error, started))
+            return
+
+        def done(result: Answered | Exception) -> None:
+            self.metrics.waiting -= 1
+            try:
+                if isinstance(result, Exception):
+                    raise self._refund(admitted, result)
+                response = self._wire(call, asked, result, self._charged_headers(admitted, len(asked.rows), result))
+                self.metrics.count("infer", REPEAT if result.replayed else 200, time.perf_counter() - started)
+            except Exception as error:
+                response = self._failed(error, started)
+            reply(response)
+
+        try:
+            self.batcher.submit(request, done)
+        except Exception as error:
+            done(error)
+
+    def _failed(self, error: Exception, started: float) -> bytes:
+        problem = as_problem(error, "infer")
+        self.metrics.count("infer", counted_status(problem.status, problem.headers), time.perf_counter() - started)
+        return raw(problem.response())
+
+    def _wire(self, call: Call, asked: open_inference.Asked, answered: Answered, extra: dict[str, str]) -> bytes:
+        """The response of `infer`, as it goes over the wire."""
+        if asked.binary or asked.id is not None or extra or len(answered.labels) > 64:
+            return raw(self._inferred(call, asked, answered, extra))
+        body = self._answer.plain(answered.labels, self._prefix(len(answered.labels), answered.phase))
+        return b"%b%d\r\n\r\n%b" % (OK, len(body), body)
+
+    def _prefix(self, count: int, phase: int) -> bytes:
+        """What precedes this many labels of a phase. It does not depend on a label, and is cached."""
+        found = self._prefixes.get((count, phase))
+        if found is None:
+            if len(self._prefixes) >= 256:
+                self._prefixes.clear()
+            parameters = {"phase": phase, "replayed": False}
+            found = self._answer.prefix(count, model=self.name, parameters=parameters)
+            self._prefixes[count, phase] = found
+        return found
+
+    def _admit_question(self, call: Call) -> _Admitted:
+        """The key of a caller who may ask. A request that is refused after this has cost a token, but no answer."""
+        key = self.admit(call, "ask")
+        if self.closing.is_set():
+            raise Problem("closing", "", {"Retry-After": "5"})
+        repeat = calls.idempotency_key(call)
+        allowance = self.keyring.allowance(key)
+        allowance.take(1, counted=0)
+        return _Admitted(key, repeat, allowance)
+
+    def _charge(self, admitted: _Admitted, asked: open_inference.Asked, digest: bytes) -> Request:
+        """The question, charged to its key. It waits from here on."""
+        count = len(asked.rows)
+        # Everything is charged before it is asked, so that no quota is exceeded, and returned if it was a repeat. With
+        # a used-up quota a lost answer can still be fetched again: stored answers are given, and nothing else.
+        only_stored = admitted.repeat is not None and not admitted.allowance.has_left(count)
+        admitted.charged = 0 if only_stored else count
+        admitted.allowance.take(count - 1, counted=admitted.charged, already=1)
+        self.metrics.waiting += 1
+        admitted.started = time.monotonic()
+        return Request(admitted.key.id, asked.rows, admitted.repeat, digest, only_stored)
+
+    def _refund(self, admitted: _Admitted, error: Exception) -> Exception:
+        """The problem that the caller sees. A request that ends in a problem is not charged."""
+        if isinstance(error, NothingStored):
+            return admitted.allowance.used_up()
+        if (problem := to_problem(error)) is None:
+            return error
+        admitted.allowance.give_back(admitted.charged)
+        if isinstance(error, KeyReused):
+            self._count_repeat(admitted)
+        return problem
+
+    def _count_repeat(self, admitted: _Admitted) -> None:
+        """Count a repeat in public numbers, in the same way whether or not its body was the same."""
+        now = time.monotonic()
+        self._recent.append((now, now - admitted.started, 0))
+        self.metrics.replayed.inc()
+
+    def _charged_headers(self, admitted: _Admitted, count: int, answered: Answered) -> dict[str, str]:
+        """Count what was spent; return the headers that show it."""
+        if answered.replayed:
+            admitted.allowance.give_back(admitted.charged)
+            self._count_repeat(admitted)
+            return {**admitted.allowance.headers(), REPLAYED: "true"}
+        now = time.monotonic()
+        self._recent.append((now, now - admitted.started, count))
+        return admitted.allowance.headers()
+
+    # ── observing ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def server(self, call: Call) -> Response:
+        """Describe the server."""
+        return json_response(open_inference.server_metadata(self.version))
+
+    async def live(self, call: Call) -> Response:
+        """Say whether the server is alive. After a halt it is not, since only a restart helps."""
+        if self.answering.status().halted:
+            raise Problem("halted")
+        return json_response({"live": True})
+
+    async def ready(self, call: Call) -> Response:
+        """Say whether questions are answered."""
+        if self.closing.is_set():
+            raise Problem("closing", "", {"Retry-After": "5"})
+        if self.answering.status().halted:
+            raise Problem("halted")
+        return json_response({"ready": True, "name": self.name})
+
+    async def model_ready(self, call: Call) -> Response:
+        """Say whether the model answers."""
+        self._check_model(call)
+        return await self.ready(call)
+
+    async def model(self, call: Call) -> Response:
+        """Describe the model."""
+        self.admit(call, "observe")
+        self._check_model(call)
+        return json_response(self._metadata)
+
+    async def ping(self, call: Call) -> Response:
+        """Say whether the server is alive, as MLflow does."""
+        await self.ready(call)
+        return Response("\n", 200, SAFE, media_type="text/plain")
+
+    async def mlflow_version(self, call: Call) -> Response:
+        """Return the version."""
+        return Response(self.version, 200, SAFE, media_type="text/plain")
+
+    async def guarantee(self, call: Call) -> Response:
+        """State the guarantee, in words or as JSON."""
+        guarantee = self.answering.status().guarantee
+        words = guarantee.explain()
+        if JSON in (call.header(b"accept") or ""):
+            return json_response({"model": self.name, **asdict(guarantee), "words": words})
+        return Response(words + "\n", 200, {**SAFE, "Vary": "Accept"}, media_type="text/plain; charset=utf-8")
+
+    async def status(self, call: Call) -> Response:
+        """Return all public numbers. Administrators also see how many answers each client has received."""
+        return json_response(self._status_for(self.admit(call, "observe")))
+
+    async def prometheus(self, call: Call) -> Response:
+        """Return the metrics."""
+        self.admit(call, "observe")
+        return compressible(call, self.metrics.text(), {}, CONTENT_TYPE)
+
+    async def events(self, call: Call) -> Response:
+        """Send the status once a second, as long as someone listens."""
+        key = self.admit(call, "observe")
+        soon = {"Retry-After": "10"}
+        if self._streams.total() >= self.limits.streams:
+            raise Problem("busy", f"there may be at most {self.limits.streams} streams", soon)
+        if self._streams[key.id] >= self.limits.streams_per_key:
+            raise Problem("busy", f"a key may have at most {self.limits.streams_per_key} streams", soon)
+        self._streams[key.id] += 1
+        return StatusStream(self, key)
+
+    def stream_ended(self, key: Key) -> None:
+        """Count one stream less."""
+        self._streams[key.id] -= 1
+
+    async def stream(self, key: Key, receive: Receive) -> AsyncIterator[bytes]:
+        """The status once a second, until the listener disconnects, the service closes, or the key is revoked."""
+        gone = asyncio.create_task(calls.disconnected(receive))
+        closing = asyncio.create_task(self.closing.wait())
+        try:
+            while not (gone.done() or closing.done()):
+                yield b"event: status\ndata: " + msgspec.json.encode(self._status_for(key)) + b"\n\n"
+                await asyncio.wait({gone, closing}, timeout=1, return_when=asyncio.FIRST_COMPLETED)
+                if not self.keyring.still_valid(key):
+                    return
+        finally:
+            gone.cancel()
+            closing.cancel()
+
+    def _status_for(self, key: Key) -> dict[str, Any]:
+        now = time.monotonic()
+        if now - self._snapshot[0] > 0.5:
+            self._snapshot = now, self._load(now)
+        found = {"model": self.name, **asdict(self.answering.status()), "load": self._snapshot[1]}
+        return {**found, "clients": self.keyring.clients()} if key.allows("admin") else found
+
+    def _load(self, now: float) -> dict[str, float | int | None]:
+        """The load of the last ten seconds. How long an answer takes does not depend on the answer."""
+        recent = [one for one in self._recent if now - one[0] <= 10]
+        # If more came than is remembered, the remembered time is shorter.
+        span = 10.0 if len(recent) < len(self._recent) or len(recent) < 8192 else max(now - recent[0][0], 1e-3)
+        times = sorted(one[1] for one in recent)
+        return {
+            "answers_per_second": sum(one[2] for one in recent) / span,
+            "requests_per_second": len(recent) / span,
+            "median_seconds": times[len(times) // 2] if times else None,
+            "p99_seconds": times[int(len(times) * 0.99)] if times else None,
+        }
+
+    # ── admission and bodies ──────────────────────────────────────────────────────────────────────────────────────
+
+    def admit(self, call: Call, scope: str) -> Key:
+        """The key of a call, if it allows the scope."""
+        # Without keys, a page of another site could let the browser ask here under a name of its own. So could anyone
+        # through a proxy that replaces the name by that of this machine.
+        if self.keyring.open:
+            headers = call.headers
+            if not calls.is_local(headers.get(b"host", b""), headers.get(b"origin")):
+                raise Problem("foreign-page", "without keys, only this machine may ask, by the name localhost")
+            if b"x-forwarded-for" in headers or b"forwarded" in headers or b"via" in headers:
+                raise Problem("through-proxy")
+        key = self.keyring.authenticate(call.header(b"authorization"))
+        if not key.allows(scope):
+            raise Problem("not-allowed", f"this needs a key with the scope {scope!r}")
+        return key
+
+    def _check_model(self, call: Call) -> None:
+        parts = call.scope["path_params"]
+        if parts["name"] != self.name or parts.get("version", open_inference.VERSION) != open_inference.VERSION:
+            raise Problem("not-found", "there is no model, or no version, of that name")
+
+    async def _body(self, call: Call) -> bytes:
+        """The body as it was sent. `_held` grows by its length."""
+        limit, close = self.limits.body, {"Connection": "close"}
+        declared = call.headers.get(b"content-length", b"0")
+        if declared.isdigit() and (len(declared) > 15 or int(declared) > limit):
+            raise Problem("too-large", f"the body may have at most {limit} bytes", close)
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                more = True
+                while more:
+                    message = await call.receive()
+                    if message["type"] == "http.disconnect":
+                        raise Problem("malformed", "the body is not complete", close)
+                    chunk = message.get("body", b"")
+                    more = message.get("more_body", False)
+                    chunks.append(chunk)
+                    size += len(chunk)
+                    self._held += len(chunk)
+                    if size > limit:
+                        raise Problem("too-large", f"the body may have at most {limit} bytes", close)
+                    if self._held > self.limits.bodies:
+                        raise Problem("busy", "", {"Retry-After": "1", **close})
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        except BaseException as error:
+            self._held -= size
+            if isinstance(error, TimeoutError):
+                raise Problem("too-slow", "", close) from None
+            raise
+
+
+class StatusStream(Response):
+    """The status as server-sent events."""
+
+    def __init__(self, service: Service, key: Key) -> None:
+        super().__init__(None, 200, {**SAFE, "X-Accel-Buffering": "no"}, "text/event-stream")
+        del self.headers["content-length"]
+        self._service, self._key = service, key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the stream ends."""
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                async for event in self._service.stream(self._key, receive):
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._service.stream_ended(self._key)
+
+
+def as_problem(error: Exception, name: str) -> Problem:
+    """An error as a problem. Of one that is not expected the caller learns only that it happened."""
+    if isinstance(error, Problem):
+        return error
+    log.error("in %s: %s", name, traces.rendered(error))
+    return Problem("internal")
+
+
+def to_problem(error: Exception) -> Problem | None:
+    """The problem for an error of the answering service, or None if it is not an expected one."""
+    soon = {"Retry-After": "1"}
+    if isinstance(error, KeyReused):
+        return Problem("key-reused")
+    if isinstance(error, BudgetExhausted):
+        return Problem("no-answers-left")
+    if isinstance(error, Overloaded):
+        return Problem("busy", "", soon)
+    if isinstance(error, Closing):
+        return Problem("closing", "", {"Retry-After": "5"})
+    if isinstance(error, Halted):
+        return Problem("halted", "", {"Retry-After": "5"} if error.soon else {})
+    return None
+
+
+def counted_status(status: int, headers: Mapping[str, str]) -> int | str:
+    """The status under which a response is counted."""
+    return REPEAT if status == KINDS["key-reused"][0] or REPLAYED in headers else status

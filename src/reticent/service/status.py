@@ -1,0 +1,67 @@
+"""The public numbers of a service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reticent.predictors.chain import FOLLOW, ChainEngine
+from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.privacy.guarantee import Guarantee
+
+Drift = Literal["not tested", "none found", "found"]
+
+
+@dataclass(frozen=True)
+class PastPhase:
+    """A phase that is over: how many rows it learned from, and how many answers it gave."""
+
+    number: int
+    rows: int
+    answers: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """Public numbers only: functions of who asked when and how often, never of a row, a vote or a label.
+
+    `drift` is the result of a private test on queries, and `one_answer` a property of the model of a chain. Both the
+    test and the model are released, and the guarantee covers them. Votes affect when a phase closes for the labeller
+    "two-coin" alone. That is noisy, and the guarantee covers it too. So `past` may be shown.
+
+    The names of the fields are those of the JSON that clients read. `ledger_length` and `ledger_head` are the length
+    and the last hash of the answer log.
+    """
+
+    guarantee: Guarantee
+    phase: int
+    answers_in_phase: int
+    answers_left_in_phase: int
+    answers_left: int | None  # in all; None if there is no limit
+    answered: int
+    rows: int  # that the current phase learned from
+    teachers: int
+    rows_gathered: int
+    rows_wanted: int  # for the next phase
+    client_cap: int  # how many of them may come from one client
+    learning: bool  # whether the next phase is being learned now
+    drift: Drift  # whether the queries of the phase before this one had drifted
+    ledger_length: int
+    ledger_head: str
+    last_time: float | None  # of the last row of the answer log, in seconds since 1970
+    halted: str | None
+    past: tuple[PastPhase, ...] = ()  # the last phases before this one
+    one_answer: Any = None  # the class that the model of a chain gives to every query, if there is one
+
+
+def drift_before(predictor: EverlastingPredictor) -> Drift:
+    """What the private test found at the end of the phase before this one; the votes engine has no test.
+
+    It is a function of summaries that were released, and that the event of the phase counts.
+    """
+    engine, phase = predictor._engine, predictor.phase
+    if not isinstance(engine, ChainEngine) or phase.number == 1 or engine.recipe.retrain != "drift":
+        return "not tested"
+    if engine.due == FOLLOW:  # as it is after an alarm, and only then
+        return "found"
+    return "none found" if phase.rows >= engine.recipe.fewest else "not tested"

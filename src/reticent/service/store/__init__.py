@@ -1,0 +1,1 @@
+"""Where a service keeps its answer log: the protocol of a store, the SQLite store, and a conformance test."""

@@ -1,0 +1,263 @@
+"""What the answering service needs of a store: its records, its transactions and what they promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+# Rows of the answer log that count nothing and record what became of the store, in place of a client. After the first
+# three nothing is answered: a backup is to continue in its place, a backup does, or answers may be missing. The last
+# one lets a restored backup continue.
+RETIRED, HANDED_OVER, INCOMPLETE, RESTORED = "retired", "handed over", "incomplete", "restored"
+FINAL_MARKS = (RETIRED, HANDED_OVER, INCOMPLETE)
+
+
+class Damaged(ValueError):
+    """The records are not the ones that were written: they are incomplete, edited or restored from elsewhere."""
+
+
+class NotStored(OSError):
+    """A transaction was not written. Nothing of it may be handed out, and the handle must not be used again."""
+
+
+class Superseded(NotStored):
+    """A transaction does not fit the store any more, usually because another process wrote first.
+
+    Nothing of it is stored, now or later. The handle stays usable; `AnswerStore.position` is the current one.
+    """
+
+
+class Retired(RuntimeError):
+    """Nothing more may be answered from this store. Its records can be read."""
+
+
+class Entry(NamedTuple):
+    """The content of a row of the answer log: how many answers a client received in a phase, and how many count."""
+
+    client: str
+    answers: int
+    phase: int
+    cost: int
+
+
+class LogRow(NamedTuple):
+    """A row of the answer log. `time` is in milliseconds since 1970 and never decreases from row to row."""
+
+    number: int
+    time: int
+    client: str
+    answers: int
+    phase: int
+    cost: int
+    previous: bytes
+    hash: bytes
+
+
+class StoredAnswer(NamedTuple):
+    """What is kept under an idempotency key.
+
+    `digest` identifies the body, `class_indices` are the answers to all its rows, `phase` gave the first of them.
+    `rest` holds the rows that have no answer yet, if a phase ended in the middle of the request. The last class
+    indices are then zeros, one for each of these rows. None means that the request is finished.
+    """
+
+    digest: bytes
+    class_indices: bytes
+    phase: int
+    rest: bytes | None = None
+
+
+class JournalPart(NamedTuple):
+    """Queries that the next phase learns from, with their answers.
+
+    `clients` is a list of runs `[client, number of rows]`, or None if all queries are anonymous.
+    """
+
+    clients: list[tuple[str, int]] | None
+    rows: bytes
+    class_indices: bytes
+
+
+@dataclass(frozen=True)
+class OpenedPhase:
+    """A phase that begins: its public numbers, its event as JSON, and the seal of the file that holds its state."""
+
+    number: int
+    rows: int
+    answers: int
+    event: str
+    seal: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transaction:
+    """Everything that one batch of answers changes.
+
+    Parameters
+    ----------
+    time : int
+        Milliseconds since 1970. The store uses the time of its last transaction instead if that is later.
+    phase : int
+        The phase that gave the answers. Every entry names the same one.
+    entries : sequence of Entry
+        One row of the answer log each, in this order.
+    after : int or None, default=None
+        How many answers the phase must have counted before this transaction. None accepts any number. Required with
+        a `journal`: which queries the next phase learns from depends on how many came before them.
+    closed : bool, default=False
+        Whether the phase gives no more answers.
+    labeller : JSON value, default=None
+        State of the labeller. It may depend on votes, so it is secret and takes a fixed number of bytes.
+    answers : sequence of (client, key, StoredAnswer), default=()
+        What to keep under idempotency keys.
+    keep : int, default=0
+        For how many milliseconds to keep them.
+    journal : JournalPart or None, default=None
+        Those of the queries that the next phase learns from.
+    """
+
+    time: int
+    phase: int
+    entries: Sequence[Entry] = ()
+    after: int | None = None
+    closed: bool = False
+    labeller: Any = None
+    answers: Sequence[tuple[str, str, StoredAnswer]] = ()
+    keep: int = 0
+    journal: JournalPart | None = None
+
+    @property
+    def cost(self) -> int:
+        """How many answers it counts."""
+        return sum(entry.cost for entry in self.entries)
+
+    def check(self) -> None:
+        """Refuse a transaction that no store can accept, whatever it holds."""
+        if any(entry.phase != self.phase for entry in self.entries):
+            raise ValueError("every entry must name the phase of its transaction")
+        if any(entry.answers < 0 or entry.cost < 0 for entry in self.entries):
+            raise ValueError("answers and cost must not be negative")
+        if self.journal is not None and self.after is None:
+            raise ValueError("a transaction with a journal must say how many answers came before it: after")
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a store has come.
+
+    `progress` has the answers counted in this phase (`asked`) and in all (`answered`), whether the phase is `closed`,
+    and the state of the `labeller`. `length` and `head` are the number of rows and the last hash of the answer log,
+    `journal` is the hash of the journal. `needs_wiping` says that deleted rows of a phase may still be on the disk.
+    """
+
+    phase: int
+    answers_in_phase: int
+    seal: str
+    progress: dict[str, Any]
+    time: int
+    needs_wiping: bool
+    length: int
+    head: bytes
+    journal: bytes
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The result of a complete check: rows of the answer log, its last hash, and the answers counted in each phase."""
+
+    length: int
+    head: str
+    counted: dict[int, int] = field(default_factory=dict)
+
+
+class AnswerStore(Protocol):
+    """What the answering service needs of a store.
+
+    A handle belongs to one process and is used by one thread at a time, except where a method says otherwise. Any
+    number of handles may write to one store, in any number of processes. These properties hold for all of them
+    together. `reticent.service.store.conformance` tests them.
+
+    *Order.* Transactions are totally ordered. The store, not the caller, assigns everything that depends on the
+    order: the numbers, times and hashes of log rows, the counts of a phase, and the places of queries in the journal.
+    Row numbers are 1, 2, 3, … without a gap, and each row contains the hash of the row before. Times never decrease.
+
+    *All or nothing.* A transaction is stored as a whole or not at all, in every view that anyone has of the store.
+
+    *Durable before return.* When `write`, `begin_phase` or `mark` returns, no crash of the process or of the machine
+    can undo the transaction. What a read returns is durable as well.
+
+    *Crashes.* A transaction during which the process is killed, or that raises any other exception than
+    `Superseded` and `ValueError`, is found as a whole by the next `open`, or not at all. Nobody may have seen its
+    answers.
+
+    *Counts.* A phase never counts more answers than it was opened with. Only the current phase counts answers, and
+    only `begin_phase` ends it. A transaction that does not fit raises `Superseded` and changes nothing.
+
+    *One answer for a key.* A stored answer that is finished and has not expired is never replaced. One that is not
+    finished is replaced only by one with the same digest and fewer rows left, and it does not expire. A transaction
+    that would do anything else raises `Superseded`, so that two processes that answer the same request at the same
+    time count it once.
+
+    *Failures tell nothing.* Whether a transaction succeeds, how long it takes and how much space it uses depend on
+    sizes, times, clients and keys. They do not depend on rows, class indices or the state of the labeller.
+
+    *After a final mark* (`FINAL_MARKS`) nothing is counted any more.
+
+    *Loss is detected.* A store that was restored from an older copy, or that lost transactions in another way, is
+    refused with `Damaged` as far as anything outside of it still shows the loss.
+    """
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What the store was created with. It never changes, and its hash is the first `previous` of the log."""
+
+    @property
+    def position(self) -> Position:
+        """How far the store had come when this handle last wrote, was refused, or called `refresh`."""
+
+    @property
+    def retired(self) -> str | None:
+        """The final mark at the end of the log, or None if answers may be counted."""
+
+    def refresh(self) -> Position:
+        """Read the current position, which other handles may have moved."""
+
+    def write(self, transaction: Transaction, /) -> list[LogRow]:
+        """Store what a batch of answers changes, and return the new rows of the answer log."""
+
+    def begin_phase(self, opened: OpenedPhase, /, *, time: int, labeller: Any = None) -> None:
+        """Make a phase the current one and empty the journal. `Superseded` unless it is the next phase."""
+
+    def mark(self, word: str, /, *, time: int) -> None:
+        """Append a row to the answer log that counts nothing and has this word in place of a client."""
+
+    def delete_expired(self, time: int, /) -> bool:
+        """Delete stored answers that have expired; return whether there were any."""
+
+    def wipe(self) -> None:
+        """Remove deleted rows from the disk as far as the system allows, so that `needs_wiping` becomes false."""
+
+    def stored_answer(self, client: str, key: str, time: int, /) -> StoredAnswer | None:
+        """The finished answer that this client received under this key, unless it has expired."""
+
+    def unfinished_requests(self) -> list[tuple[str, str, StoredAnswer]]:
+        """Client, key and what is stored of each request that still has rows without an answer."""
+
+    def journal(self) -> Iterator[JournalPart]:
+        """The journal of the current phase, in order. `Damaged` if it is not the one that was written."""
+
+    def clients(self) -> dict[str, int]:
+        """How many answers each client has received."""
+
+    def phases(self, limit: int, /) -> list[tuple[int, int, int]]:
+        """The last phases in order: number, rows that it learned from, answers that it counted."""
+
+    def tail(self, limit: int, /) -> list[LogRow]:
+        """The last rows of the answer log, in order."""
+
+    def verify(self) -> Verified:
+        """Check all records, while the store is in use. May be called from any thread."""
+
+    def close(self) -> None:
+        """Release the handle. Calling it again does nothing."""
