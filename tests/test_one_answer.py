@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 import reticent as rt
 from reticent.concepts import Threshold, Thresholds
 from reticent.learners.logistic import Linear
-from reticent.predictors.chain import one_answer
+from reticent.predictors.engines.chain import one_answer
 
 Array = NDArray[Any]
 

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from reticent import cli
-from reticent.predictors import saving
+from reticent.predictors import state_file
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.service import backup, store
 from reticent.service.desk import Answered, Desk, Request, digest
@@ -130,7 +130,7 @@ def test_a_state_is_still_gone_on_from_once(older: Path) -> None:
     EverlastingPredictor.load(path)
     with pytest.raises(ValueError, match="was loaded before"):
         EverlastingPredictor.load(path)
-    assert saving.read(path).header["answered"] == STATES["greedy"]["answered"]
+    assert state_file.read(path).header["answered"] == STATES["greedy"]["answered"]
 
 
 # ── folders ───────────────────────────────────────────────────────────────────────────────────────────────────────

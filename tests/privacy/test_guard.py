@@ -81,7 +81,7 @@ UNGUARDED = {
     "keeps no bits between two draws; `tests/noise/test_sources.py` forks it": ["noise.samplers.Noise"],
     "for tests, and loudly: it protects nobody": ["noise.samplers.Seeded"],
     "part of a guarded predictor or store, which checks before it gets here": [
-        "predictors.chain.ChainEngine", "predictors.rows.Column", "predictors.votes.VotesEngine",
+        "predictors.engines.chain.ChainEngine", "predictors.rows.Column", "predictors.engines.votes.VotesEngine",
         "service.store.Witness",
     ],
     "holds a guarded desk, predictor or store and counts nothing of privacy itself": [

@@ -15,7 +15,7 @@ from reticent.exact import integer
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.plan.everlasting import follow
 from reticent.plan.thresholds import threshold
-from reticent.predictors import votes
+from reticent.predictors.engines import votes
 from reticent.predictors.phases import MOST_NOISE, Phase, check_schedule, relative_noise
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above

@@ -18,7 +18,7 @@ from reticent.exact import integer
 from reticent.labellers.answers import Ballots, Bought, bought
 from reticent.labellers.two_coin import TwoCoin
 from reticent.learners.thresholds import ThresholdLearner
-from reticent.predictors import chain, votes
+from reticent.predictors.engines import chain, votes
 from reticent.predictors.phases import (
     MOST_NOISE,
     Phase,

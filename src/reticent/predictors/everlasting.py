@@ -23,7 +23,9 @@ from reticent.errors import BudgetExhausted, EndingWarning, InsufficientData, On
 from reticent.exact import integer, rational
 from reticent.learners.base import ConceptLearner
 from reticent.noise import Noise
-from reticent.predictors import chain, described, saving, votes
+from reticent.predictors import state as plain
+from reticent.predictors import state_file
+from reticent.predictors.engines import chain, votes
 from reticent.predictors.phases import MOST_NOISE, Phase, Schedule, check_schedule
 from reticent.predictors.queries import Reader, as_queries
 from reticent.predictors.rows import Rows, RowStore
@@ -623,8 +625,8 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
             arrays["point"] = self._reader.point
             state = {
                 "kind": KIND,
-                "parameters": described.parameters(self._given),
-                "classes": described.described(self.classes_),
+                "parameters": plain.parameters(self._given),
+                "classes": plain.described(self.classes_),
                 "columns": self.n_features_in_,
                 "names": [str(one) for one in getattr(self, "feature_names_in_", ())] or None,
                 "dtype": self._reader.dtype.str,
@@ -639,8 +641,8 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
                 "engine": header,
             }
             release = None if self._store is None else self._store.release
-            self._identity = self._identity or saving.new_identity()
-            saving.write(path, state, arrays, identity=self._identity, release=release)
+            self._identity = self._identity or state_file.new_identity()
+            state_file.write(path, state, arrays, identity=self._identity, release=release)
 
     @classmethod
     def load(cls, path: str | Path, *, learner: Any = None, again: bool = False, trust_models: bool = False) -> Self:
@@ -650,15 +652,15 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
         same. `learner` is needed where it is no estimator of this package or of scikit-learn with plain parameters.
         """
         model, identity = cls._loaded(path, learner, trust_models=trust_models)
-        saving.claim(path, identity, again=again)  # last, so that a load that fails can be tried again
+        state_file.claim(path, identity, again=again)  # last, so that a load that fails can be tried again
         return model
 
     @classmethod
     def _loaded(cls, path: str | Path, learner: Any, *, trust_models: bool) -> tuple[Self, str]:
-        state, arrays, release, identity = saving.read(path)
+        state, arrays, release, identity = state_file.read(path)
         if state.get("kind") != KIND:
             raise ValueError(f"path must be a state of an EverlastingPredictor, got one of {state.get('kind')!r}")
-        model = cls(**described.arguments(state["parameters"], learner))
+        model = cls(**plain.arguments(state["parameters"], learner))
         model._resume(state, arrays, release, trust_models=trust_models)
         return model, identity
 
@@ -666,7 +668,7 @@ class EverlastingPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ig
         self, state: Mapping[str, Any], arrays: Mapping[str, Array], release: Callable[[], None], *, trust_models: bool
     ) -> None:
         schedule = self._check_parameters()
-        self.classes_ = described.built(state["classes"])
+        self.classes_ = plain.built(state["classes"])
         self.n_features_in_ = state["columns"]
         if state["names"] is not None:
             self.feature_names_in_ = np.asarray(state["names"], dtype=object)

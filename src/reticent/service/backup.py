@@ -183,7 +183,7 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
     which the backup ends: a ledger with another row has another head. Otherwise it is marked as incomplete, in its
     ledger, and nothing is ever answered from it; records can be read, which draws nothing.
     """
-    from reticent.predictors import saving  # slow to import
+    from reticent.predictors import state_file  # slow to import
 
     if folder.exists():
         raise FileExistsError(f"{folder} exists: choose another name, or delete what is there")
@@ -202,7 +202,7 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
         with Home(new, records=True) as restored:
             if (restored.store.position.head.hex(), restored.store.retired) != (made.head, made.retired):
                 raise Damaged(f"{file} is damaged: its store is not the one that it tells of")
-            saving.read(restored.state)
+            state_file.read(restored.state)
             store.verify(restored.store.path)
             if goes_on:
                 restored.store.mark(RESTORED, time=_now())

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.errors import BudgetExhausted
-from reticent.predictors.chain import FOLLOW, ChainEngine
+from reticent.predictors.engines.chain import FOLLOW, ChainEngine
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.privacy.guarantee import Guarantee
 from reticent.privacy.guard import Guard, Guarded

@@ -34,7 +34,7 @@ RETIREMENT = {
         "given, and paid for by the same people, a second time"
     ),
 }
-SEAL = 64  # the last bytes of a state: the SHA-256 of all before, which `saving` checks
+SEAL = 64  # the last bytes of a state: the SHA-256 of all before, which `state_file` checks
 
 
 class AlreadyServed(RuntimeError):

@@ -34,8 +34,9 @@ from reticent.learners import (
 from reticent.learners.logistic import Linear
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise, Seeded
-from reticent.predictors import chain, drift
-from reticent.predictors.chain import ChainEngine, Recipe, Shares, is_private_learner, one_a_group
+from reticent.predictors import drift
+from reticent.predictors.engines import chain
+from reticent.predictors.engines.chain import ChainEngine, Recipe, Shares, is_private_learner, one_a_group
 from reticent.predictors.phases import Phase
 from reticent.predictors.rows import Rows
 from reticent.privacy import delta, fits
