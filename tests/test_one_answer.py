@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 import reticent as rt
 from reticent.concepts import Threshold, Thresholds
 from reticent.learners.logistic import Linear
-from reticent.predictors.engines.chain import one_answer
+from reticent.predictors.engines.private_model import one_answer
 
 Array = NDArray[Any]
 
@@ -189,7 +189,7 @@ def test_of_votes_nothing_is_said_that_would_tell_the_answer_to_one_query() -> N
         model = rt.EverlastingPredictor(Thresholds(), **known).fit(X, y)
         queries = np.full((900, 1), 0.1)
         queries[7] = challenge
-        codes, told = caught(lambda: model.answer(queries).codes)
+        codes, told = caught(lambda: model.answer(queries).class_indices)
         shown = model.phase_, model.answered_, model.answers_left_in_phase_, model.rows_gathered_, model.one_answer_
         return (shown, told), len(set(codes.tolist())) == 1  # the second is the twin: it looks at all answers
 

@@ -188,7 +188,7 @@ def test_a_client_in_one_shard_costs_one_row_and_in_two_more() -> None:
 # ── the real engines ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def votes_engine(epsilon: object, labeller: str, delta: object = 0.02) -> EverlastingPredictor:
+def votes_engine(epsilon: float, labeller: str, delta: float = 0.02) -> EverlastingPredictor:
     return EverlastingPredictor(
         Thresholds(), epsilon=epsilon, delta=delta, rows_per_teacher=1, growth=1, held_back=0, labeller=labeller,
         most_noise=1e9, classes=(0, 1),

@@ -319,7 +319,8 @@ def ask_through_a_phase(model: Any, data: Data, odd: float | None = None) -> str
     clients = None if data.groups is None else [f"client {one % 40}" for one in range(len(asked))]
     found = model.answer(asked) if clients is None else model.answer(asked, clients)
     first = getattr(model, "phase_number_", None) or model.phase_
-    return f"{len(found.codes)} answers, phase {first}, {model.answers_left_in_phase_} left, refused: {found.refused}"
+    given, left = len(found.class_indices), model.answers_left_in_phase_
+    return f"{given} answers, phase {first}, {left} left, refused: {found.refused}"
 
 
 def ask_votes(model: Any, data: Data) -> None:

@@ -87,7 +87,7 @@ def test_a_saved_state_knows_what_it_knew_and_answers(older: Path, name: str) ->
         known["phase"], known["left"], known["answered"],
     )  # fmt: skip
     labels, queries = [str(one) for one in model.classes_], np.array(known["queries"])
-    engine: Any = model._engine
+    engine: Any = model.engine_
     if hasattr(engine, "teachers"):
         votes = engine.teachers.votes(queries)
         assert [dict(zip(labels, one, strict=True)) for one in votes.tolist()] == known["sayings"]
@@ -100,7 +100,7 @@ def test_a_saved_state_knows_what_it_knew_and_answers(older: Path, name: str) ->
         assert [labels[one] for one in engine.label(queries)] == known["sayings"]
         assert model.predict(queries).tolist() == known["sayings"]
     if known["gathered"] is not None:
-        gathered = model._store.rows()  # type: ignore[union-attr]
+        gathered = model._machine.gathered()
         before = len(known["gathered"]["labels"])
         assert [labels[one] for one in gathered.codes[:before]] == known["gathered"]["labels"]
         assert gathered.X[:before].tolist() == known["gathered"]["X"]

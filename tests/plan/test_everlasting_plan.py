@@ -87,7 +87,8 @@ def test_a_plan_is_what_the_predictor_does(rows: int, features: int, learner: An
     assert planned(plan) == real
     assert len(real) > 1
     if learner != "private":
-        assert [(one.labeller, one.options) for one in plan.phases] == [model._maker_.chosen(one) for one in found]
+        factory: Any = model._machine.factory
+        assert [(one.labeller, one.options) for one in plan.phases] == [factory.chosen(one) for one in found]
 
 
 @pytest.mark.parametrize(

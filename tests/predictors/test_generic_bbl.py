@@ -523,7 +523,7 @@ def test_answers_given_before_the_labeller_closed_are_not_lost() -> None:
     assert set(phases) == {1}
     assert f"; {len(codes)} queries of this call" in str(refused)
     assert bbl.answers_left_in_phase_ == 100 - len(codes)
-    assert len(bbl.answer([[0]]).codes) == 0
+    assert len(bbl.answer([[0]]).class_indices) == 0
 
 
 def test_answers_have_the_phase_that_gave_them() -> None:

@@ -105,7 +105,8 @@ def everlasting_recipe(**options: Any) -> Recipe:
         },
         (
             "fit", "load", "learned", "learn_elsewhere", "phase", "phase_", "event_", "answers_left_in_phase_",
-            "rows_gathered_", "client_cap_", "rows_of_client", "one_answer_",
+            "answered_", "rows_gathered_", "client_cap_", "rows_of_client", "one_answer_", "learning_", "drift_",
+            "learns_from_queries_", "dtype_", "engine_",
         ),
     )  # fmt: skip
 

@@ -51,7 +51,8 @@ UNGUARDED = {
         "concepts.domains.Domain", "concepts.interface.ConceptClass", "concepts.interface.Dichotomies",
         "concepts.order.Ordered", "concepts.order.OrderedDichotomies", "labellers.base.Labeller",
         "learners.base.ConceptLearner", "learners.base.PartlyLabelled", "learners.label_private.NetLearner",
-        "mechanisms.above_threshold.Segments", "privacy.guard.Guarded", "sanitizers.base.Sanitizer",
+        "mechanisms.above_threshold.Segments", "predictors.running.RunningPredictor",
+        "predictors.state.ResumablePredictor", "privacy.guard.Guarded", "sanitizers.base.Sanitizer",
     ],
     "a concept, or labellings of points: a function, which counts nothing and draws nothing": [
         "concepts.finite.Finite", "concepts.halfspaces.Arrangement", "concepts.interface.Listed",
@@ -81,7 +82,9 @@ UNGUARDED = {
     "keeps no bits between two draws; `tests/noise/test_sources.py` forks it": ["noise.samplers.Noise"],
     "for tests, and loudly: it protects nobody": ["noise.samplers.Seeded"],
     "part of a guarded predictor or store, which checks before it gets here": [
-        "predictors.engines.chain.ChainEngine", "predictors.rows.Column", "predictors.engines.votes.VotesEngine",
+        "predictors.admission.Admission", "predictors.engines.chain.ChainEngine",
+        "predictors.engines.model.ModelEngine", "predictors.engines.votes.VotesEngine",
+        "predictors.machine.PhaseMachine", "predictors.rows.Column",
         "service.store.Witness",
     ],
     "holds a guarded desk, predictor or store and counts nothing of privacy itself": [

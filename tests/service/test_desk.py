@@ -335,9 +335,9 @@ def test_clients_that_are_protected_stay_together_over_restarts(
     for one in range(20):
         labels(desk.answer([request(9, client=f"c{(one + many) % 13}", seed=one) for many in range(3)]))
         if one % 6 == 5:
-            before, taken = desk.status(), desk._predictor._taken
+            before, taken = desk.status(), desk._predictor._machine.admission.state()
             desk = reopened(desk)
-            assert (desk.status(), desk._predictor._taken) == (before, taken)
+            assert (desk.status(), desk._predictor._machine.admission.state()) == (before, taken)
     desk.close()
 
 
@@ -470,7 +470,7 @@ def test_a_phase_that_closed_is_closed_after_a_restart_though_the_next_could_not
     answered = close_early(desk)
     assert desk.status().answers_left_in_phase == 0
     assert answered < desk.status().answers_in_phase
-    assert desk._predictor._closed
+    assert desk._predictor._machine.closed
     desk.tidy()
     assert desk.halted is not None, "it could not begin the next phase"
     for _ in range(3):

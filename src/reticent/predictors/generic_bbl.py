@@ -35,7 +35,7 @@ from reticent.mechanisms.between_thresholds import BetweenThresholds, required_g
 from reticent.mechanisms.release import noise_or_system
 from reticent.mechanisms.votes import noisy_majority
 from reticent.noise import Noise
-from reticent.predictors.everlasting import Answers
+from reticent.predictors.answers import Answers
 from reticent.predictors.queries import Reader, as_queries
 from reticent.privacy import Guarantee, calibrate, fits, renyi
 from reticent.privacy import epsilon as price

@@ -8,13 +8,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reticent.errors import BudgetExhausted
-from reticent.predictors.engines.chain import FOLLOW, ChainEngine
+from reticent.predictors.engines import Drift
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.privacy.guarantee import Guarantee
 from reticent.privacy.guard import Guard, Guarded
@@ -67,9 +67,6 @@ class Halted(RuntimeError):
     def __init__(self, message: str = "", *, soon: bool = False) -> None:
         super().__init__(message)
         self.soon = soon
-
-
-Drift = Literal["not tested", "none found", "found"]
 
 
 @dataclass(frozen=True)
@@ -333,8 +330,8 @@ class Desk(Guarded):
         """What the present phase has for a batch, durable: the answers to the requests that this one finishes."""
         phase, asked = self._predictor.phase, self._predictor.clock()["asked"]
         given = self._predictor.answer(*batch.left(), one_phase=True)
-        some = batch.take(given.codes)
-        learned_from = slice(some.start, some.start + min(max(0, phase.window - asked), len(given.codes)))
+        some = batch.take(given.class_indices)
+        learned_from = slice(some.start, some.start + min(max(0, phase.window - asked), len(given.class_indices)))
         entries, finished, kept = batch.finish(some, phase.number)
         self._write(
             Transaction(
@@ -501,7 +498,7 @@ class Desk(Guarded):
         self.home.close()
 
     def _check_predictor(self) -> None:
-        if self._predictor._reader.dtype != np.float64:
+        if self._predictor.dtype_ != np.float64:
             raise TypeError("the predictor must have been fitted on float64")
         if self._predictor.training_stream != "queries":
             raise TypeError("training_stream must be 'queries': the service takes no rows of a trusted stream")
@@ -522,8 +519,8 @@ class Desk(Guarded):
             rows_gathered=predictor.rows_gathered_,
             rows_wanted=phase.handed_on,
             client_cap=predictor.client_cap_,
-            learning=predictor._coming is not None,
-            drift=_drift(predictor),
+            learning=predictor.learning_,
+            drift=predictor.drift_,
             ledger_length=position.length,
             ledger_head=position.head.hex(),
             last_time=position.time / 1000 if position.length else None,
@@ -538,19 +535,6 @@ class Desk(Guarded):
             self._past = tuple(Past(*one) for one in self._store.phases(PHASES + 1) if one[0] < phase)
             self._one_answer = self._predictor.one_answer_
             self._begun = phase
-
-
-def _drift(predictor: EverlastingPredictor) -> Drift:
-    """What the private test found at the end of the phase before this one; votes have none.
-
-    It is a function of summaries that were released, and that the event of the phase counts.
-    """
-    engine, phase = predictor._engine, predictor.phase
-    if not isinstance(engine, ChainEngine) or phase.number == 1 or engine.recipe.retrain != "drift":
-        return "not tested"
-    if engine.due == FOLLOW:  # as it is after an alarm, and only then
-        return "found"
-    return "none found" if phase.rows >= engine.recipe.fewest else "not tested"
 
 
 def _repeated(request: Request, digest: bytes, first: Answered) -> Answered | KeyReused:
