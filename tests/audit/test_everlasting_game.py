@@ -42,8 +42,9 @@ from reticent.audit.everlasting_game import (
 from reticent.concepts import Thresholds
 from reticent.learners import ThresholdLearner
 from reticent.noise import Noise
+from reticent.predictors.bbl_phases import BBLPhase
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.predictors.generic_bbl import BBLPhase, GenericBBL
+from reticent.predictors.generic_bbl import GenericBBL
 from reticent.privacy.guarantee import Guarantee
 
 ROWS = tuple((x,) for x in range(4))

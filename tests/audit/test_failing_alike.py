@@ -40,7 +40,7 @@ from sklearn.tree import DecisionTreeClassifier
 import reticent as rt
 from reticent import cli
 from reticent.concepts import Intervals, Thresholds
-from reticent.predictors.generic_bbl import BBLPhase
+from reticent.predictors.bbl_phases import BBLPhase
 from reticent.teachers import LogisticTeacher, dealing
 
 Array = NDArray[Any]

@@ -15,7 +15,8 @@ from sklearn.tree import DecisionTreeClassifier
 from reticent import BudgetExhausted, EverlastingPredictor, GenericBBL, PrivateLogisticRegression, silence
 from reticent.concepts import Thresholds
 from reticent.predictors.answers import Answers
-from reticent.predictors.generic_bbl import BBLPhase, _Running
+from reticent.predictors.bbl_phases import BBLPhase
+from reticent.predictors.bbl_running import RunningPhases
 
 Array = NDArray[Any]
 pytestmark = pytest.mark.filterwarnings("ignore::reticent.OneAnswerWarning")
@@ -173,10 +174,10 @@ def test_bbl_returns_answers_that_count(monkeypatch: pytest.MonkeyPatch) -> None
     bbl = GenericBBL(Thresholds(), epsilon=12, delta=1e-5, labeller="gaussian", phases=phases).fit(X[:, :1], Y)
     with monkeypatch.context() as patched:
 
-        def fails(self: _Running) -> None:
+        def fails(self: RunningPhases) -> None:
             raise MemoryError("no room for another phase")
 
-        patched.setattr(_Running, "_turn_over", fails)
+        patched.setattr(RunningPhases, "_turn_over", fails)
         found = bbl.answer(QUERIES[: PHASE + 9, :1])
         assert len(found.class_indices) == PHASE
         assert isinstance(found.refused, MemoryError)

@@ -27,11 +27,11 @@ from reticent.errors import BudgetExhausted, InsufficientData, PrivacyWarning
 from reticent.experiments import prediction
 from reticent.noise import Noise
 from reticent.predictors import private
-from reticent.predictors.private import (
+from reticent.predictors.private import PrivatePredictor
+from reticent.predictors.private_setups import (
     Flip,
     Net,
     NetCost,
-    PrivatePredictor,
     Votes,
     answer_epsilon,
     answer_pair,

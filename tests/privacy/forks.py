@@ -28,7 +28,7 @@ from reticent.labellers.base import TableLabeller
 from reticent.learners import PrivateLogisticRegression
 from reticent.noise import Noise
 from reticent.predictors import EverlastingPredictor, GenericBBL, PrivatePredictor
-from reticent.predictors.generic_bbl import BBLPhase
+from reticent.predictors.bbl_phases import BBLPhase
 from reticent.predictors.rows import RowStore
 from reticent.privacy import Guarantee, Ledger, MemoryStore, guard
 from reticent.privacy.events import PureDP, RenyiDP

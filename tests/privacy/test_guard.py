@@ -59,7 +59,7 @@ UNGUARDED = {
         "concepts.order.Line", "concepts.values.Concept",
     ],
     "made of public numbers": [
-        "noise.tables.Table", "predictors.generic_bbl.Calibrated", "predictors.generic_bbl.Printed",
+        "noise.tables.Table", "predictors.bbl_schedules.Calibrated", "predictors.bbl_schedules.Printed",
         "privacy.losses.Composition", "service.desk.Clock",
     ],
     "released by `fit`, once: what comes after is post-processing, at no cost": [
@@ -82,8 +82,8 @@ UNGUARDED = {
     "keeps no bits between two draws; `tests/noise/test_sources.py` forks it": ["noise.samplers.Noise"],
     "for tests, and loudly: it protects nobody": ["noise.samplers.Seeded"],
     "part of a guarded predictor or store, which checks before it gets here": [
-        "predictors.admission.Admission", "predictors.engines.chain.ChainEngine",
-        "predictors.engines.model.ModelEngine", "predictors.engines.votes.VotesEngine",
+        "predictors.admission.Admission", "predictors.bbl_running.RunningPhases",
+        "predictors.engines.chain.ChainEngine", "predictors.engines.model.ModelEngine", "predictors.engines.votes.VotesEngine",
         "predictors.machine.PhaseMachine", "predictors.rows.Column",
         "service.store.Witness",
     ],
