@@ -83,8 +83,8 @@ UNGUARDED = {
     "for tests, and loudly: it protects nobody": ["noise.samplers.Seeded"],
     "part of a guarded predictor or store, which checks before it gets here": [
         "predictors.admission.Admission", "predictors.bbl_running.RunningPhases",
-        "predictors.engines.chain.ChainEngine", "predictors.engines.model.ModelEngine", "predictors.engines.votes.VotesEngine",
-        "predictors.machine.PhaseMachine", "predictors.rows.Column",
+        "predictors.engines.chain.ChainEngine", "predictors.engines.model.ModelEngine",
+        "predictors.engines.votes.VotesEngine", "predictors.machine.PhaseMachine", "predictors.rows.Column",
         "service.store.Witness",
     ],
     "holds a guarded desk, predictor or store and counts nothing of privacy itself": [
