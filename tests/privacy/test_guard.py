@@ -384,7 +384,7 @@ def test_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, made: dict[s
     for name, advice in {
         "AboveThreshold": "Make it in the process that uses it",
         "PrivatePredictor": "Fit it in the process that uses it",
-        "EverlastingPredictor": "Save it, load it in the process that goes on",
+        "EverlastingPredictor": "Save it, load it in the process that continues",
         "Ledger": "Open a ledger in the process that uses it",
         "Desk": "Open the folder in the process that answers",
     }.items():

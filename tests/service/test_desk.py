@@ -16,6 +16,7 @@ from shop import MODEL, labels, new_desk, new_home, predictor, request, started
 from reticent.errors import BudgetExhausted, EndingWarning
 from reticent.learners import PrivateLogisticRegression
 from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.predictors.machine import PhaseMachine
 from reticent.service import desk as desk_module
 from reticent.service import halting, store
 from reticent.service.desk import ANONYMOUS, Answered, Clock, Desk, Halted, KeyReused, Request, digest
@@ -500,7 +501,7 @@ def test_twin_that_turns_over_before_it_stores_draws_its_closing_again(
     real = EverlastingPredictor.answer
     desk = two_coin(tmp_path / "clinic")
     monkeypatch.setattr(EverlastingPredictor, "answer", answer)
-    monkeypatch.setattr(EverlastingPredictor, "_turn_over", full)
+    monkeypatch.setattr(PhaseMachine, "turn_over", full)
     close_early(desk)
     assert desk.halted is not None
     desk = reopened(desk)

@@ -49,13 +49,13 @@ from reticent.silence import silent
 
 
 class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Labels one query after another, for ever, by teachers that are retrained on the queries: the paper's own way.
+    """Labels one query after another, without end, by teachers that learn from the queries: the paper's algorithm.
 
-    In phases. A phase has labelled rows S_i. They are dealt out to teachers, each of which takes a concept of the class
-    with the fewest errors on its shard. A query is answered by the private majority of the teachers. When the phase has
-    given its `answers`, a random part of its queries gets labels by a concept that does well on a random part of S_i
-    (`label_boost`), and becomes S_{i+1}; S_i is deleted. The labels that were released are not used again. All sizes
-    are public numbers, fixed before the first query.
+    It works in phases. A phase has labelled rows S_i. They are dealt to teachers, each of which takes a concept of the
+    class with the fewest errors on its shard. A query is answered by the private majority of the teachers. When the
+    phase has given its `answers`, a random part of its queries gets labels by a concept that does well on a random part
+    of S_i (`label_boost`), and becomes S_{i+1}; S_i is deleted. The labels that were released are not used again. All
+    sizes are public numbers, fixed before the first query.
 
     labeller "between-thresholds" : the paper's. Only *halts*, votes without a clear majority, are paid for, and they
         are answered 1. After the last of them the predictor has failed, and refuses for ever.
@@ -98,23 +98,36 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    concept_class : the `concepts.ConceptClass` of the labels.
-    epsilon, delta : the privacy of training rows, and of queries where they are protected.
-    error, failure : what is promised of every answer. As printed, 6α and 4β.
-    labeller : "between-thresholds" or "gaussian".
-    constants : "printed", or "calibrated" for those that a promise needs by our bounds.
-    variant : of the relabelling, "max" or "printed", as `label_boost` takes it.
-    tau : τ of the printed constants, if it is to be another than 1.1·10^10; the promise is void below.
-    phases : None, or the phases themselves, as `BBLPhase`s, in place of those that follow from error and constants.
-        When they are over the predictor refuses.
-    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+    concept_class : ConceptClass
+        The concept class of the labels.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of training rows, and of queries where they are protected.
+    delta : float or Fraction
+        Failure probability δ of the guarantee.
+    error, failure : float or Fraction, default 0.1 and 0.05
+        What is promised of every answer. As printed, 6α and 4β.
+    labeller : {"between-thresholds", "gaussian"}, default "between-thresholds"
+        How votes become answers.
+    constants : {"printed", "calibrated"}, default "printed"
+        "calibrated" takes the constants that a promise needs by our bounds.
+    variant : {"max", "printed"}, default "max"
+        Of the relabelling, as `label_boost` takes it.
+    tau : float or Fraction, default 1.1·10^10
+        τ of the printed constants; below its default the promise is void.
+    phases : sequence of BBLPhase or None, default None
+        The phases, in place of those that follow from error and constants. After them the predictor refuses.
+    unsafe_seed : int or None, default None
+        For tests only: makes the noise repeatable, and the guarantee void.
 
     Attributes
     ----------
-    guarantee_, event_ : what is promised, and what it is computed from.
-    phase_, phase_number_, answers_left_in_phase_ : the phase under way, its number from 1 on, and what is left of it.
+    guarantee_, event_ : Guarantee, Event
+        What is promised, and what it is computed from.
+    phase_, phase_number_, answers_left_in_phase_ : BBLPhase, int, int
+        The present phase, its number from 1 on, and how many queries it still answers.
 
     >>> import numpy as np
+    >>> from reticent.predictors.bbl_phases import BBLPhase
     >>> from reticent.concepts import Thresholds
     >>> x = np.arange(1000)[:, None]
     >>> common = {"teachers": 100, "shard": 10, "answers": 2000, "vote_epsilon": 8, "vote_delta": 1e-6}
@@ -133,14 +146,14 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         concept_class: ConceptClass[Any],
         *,
-        epsilon: object,
-        delta: object,
-        error: object = 0.1,
-        failure: object = 0.05,
+        epsilon: float | Fraction,
+        delta: float | Fraction,
+        error: float | Fraction = 0.1,
+        failure: float | Fraction = 0.05,
         labeller: BBLLabeller = "between-thresholds",
         constants: Constants = "printed",
         variant: Variant = "max",
-        tau: object = TAU,
+        tau: float | Fraction = TAU,
         phases: Sequence[BBLPhase] | None = None,
         unsafe_seed: int | None = None,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Private predictions, one question at a time: by votes, by a flipped stable prediction, or by a private net."""
+"""Private predictions, one question at a time: by votes, by a flipped stable draw, or by a private net."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
     - "votes": the rows are dealt to K teachers, and class j is answered with probability ∝ e^(ε·votes_j/2): for two
       classes, 1 with probability 1/(1 + e^(−ε(v₁ − v₀)/2)). For any scikit-learn classifier, any classes, and concept
       classes. It needs few rows where teachers agree.
-    - "flip": a concept is drawn as by `StablePredictor`, anew for each question, and its answer is flipped with
+    - "flip": a concept is drawn as by `StablePredictor`, again for each question, and its answer is flipped with
       probability α. For a concept class and labels of any kind.
     - "net": a concept is drawn from a net of n' random rows at rate 1/k; *all* rows are labelled by it; K teachers
       learn from them, and vote as above with ε = 1/k. If δ = 0, the answer is flipped too. For a concept class and
@@ -117,26 +117,41 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
     Parameters
     ----------
-    learner : a concept class; for "votes" also a scikit-learn classifier, or None for `LogisticTeacher()`.
-    epsilon, delta : the privacy of all answers together; δ may be 0.
-    method : "votes", "flip" or "net".
-    queries : how many rows `predict` will ever answer.
-    teachers : "auto", or K, for "votes" and "net".
-    flip : "auto", or α, for "flip", and for "net" if δ = 0.
-    classes : the labels, or "public", as in `Teachers`; exactly two for "flip" and "net".
-    error : None, or, for a concept class, the error that `fit` must be able to promise; else it raises
-        `InsufficientData`.
-    failure : the probability with which the promise may fail.
-    random_state, n_jobs : for the teachers.
-    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+    learner : ConceptClass, estimator or None, default None
+        A concept class; for "votes" also a scikit-learn classifier, or None for `LogisticTeacher()`.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of all answers together.
+    delta : float or Fraction, default 0
+        Failure probability δ of the guarantee.
+    method : {"votes", "flip", "net"}, default "votes"
+        How a question is answered.
+    queries : int, default 1
+        How many rows `predict` answers in total.
+    teachers : "auto" or int, default "auto"
+        The number K of teachers, for "votes" and "net".
+    flip : "auto", float or Fraction, default "auto"
+        The probability α of a flip, for "flip", and for "net" if δ = 0.
+    classes : sequence of labels, or "public", default (0, 1)
+        The labels, as in `Teachers`; exactly two for "flip" and "net".
+    error : float, Fraction or None, default None
+        For a concept class, the error that `fit` must be able to promise; if it cannot, it raises `InsufficientData`.
+    failure : float or Fraction, default 0.05
+        The probability with which the promise may fail.
+    random_state, n_jobs : int, default 0; int or None, default None
+        For the teachers.
+    unsafe_seed : int or None, default None
+        For tests only: makes the noise repeatable, and the guarantee void.
 
     Attributes
     ----------
-    guarantee_, event_ : what is promised for all questions together, and what happens.
-    setup_ : `Votes`, `Flip` or `Net`: how a question is answered, in numbers as public as the parameters.
-    queries_left_ : how many more rows will be answered.
-    classes_, n_features_in_, feature_names_in_ : as in scikit-learn; `classes_` are ascending, and a concept's label 1
-        is the second.
+    guarantee_, event_ : Guarantee, Event
+        What is promised for all questions together, and what happens.
+    setup_ : Votes, Flip or Net
+        How a question is answered, in numbers as public as the parameters.
+    queries_left_ : int
+        How many more rows will be answered.
+    classes_ : array
+        The labels, ascending; the label 1 of a concept is the second.
 
     >>> import numpy as np
     >>> rows = np.random.default_rng(0).normal(size=(5_000, 3))
@@ -155,15 +170,15 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         self,
         learner: Any = None,
         *,
-        epsilon: object,
-        delta: object = 0,
+        epsilon: float | Fraction,
+        delta: float | Fraction = 0,
         method: str = "votes",
         queries: int = 1,
         teachers: int | str = "auto",
-        flip: object = "auto",
+        flip: float | Fraction | str = "auto",
         classes: Any = (0, 1),
-        error: object = None,
-        failure: object = 0.05,
+        error: float | Fraction | None = None,
+        failure: float | Fraction = 0.05,
         random_state: int = 0,
         n_jobs: int | None = None,
         unsafe_seed: int | None = None,
