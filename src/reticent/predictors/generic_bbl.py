@@ -272,7 +272,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             labeller=self.labeller,
             answers=None if schedule.endless else sum(phase.answers for phase in self.phases or ()),
             relabel=self._relabel,
-            obstacle=lambda last, following: self._too_many_labellings(last) or self._too_many_halts(following),
+            obstacle=self._no_successor,
         )
         return RunningPhases(rules, schedule, points, labels, unsafe_noise)
 
@@ -337,6 +337,10 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except OutOfReach as refused:
             return str(refused)
         return None
+
+    def _no_successor(self, phase: BBLPhase, following: BBLPhase) -> str | None:
+        """Why a phase cannot be followed by another, if so."""
+        return self._too_many_labellings(phase) or self._too_many_halts(following)
 
     def _impossible(self, phase: BBLPhase) -> str | None:
         """Why a phase of these public numbers cannot be had, if so."""
