@@ -198,7 +198,7 @@ class ResumablePredictor(RunningPredictor):
         format is in docs/predictors/saved_states.md.
         """
         with self._claimed() as machine:
-            save(path, self._fitted, machine)
+            save(path, dataclasses.replace(self._fitted, classes=self.classes_), machine)
 
     @classmethod
     def load(

@@ -138,7 +138,7 @@ def test_one_row_of_each_group_is_learned_from() -> None:
         rows[2000:] = filler
         model = predictor()._fit(rows, Y, np.arange(4000) % 2000, Seeded(unsafe_seed=1))
         answers.append(model.predict(QUERIES[:2000]))
-    assert np.array_equal(*answers)
+    assert np.array_equal(answers[0], answers[1])
 
 
 # ── choosing an engine ────────────────────────────────────────────────────────────────────────────────────────────
