@@ -162,7 +162,8 @@ def test_a_chain_whose_model_gives_one_answer_says_so() -> None:
     X, y = rare(0)
     learner = rt.PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1)
     model = rt.EverlastingPredictor(learner, **KNOWN)
-    with pytest.warns(rt.OneAnswerWarning, match="the private model gives the class 'well' to every possible row") as found:
+    told = "the private model gives the class 'well' to every possible row"
+    with pytest.warns(rt.OneAnswerWarning, match=told) as found:
         model.fit(X, y)
     assert found[0].filename == __file__
     assert model.one_answer_ == "well"
