@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import signal
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -105,7 +106,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put a stream in the place of the operating system."""
+    """Put a stream in the place of the operating system; let signals reach what tests start.
+
+    A run that is started under nohup ignores SIGHUP, and so would every process of its tests, which send it one.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     choice = config.getoption("--noise")
     if choice == "system":
         return

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import logging.config
 import os
 import signal
 import sys
@@ -126,8 +127,7 @@ def put_in() -> None:
         twin: Any = traces
         twin.rendered = lambda error: "".join(traceback.format_exception(error))
         twin.by_place, twin.watch = nullcontext, lambda loop: None
-        twin.CONFIG.clear()
-        twin.CONFIG.update(uvicorn.config.LOGGING_CONFIG)
+        twin.log_by_place = lambda: logging.config.dictConfig(uvicorn.config.LOGGING_CONFIG)
 
 
 put_in()

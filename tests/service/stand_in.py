@@ -217,7 +217,11 @@ def opened(service: Service) -> tuple[server._Connection, Wire]:
     """A connection as the server makes it, and the wire at its other end."""
     patience = Patience()
     config = uvicorn.Config(
-        make_app(service), lifespan="off", log_level="warning", timeout_keep_alive=patience.idle_seconds
+        make_app(service),
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        timeout_keep_alive=patience.idle_seconds,
     )
     config.load()
     connection: Any = server._patient(patience, service)(config, ServerState(), {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import json
 import logging
 import zlib
@@ -289,6 +290,25 @@ def test_events_come_once_a_second_and_end_with_the_server() -> None:
     # leaving `running` asserts that the server ended although a stream had been open
     assert isinstance(service.desk, Desk)
     assert service.desk.closed
+
+
+def test_a_server_closes_no_log_of_the_process_it_runs_in() -> None:
+    class ClosesItsStream(logging.StreamHandler[io.StringIO]):
+        def close(self) -> None:  # as some libraries do, which then closes what everybody prints to
+            self.stream.close()
+            super().close()
+
+    stream = io.StringIO()
+    log = logging.getLogger("of the process")
+    handler = ClosesItsStream(stream)
+    log.addHandler(handler)
+    try:
+        with running(make_service()) as port:
+            assert patient.get(f"http://127.0.0.1:{port}/v2/health/live").status_code == 200
+        log.error("still written")
+        assert stream.getvalue() == "still written\n"
+    finally:
+        log.removeHandler(handler)
 
 
 def test_large_bodies_are_read_beside_the_loop() -> None:

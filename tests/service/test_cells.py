@@ -109,6 +109,9 @@ CELLS = {
     "quote": Cell('"a\\"b"', '"a""b"'),
     "brackets": Cell('"][}{"', "][}{"),
     "NUL": Cell('"a\\u0000"', b'"a\x00"'),
+    "raw NUL": Cell(b'"a\x00"', b'"a\x00"'),
+    "raw tab": Cell(b'"a\tb"', b'"a\tb"'),
+    "raw lines": Cell(b'"a\r\nb\n"', b'"a\r\nb\n"'),
     "half a character": Cell('"\\ud800"', b"\xed\xa0\x80"),
     "underscore": Cell('"1_0"', "1_0"),
     "other digits": Cell('"٣"', "٣"),
@@ -323,7 +326,9 @@ def test_our_client_asks_what_it_was_given(sent: str) -> None:
     rules: Any = SCHEMA
     for name, cell in CELLS.items():
         if sent == "objects" and name not in ("not UTF-8", "category in Latin-1", "deep"):  # they are no Python
-            value = json.loads(cell.in_json, parse_int=lambda word: int(word) if len(word) < 4_000 else float(word))
+            value = json.loads(
+                cell.in_json, parse_int=lambda word: int(word) if len(word) < 4_000 else float(word), strict=False
+            )
         else:
             value = cell.text
         head, data = client._written(client._tensors({one: [value, 1] for one in NAMES})[0])
@@ -359,8 +364,11 @@ class Hostile:
 
 
 def test_no_cell_of_a_query_refuses_a_batch() -> None:
-    odd: list[Any] = [json.loads(one.in_json.decode("utf-8", "replace"), parse_int=float) for name, one in CELLS.items()
-                      if name != "deep"]  # fmt: skip
+    odd: list[Any] = [
+        json.loads(one.in_json.decode("utf-8", "replace"), parse_int=float, strict=False)
+        for name, one in CELLS.items()
+        if name != "deep"
+    ]
     odd += [Hostile(), np.zeros(3), np.zeros((1, 1)), 1j, b"0.5", np.float64(0.5), (1, 2)]
     for cell in odd:
         found = as_queries([[0.1], [cell], [0.9]])

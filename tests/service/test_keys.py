@@ -18,6 +18,7 @@ from reticent.service.keys import ANONYMOUS, Keyring, KeyTable, make_key
 from reticent.service.problems import Problem
 
 NAMELESS = [
+    "\u3164", "a\u3164",
     " ", ".", "..", "-", "--rate", "_", "@", " a", "a ", "\t", "a\nb", "a\n", "a\x00", "a\x1b[2J", "\u200b", "a\u202eb",
     "x" * 65,
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +33,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts.thresholds import Thresholds
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.teachers import PATEClassifier, Teachers, dealing, linear, models
+from reticent.teachers import PATEClassifier, Teachers, dealing, linear, models, reading
 from reticent.teachers.dealing import deal, most_shards
 
 Array = NDArray[Any]
@@ -602,3 +603,64 @@ def test_twin_that_pads_by_what_others_hold_is_told_apart() -> None:
     others = dealing.Shards(np.zeros((6, 1)), np.array([0, 0, 1, 1, 1, 1]), deal(6, 3), 3, np.array([0, 1]))
     assert shards.constant.tolist() != others.constant.tolist()
     assert [one.tolist() for one in shards.blocks(5)] == [one.tolist() for one in others.blocks(5)]
+
+
+# ── a list declares no type ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def answers_of_neighbours_in_lists() -> tuple[list[Any], list[Any]]:
+    """What a predictor learns of whole numbers in a list, and of the same list with one fraction in it."""
+    whole: list[list[float]] = [[int(one)] for one in np.random.default_rng(1).integers(0, 1000, size=2000)]
+    other = [list(row) for row in whole]
+    other[17] = [17.5]
+    labels = [int(row[0] < 500) for row in whole]
+    queries = np.array([[900.5], [100.5], [900.0]])
+    found = []
+    for rows in (whole, other):
+        teachers = Teachers(Thresholds(), shards=40, classes=(0, 1)).fit(rows, labels)
+        model = EverlastingPredictor(Thresholds(), epsilon=8, delta=1e-6, classes=(0, 1), answers=20, unsafe_seed=1)
+        found.append([teachers.votes(queries).tolist(), model.fit(rows, labels).predict(queries).tolist()])
+    return found[0], found[1]
+
+
+def test_a_fraction_among_whole_numbers_of_a_list_moves_one_vote() -> None:
+    (votes, answers), (others, others_answers) = answers_of_neighbours_in_lists()
+    assert np.abs(np.subtract(votes, others)).max() <= 1
+    assert answers == others_answers
+
+
+def test_twin_that_reads_a_type_off_the_cells_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "as_floats", lambda X, name: np.asarray(X))
+    with pytest.raises((AssertionError, TypeError)):
+        test_a_fraction_among_whole_numbers_of_a_list_moves_one_vote()
+
+
+@pytest.mark.parametrize("odd", [2**53 + 1, 2**70 + 1, 10**400, "7", b"7", [7], object()])
+def test_a_list_refuses_a_cell_whatever_the_others_are(odd: Any) -> None:
+    said = set()
+    for others in (1, 0.5, True, None):
+        with pytest.raises(TypeError, match="X must hold numbers") as refused:
+            Teachers(LogisticRegression(), shards=2, classes=(0, 1)).fit([[others], [odd]] * 4, [0, 1] * 4)
+        said.add(str(refused.value))
+    assert len(said) == 1
+
+
+# ── models that cannot be sent ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Unsendable(LogisticRegression):  # type: ignore[misc]
+    """Keeps what cannot be pickled, once it has learned."""
+
+    def fit(self, X: Any, y: Any) -> Unsendable:
+        super().fit(X, y)
+        self.lock_ = threading.Lock()
+        return self
+
+
+@pytest.mark.parametrize("ones", [0, 1])
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_whether_a_model_can_be_sent_does_not_decide_whether_fit_fails(ones: int, n_jobs: int | None) -> None:
+    labels = [1] * ones + [0] * (48 - ones)
+    rows = np.random.default_rng(0).normal(size=(48, 2))
+    teachers = Teachers(Unsendable(), shards=6, classes=(0, 1), n_jobs=n_jobs).fit(rows, labels)
+    assert teachers.votes(rows[:2]).sum(axis=1).tolist() == [6, 6]

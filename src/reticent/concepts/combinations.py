@@ -46,6 +46,11 @@ class _Combined(ConceptClass[Any]):
         given = None if vc_dimension is None else integer(vc_dimension, "vc_dimension", least=0)
         object.__setattr__(self, "_given", given)
 
+    @property
+    def declares_domain(self) -> bool:
+        """Whether all classes know their domains by themselves."""
+        return all(one.declares_domain for one in self.classes)
+
     def _labellings(self, points: int) -> int:
         raise NotImplementedError
 

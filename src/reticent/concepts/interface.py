@@ -136,6 +136,11 @@ class ConceptClass(ABC, Generic[C]):
             most = MOST_LABELS.bit_length() - 1
             raise OutOfReach(f"{named} ways of {about(kept)} labels in all, and can hold at most 2^{most}: {remedy}")
 
+    @property
+    def declares_domain(self) -> bool:
+        """Whether the class knows its domain by itself; if not, the type of the points decides it."""
+        return True
+
     def example_points(self) -> Array:
         """A few points of the domain on which `concepts.check` tries the class, with a shattered set among them."""
         if self.columns == 1:

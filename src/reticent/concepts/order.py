@@ -32,6 +32,11 @@ class Ordered(ConceptClass[C]):
         """The ranks of the rows of `X`, and the domain they belong to."""
         return read(X, self.columns, declared(self.bits, self.domain), name)
 
+    @property
+    def declares_domain(self) -> bool:
+        """Whether `bits` or `domain` is given; if not, the type of the points decides the domain."""
+        return declared(self.bits, self.domain) is not None
+
     def finite_domain(self) -> tuple[Domain, range]:
         """The declared domain and its ranks; refused if there is none or it is infinite."""
         domain = declared(self.bits, self.domain)

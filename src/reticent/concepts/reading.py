@@ -75,6 +75,8 @@ def _settled_by_kind(array: Array, name: str) -> Array | None:
         # Python compares whole numbers with floats exactly; numpy would round them first.
         if all(mine == theirs or math.isnan(mine) for mine, theirs in zip(floats, array.flat, strict=True)):
             return np.array(floats).reshape(array.shape)
+        if all(float(mine).is_integer() for mine in floats):  # a list of whole numbers, however each is written
+            return compact(np.fromiter(map(int, array.flat), dtype=object, count=array.size)).reshape(array.shape)
         raise _Refused(
             f"{name} must hold whole numbers or floats alone: it mixes floats with numbers that are no floats, and one "
             "of them would have to be rounded"

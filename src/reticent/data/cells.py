@@ -96,6 +96,16 @@ def as_matrix(rows: Sequence[Any]) -> Array | None:
     return cells
 
 
+def is_missing(value: object) -> bool:
+    """Whether a value stands for none: None, NaN, NaT, NA, or a tuple that holds one."""
+    if isinstance(value, tuple):
+        return any(map(is_missing, value))
+    try:
+        return value is None or not bool(value == value)  # noqa: PLR0124  # only what is missing differs from itself
+    except Exception:  # pandas.NA is neither equal to itself nor not; other values compare by code that fails
+        return True
+
+
 def _is_plain(text: str) -> bool:
     """Whether text has no digits of other scripts and no underscores: float() takes them, and no table means them."""
     return text.isascii() and "_" not in text

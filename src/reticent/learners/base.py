@@ -16,6 +16,7 @@ from reticent import noise
 from reticent.concepts.finite import Finite
 from reticent.concepts.interface import ConceptClass
 from reticent.concepts.reading import Array, Labels, as_array, as_labels, as_rows
+from reticent.data.lists import as_floats
 from reticent.errors import OutOfReach
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
@@ -195,8 +196,13 @@ def refuse_bad_points(concept_class: ConceptClass[Any], points: ArrayLike, name:
         concept_class.predict(concept_class.dichotomies(rows[:1]).concept(0), rows)
 
 
-def as_table(X: ArrayLike, name: str = "X") -> Array:
-    """Rows and columns, nothing rounded; at least one of each."""
+def as_table(X: ArrayLike, name: str = "X", *, domain_declared: bool = True) -> Array:
+    """Rows and columns, nothing rounded; at least one of each.
+
+    If the domain is not declared, the type of the rows decides it. Then a list is read as floats: see `data.lists`.
+    """
+    if not domain_declared and isinstance(X, (list, tuple)):
+        X = as_floats(X, name)
     if sparse.issparse(X):
         raise TypeError(f"{name} must be a dense array, got a sparse matrix; call its toarray()")
     if getattr(getattr(X, "dtype", None), "kind", "") == "c":

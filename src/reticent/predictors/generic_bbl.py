@@ -245,7 +245,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: ArrayLike, y: ArrayLike, unsafe_noise: Noise | None) -> Self:
         """`fit` with any noise, such as that which an audit walks through."""
         self._check_parameters()
-        rows = as_table(X)
+        rows = as_table(X, domain_declared=self.concept_class.declares_domain)
         validate_data(self, X, reset=True, skip_check_array=True)
         schedule = self._schedule(len(rows))
         cost = self._cost(schedule, len(rows))

@@ -42,8 +42,16 @@ from reticent.promises import check_memory, check_rows, check_share, fewest_rows
 from reticent.silence import silent
 from reticent.teachers import Teachers
 from reticent.teachers.dealing import Integers, numbered
-from reticent.teachers.reading import as_classes, as_codes, as_column, as_groups, declared_classes, warn_of_order
-from reticent.teachers.reading import as_table as as_any_table
+from reticent.teachers.reading import (
+    as_classes,
+    as_codes,
+    as_column,
+    as_groups,
+    as_private_table,
+    as_table,
+    declared_classes,
+    warn_of_order,
+)
 
 METHODS = ("votes", "flip", "net")
 
@@ -289,7 +297,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         warn_of_order(self.learner, self.classes, stacklevel=3)
         if groups is not None and self.method != "votes":
             raise ValueError(f"groups must be None for method={self.method!r}, which protects rows: take 'votes'")
-        table = self._table(X)
+        table = self._table(X, private=True)
         rows = int(table.shape[0])
         if rows == 0:
             raise ValueError(f"X has 0 sample(s) (shape={table.shape}) while a minimum of 1 is required.")
@@ -315,6 +323,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
         # All at once, now that nothing can fail: rows of a fit that failed must not be answered from.
         self.guarantee_, self.event_, self.classes_, self.setup_ = promised, seeded, classes, setup
+        self._floats = getattr(getattr(table, "dtype", None), "kind", "") == "f"
         self._learned_, self._noise, self._guard, self._left = learned, source, Guard(type(self)), queries
         return self
 
@@ -364,9 +373,13 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
     # ── reading what the caller gave ──────────────────────────────────────────────────────────────────────────────
 
-    def _table(self, X: Any) -> Any:
+    def _table(self, X: Any, *, private: bool = False) -> Any:
         """Dense rows for a concept class; what `Teachers` take for others."""
-        return as_points_table(X) if isinstance(self.learner, ConceptClass) else as_any_table(X)
+        if not isinstance(self.learner, ConceptClass):
+            return as_private_table(X) if private else as_table(X)
+        if private or (isinstance(X, (list, tuple)) and self._floats):
+            return as_points_table(X, domain_declared=self.learner.declares_domain)
+        return as_points_table(X)
 
     def _labels(self, y: Any, rows: int) -> Array:
         if y is None:

@@ -17,16 +17,16 @@ _PART = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}]', re.DOTALL)
 def loosely(body: bytes | memoryview | msgspec.Raw, error: Exception) -> Any:
     """A body of which `error` was said, read as what its writer meant.
 
-    Many clients write NaN, Infinity and numbers beyond all floats, half of a character, or bytes that are not UTF-8. A
-    cell may be nested deeper than a parser goes. None of this is JSON, or can be read, but to refuse it would be to
-    refuse a query for its values. What is no JSON for another reason is refused.
+    Many clients write NaN, Infinity and numbers beyond all floats, half of a character, control characters in a text,
+    or bytes that are not UTF-8. A cell may be nested deeper than a parser goes. None of this is JSON, or can be read,
+    but to refuse it would be to refuse a query for its values. What is no JSON for another reason is refused.
     """
     text = str(body, "utf-8", "replace")
     try:
         try:
-            return json.loads(text, parse_int=_whole)
+            return json.loads(text, parse_int=_whole, strict=False)
         except RecursionError:
-            return json.loads(shallow(text), parse_int=_whole)
+            return json.loads(shallow(text), parse_int=_whole, strict=False)
     except (ValueError, RecursionError):
         raise Problem("malformed", said(error)) from None
 

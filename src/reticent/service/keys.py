@@ -10,6 +10,7 @@ import re
 import secrets
 import sqlite3
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -68,7 +69,12 @@ def make_key(
     >>> token.startswith(key.id), key.allows("observe"), key.allows("admin")
     (True, True, False)
     """
-    if not (re.fullmatch(r"[\w .@-]{1,64}", name) and name[0].isalnum() and not name.endswith(" ")):
+    if not (
+        re.fullmatch(r"[\w .@-]{1,64}", name)
+        and name[0].isalnum()
+        and not name.endswith(" ")
+        and not any("FILLER" in unicodedata.name(one, "") for one in name)  # letters that print as nothing
+    ):
         raise ValueError(
             "name must be 1 to 64 letters, digits, spaces or any of . @ - _, start with a letter or digit, and not end "
             f"with a space, got {name!r}"

@@ -120,6 +120,7 @@ def make_server(service: Service, binding: Binding | None = None, patience: Pati
     """A server that is ready to run, by `run()` or `await serve()`."""
     binding, patience = binding or Binding(), patience or Patience()
     binding.check(service.keyring)
+    traces.log_by_place()
     room = room_for(patience.connections)
     patience = replace(patience, connections=min(patience.connections, room))
     config = uvicorn.Config(
@@ -131,7 +132,7 @@ def make_server(service: Service, binding: Binding | None = None, patience: Pati
         # All that wait are taken at once, before any of them is refused.
         backlog=max(16, min(BACKLOG, (room + RESERVE - patience.connections) // 4)),
         lifespan="on",
-        log_config=traces.CONFIG,
+        log_config=None,  # see `traces.log_by_place`
         log_level="warning",
         access_log=False,  # it would record who asked when
         server_header=False,

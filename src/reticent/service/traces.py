@@ -102,16 +102,19 @@ class ByPlace(logging.Formatter):
         return text if error is None else f"{text}\n{rendered(error)}"
 
 
-# For `logging.config`: the loggers of a server write by place, whatever the process that it runs in does.
-CONFIG: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"by place": {"()": f"{__name__}.ByPlace"}},
-    "handlers": {"by place": {"class": "logging.StreamHandler", "formatter": "by place"}},
-    "loggers": {
-        name: {"handlers": ["by place"], "level": "WARNING", "propagate": False} for name in ("uvicorn", "asyncio")
-    },
-}
+def log_by_place() -> None:
+    """Let the loggers of a server write by place, whatever the process that it runs in does.
+
+    Only these loggers change. `logging.config` would close every other handler of the process as well, and some
+    handlers close the stream that they write to.
+    """
+    for name in ("uvicorn", "asyncio"):
+        handler = logging.StreamHandler()
+        handler.setFormatter(ByPlace())
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False
 
 
 @contextmanager

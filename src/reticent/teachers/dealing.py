@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from reticent.data.cells import is_missing
 from reticent.silence import silent
 
 Array = NDArray[Any]
@@ -85,16 +86,6 @@ def numbered(groups: Array) -> Integers:
         return np.fromiter((known.setdefault(name, len(known)) for name in groups), dtype=np.int64, count=len(groups))
     except TypeError:
         raise TypeError("groups must be numbers, strings, dates or tuples of these") from None
-
-
-def is_missing(value: object) -> bool:
-    """Whether a value stands for none: None, NaN, NaT, NA, or a tuple that holds one."""
-    if isinstance(value, tuple):
-        return any(map(is_missing, value))
-    try:
-        return value is None or not bool(value == value)  # noqa: PLR0124  # only what is missing differs from itself
-    except Exception:  # pandas.NA is neither equal to itself nor not; other values compare by code that fails
-        return True
 
 
 def check_shards(rows: int, shards: int) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from joblib import Memory, Parallel, delayed, effective_n_jobs
+from joblib import Memory, Parallel, delayed, effective_n_jobs, wrap_non_picklable_objects
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
@@ -75,27 +76,43 @@ def fit_models(estimator: Any, shards: Shards, *, random_state: int, n_jobs: int
     def jobs() -> Iterator[Any]:
         for chunk in chunks:
             parts = [(rows, shards.classes[codes]) for rows, codes in shards.parts(chunk)]
-            yield delayed(_fit_some)(estimator, parts, [(random_state, int(one)) for one in chunk])
+            yield delayed(_fit_some)(estimator, parts, [(random_state, int(one)) for one in chunk], pack=sent)
 
+    sent = effective_n_jobs(n_jobs) > 1
     with silent():
         for chunk, (fitted, failed) in zip(chunks, Parallel(n_jobs=n_jobs)(jobs()), strict=True):
             failures += failed
             for one, model in zip(chunk, fitted, strict=True):
-                models[one] = model
+                models[one] = pickle.loads(model) if isinstance(model, bytes) else model
     return models, failures
 
 
 @silent()  # here too: it may run in another process
-def _fit_some(estimator: Any, parts: list[Any], seeds: list[tuple[int, int]]) -> tuple[list[Any], list[str]]:
+def _fit_some(
+    estimator: Any, parts: list[Any], seeds: list[tuple[int, int]], *, pack: bool
+) -> tuple[list[Any], list[str]]:
+    """A model for each part, None for one that failed. With `pack` a model is bytes, ready to be sent.
+
+    A model that cannot be sent has failed, like one that cannot be fitted. Left to joblib, it would raise an error: but
+    there is a model only where a shard has two classes, so the error would tell of labels.
+    """
     models: list[Any] = []
     failures: list[str] = []
     for (rows, labels), seed in zip(parts, seeds, strict=True):
         try:
-            models.append(seeded(estimator, *seed).fit(own(rows), own(labels)))
+            model = seeded(estimator, *seed).fit(own(rows), own(labels))
+            models.append(_packed(model) if pack else model)
         except BaseException as error:  # its message may hold data
             failures.append(failure(error))
             models.append(None)
     return models, failures
+
+
+def _packed(model: Any) -> bytes:
+    """A model as bytes that can be read again: both are tried here, where an error is caught."""
+    packed = pickle.dumps(wrap_non_picklable_objects(model, keep_wrapper=False))
+    pickle.loads(packed)
+    return packed
 
 
 def failure(error: BaseException) -> str:

@@ -37,6 +37,7 @@ from reticent.teachers.reading import (
     as_groups,
     as_labels,
     as_numbers,
+    as_private_table,
     as_table,
     check_missing,
     declared_classes,
@@ -241,7 +242,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, public: Any, groups: Any, unsafe_noise: Noise | None) -> Self:
         """`fit` with any noise, such as that which an audit walks through."""
         seed = self._check_parameters()
-        table, shown = as_table(X), as_table(public, "public")
+        table, shown = as_private_table(X), as_table(public, "public")
         rows = table.shape[0]
         if min(rows, shown.shape[0]) == 0:
             raise ValueError(

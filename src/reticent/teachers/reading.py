@@ -27,11 +27,18 @@ from sklearn.utils.validation import column_or_1d
 from reticent.classes import codes_of_any, label_array, sorted_classes
 from reticent.concepts.halfspaces import Halfspaces
 from reticent.concepts.interface import ConceptClass
+from reticent.data.cells import is_missing
+from reticent.data.lists import as_floats
 from reticent.errors import ClassOrderWarning
 from reticent.exact import integer
-from reticent.teachers.dealing import Array, Integers, Table, is_missing
+from reticent.teachers.dealing import Array, Integers, Table
 
 SCALERS = (MaxAbsScaler, MinMaxScaler, PowerTransformer, QuantileTransformer, RobustScaler, StandardScaler)
+
+
+def as_private_table(X: Any, name: str = "X") -> Table:
+    """`as_table` for rows whose cells are private: they must not decide the type of the table."""
+    return as_table(as_floats(X, name) if isinstance(X, (list, tuple)) else X, name)
 
 
 def as_table(X: Any, name: str = "X") -> Table:
@@ -45,10 +52,7 @@ def as_table(X: Any, name: str = "X") -> Table:
             raise TypeError(f"{name} must be a plain array, got a masked one; fill or drop what is masked")
         if hasattr(X, "collect_schema"):  # as of polars
             raise TypeError(f"{name} must be a frame in memory, got a {type(X).__name__}: call its .collect()")
-        try:
-            table = np.asarray(X)
-        except Exception:  # its message may hold data
-            raise ValueError(f"{name} must have rows of equal length") from None
+        table = _from_array(X, name)
     if len(table.shape) == 1 and table.dtype.kind in "OUST":
         raise ValueError(
             f"{name} must have two dimensions, rows and columns, got 1. Texts make one column, for a pipeline that "
@@ -62,6 +66,14 @@ def as_table(X: Any, name: str = "X") -> Table:
     if getattr(getattr(table, "dtype", None), "kind", "") == "c":
         raise TypeError(f"{name} must hold real numbers, no complex ones")
     return table
+
+
+def _from_array(X: Any, name: str) -> Array:
+    """What NumPy makes of an array-like: its type is that of the whole column, and public."""
+    try:
+        return np.asarray(X)
+    except Exception:  # its message may hold data
+        raise ValueError(f"{name} must have rows of equal length") from None
 
 
 def is_frame(X: Any) -> bool:

@@ -29,6 +29,7 @@ from reticent.teachers.reading import (
     as_groups,
     as_labels,
     as_numbers,
+    as_private_table,
     as_table,
     check_jobs,
     check_missing,
@@ -107,6 +108,8 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
 
     _warned = False  # that names of columns differ
 
+    _floats = False  # whether it has learned from floats, which queries in a list are then read as
+
     def __init__(
         self,
         estimator: Any = None,
@@ -132,7 +135,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         estimator = self._estimator()
         declared_classes(self.classes)
         warn_of_order(estimator, self.classes, stacklevel=2)
-        table = as_table(X)
+        table = as_private_table(X)
         rows = table.shape[0]
         shard = self._dealt(rows, count, None if groups is None else as_groups(groups, rows))
         labels = as_labels(y, rows, self.classes)
@@ -143,6 +146,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         table = self._read(table, estimator)
         validate_data(self, X, reset=True, skip_check_array=True)
         self._warned = False
+        self._floats = getattr(getattr(table, "dtype", None), "kind", "") == "f"
         self._voters = self._train(estimator, Shards(table, codes, shard, count, classes), seed)
         self.classes_, self.n_teachers_ = classes, count
         return self
@@ -175,6 +179,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(labels):
             raise ValueError(f"codes must be places among the {len(labels)} classes")
         shard = self._dealt(len(X), count, groups)
+        self._floats = X.dtype.kind == "f"
         self._voters = self._train(estimator, Shards(X, codes, shard, count, labels, release), seed)
         self.classes_, self.n_teachers_, self.n_features_in_ = labels, count, X.shape[1]
         if hasattr(self, "feature_names_in_"):
@@ -288,7 +293,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
 
     def _queries(self, X: Any) -> Table:
         check_is_fitted(self)
-        table = as_table(X)
+        table = as_private_table(X) if self._floats else as_table(X)
         # Columns with names on one side only are taken by their place. Scikit-learn warns of it, here once.
         differ = is_frame(X) != hasattr(self, "feature_names_in_")
         with silent() if differ and self._warned else nullcontext():
