@@ -55,8 +55,8 @@ quick: $(VENV)/.development
 OLDEST_TESTS ?= tests/test_oldest.py tests/test_extras.py tests/test_import.py tests/cli/test_command_line.py tests/service/test_protocol.py tests/service/test_app.py \
   tests/service/test_uvicorn_parts.py tests/service/test_quick.py tests/service/test_invocations.py tests/service/test_limits.py \
   tests/service/test_client.py tests/service/test_real_clients.py tests/service/test_service_tables.py \
-  tests/service/test_store.py tests/service/test_desk.py \
-  tests/teachers/test_frames.py tests/learners/test_logistic.py tests/predictors/test_saving.py \
+  tests/service/test_store.py tests/service/test_answering.py \
+  tests/teachers/test_frames.py tests/learners/test_logistic.py tests/predictors/test_state_file.py \
   tests/predictors/test_everlasting_predictor.py tests/noise/test_opendp.py
 
 $(OLDEST)/.ready: pyproject.toml tools/oldest.py

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.data.rows import RowStore
-from reticent.predictors import saving
+from reticent.predictors import state_file
 from reticent.teachers import Teachers
 from reticent.teachers.saving import from_arrays, to_arrays
 
@@ -79,10 +79,10 @@ def saved_and_loaded(steps: Steps, store: RowStore, teachers: Teachers, path: Pa
     with steps.step("saved"):
         header, arrays = to_arrays(teachers)
         X, codes, *_ = store.rows()
-        saving.write(path, header, {**arrays, "rows/X": X, "rows/codes": codes}, release=store.release)
+        state_file.write(path, header, {**arrays, "rows/X": X, "rows/codes": codes}, release=store.release)
         store.delete()
     with steps.step("loaded"):
-        state = saving.load(path)
+        state = state_file.load(path)
         from_arrays(state.header, state.arrays, None)
         again = RowStore(len(X), store.columns, dtype=X.dtype, classes=2, memory_limit=0, folder=path.parent)
         again.append(state.arrays["rows/X"], state.arrays["rows/codes"], release=state.release)

@@ -29,8 +29,7 @@ import numpy as np
 from reticent.service.processes import Child, Folder, ending_in_good_order
 
 if TYPE_CHECKING:
-    from reticent.service.app import Service
-
+    from reticent.service.http.service import Service
     from reticent.service.schema import Schema
     from reticent.service.store.protocol import Verified
 

@@ -49,8 +49,8 @@ def serve(which: str, port: int) -> None:
     import uvicorn
     import uvloop
 
-    from reticent.service import server
-    from reticent.service.app import make_app
+    from reticent.service.http import server
+    from reticent.service.http.routes import make_app
 
     async def run() -> None:
         service = make_service(Path(os.environ[FOLDER]))
@@ -79,7 +79,7 @@ def serve_granian(which: str, port: int) -> None:
 
 
 def asgi() -> Any:
-    from reticent.service.app import make_app
+    from reticent.service.http.routes import make_app
 
     return make_app(make_service(Path(os.environ[FOLDER])))
 

@@ -19,8 +19,9 @@ from reticent.audit.everlasting_game import (
 from reticent.concepts import Thresholds
 from reticent.mechanisms.between_thresholds import BetweenThresholds
 from reticent.noise import Noise
+from reticent.predictors.bbl_phases import BBLPhase
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.predictors.generic_bbl import BBLPhase, GenericBBL
+from reticent.predictors.generic_bbl import GenericBBL
 
 ROWS = tuple((x,) for x in range(3))
 STRATEGIES = 2

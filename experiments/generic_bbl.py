@@ -20,7 +20,9 @@ from reticent.mechanisms.between_thresholds import BetweenThresholds, required_g
 from reticent.mechanisms.votes import noisy_majority
 from reticent.noise import Noise, Seeded
 from reticent.plan.generic_bbl import generic_bbl
-from reticent.predictors.generic_bbl import BBLPhase, GenericBBL, Printed
+from reticent.predictors.bbl_phases import BBLPhase
+from reticent.predictors.bbl_schedules import Printed
+from reticent.predictors.generic_bbl import GenericBBL
 from reticent.promises import rows_needed
 
 Array = NDArray[Any]

@@ -23,7 +23,8 @@ from experiments.table import Table
 from reticent.concepts import Thresholds
 from reticent.exact import rational
 from reticent.noise import Seeded
-from reticent.predictors.private import Flip, Net, PrivatePredictor, Votes, net_cost
+from reticent.predictors.private import PrivatePredictor
+from reticent.predictors.private_setups import Flip, Net, Votes, net_cost
 from reticent.predictors.stable import Split, StablePredictor, draw_concept, split, stability_of
 from reticent.teachers import Teachers
 

@@ -246,7 +246,7 @@ def test_a_saved_state_of_an_earlier_version_keeps_its_order(tmp_path: Path) -> 
     model.save(tmp_path / "state")
     loaded = rt.EverlastingPredictor.load(tmp_path / "state")
     assert loaded.classes_.tolist() == ["yes", "no"]
-    codes = loaded.answer(X[:50]).codes
+    codes = loaded.answer(X[:50]).class_indices
     assert (loaded.classes_[codes] != y[:50]).mean() > 0.9  # by the order that was stored, whatever it should be
     assert (loaded.predict(X[:50]) != y[:50]).mean() > 0.9
 

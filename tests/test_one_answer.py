@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 import reticent as rt
 from reticent.concepts import Threshold, Thresholds
 from reticent.learners.logistic import Linear
-from reticent.predictors.chain import one_answer
+from reticent.predictors.engines.private_model import one_answer
 
 Array = NDArray[Any]
 
@@ -162,7 +162,8 @@ def test_a_chain_whose_model_gives_one_answer_says_so() -> None:
     X, y = rare(0)
     learner = rt.PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1)
     model = rt.EverlastingPredictor(learner, **KNOWN)
-    with pytest.warns(rt.OneAnswerWarning, match="the private model gives the class 'well' to every row") as found:
+    told = "the private model gives the class 'well' to every possible row"
+    with pytest.warns(rt.OneAnswerWarning, match=told) as found:
         model.fit(X, y)
     assert found[0].filename == __file__
     assert model.one_answer_ == "well"
@@ -189,7 +190,7 @@ def test_of_votes_nothing_is_said_that_would_tell_the_answer_to_one_query() -> N
         model = rt.EverlastingPredictor(Thresholds(), **known).fit(X, y)
         queries = np.full((900, 1), 0.1)
         queries[7] = challenge
-        codes, told = caught(lambda: model.answer(queries).codes)
+        codes, told = caught(lambda: model.answer(queries).class_indices)
         shown = model.phase_, model.answered_, model.answers_left_in_phase_, model.rows_gathered_, model.one_answer_
         return (shown, told), len(set(codes.tolist())) == 1  # the second is the twin: it looks at all answers
 

@@ -42,8 +42,9 @@ from reticent.audit.everlasting_game import (
 from reticent.concepts import Thresholds
 from reticent.learners import ThresholdLearner
 from reticent.noise import Noise
+from reticent.predictors.bbl_phases import BBLPhase
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.predictors.generic_bbl import BBLPhase, GenericBBL
+from reticent.predictors.generic_bbl import GenericBBL
 from reticent.privacy.guarantee import Guarantee
 
 ROWS = tuple((x,) for x in range(4))
@@ -188,7 +189,7 @@ def test_a_client_in_one_shard_costs_one_row_and_in_two_more() -> None:
 # ── the real engines ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def votes_engine(epsilon: object, labeller: str, delta: object = 0.02) -> EverlastingPredictor:
+def votes_engine(epsilon: float, labeller: str, delta: float = 0.02) -> EverlastingPredictor:
     return EverlastingPredictor(
         Thresholds(), epsilon=epsilon, delta=delta, rows_per_teacher=1, growth=1, held_back=0, labeller=labeller,
         most_noise=1e9, classes=(0, 1),

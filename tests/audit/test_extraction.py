@@ -16,7 +16,8 @@ from reticent.learners.points import PointLearner
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.mechanisms.votes import noisy_majority
 from reticent.noise import Seeded
-from reticent.predictors.generic_bbl import BBLPhase, GenericBBL
+from reticent.predictors.bbl_phases import BBLPhase
+from reticent.predictors.generic_bbl import GenericBBL
 
 Array = NDArray[Any]
 Sample = tuple[Array, Array]

@@ -42,7 +42,7 @@ from reticent import cli
 from reticent.concepts import Intervals, Thresholds
 from reticent.data import shards as shards_module
 from reticent.data.groups import LARGEST
-from reticent.predictors.generic_bbl import BBLPhase
+from reticent.predictors.bbl_phases import BBLPhase
 from reticent.teachers import LogisticTeacher
 
 Array = NDArray[Any]
@@ -321,7 +321,8 @@ def ask_through_a_phase(model: Any, data: Data, odd: float | None = None) -> str
     clients = None if data.groups is None else [f"client {one % 40}" for one in range(len(asked))]
     found = model.answer(asked) if clients is None else model.answer(asked, clients)
     first = getattr(model, "phase_number_", None) or model.phase_
-    return f"{len(found.codes)} answers, phase {first}, {model.answers_left_in_phase_} left, refused: {found.refused}"
+    given, left = len(found.class_indices), model.answers_left_in_phase_
+    return f"{given} answers, phase {first}, {left} left, refused: {found.refused}"
 
 
 def ask_votes(model: Any, data: Data) -> None:

@@ -120,13 +120,13 @@ def described(model: EverlastingPredictor, *, shift: float = 0.0, whole: bool = 
     """What a predictor knows, by labels: the votes of its teachers or what its model says, and the rows it gathered."""
     labels, asked = [str(one) for one in model.classes_], np.linspace(0.02, 0.98, 25)[:, None]
     queries: Array = (256 * asked).astype(np.int64) if whole else asked - shift
-    engine: Any = model._engine
+    engine: Any = model.engine_
     if hasattr(engine, "teachers"):
         votes = engine.teachers.votes(queries)
         sayings: Any = [dict(zip(labels, one, strict=True)) for one in votes.tolist()]
     else:
         sayings = [labels[one] for one in engine.label(queries)]
-    gathered = model._store.rows() if model._store is not None and len(model._store) else None
+    gathered = model._machine.gathered() if model.rows_gathered_ else None
     return {
         "classes": labels,
         "queries": queries.tolist(),

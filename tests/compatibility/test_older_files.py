@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from reticent import cli
-from reticent.predictors import saving
+from reticent.predictors import state_file
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.service import backup
 from reticent.service.answering import AnsweringService
@@ -90,7 +90,7 @@ def test_a_saved_state_knows_what_it_knew_and_answers(older: Path, name: str) ->
         known["phase"], known["left"], known["answered"],
     )  # fmt: skip
     labels, queries = [str(one) for one in model.classes_], np.array(known["queries"])
-    engine: Any = model._engine
+    engine: Any = model.engine_
     if hasattr(engine, "teachers"):
         votes = engine.teachers.votes(queries)
         assert [dict(zip(labels, one, strict=True)) for one in votes.tolist()] == known["sayings"]
@@ -103,7 +103,7 @@ def test_a_saved_state_knows_what_it_knew_and_answers(older: Path, name: str) ->
         assert [labels[one] for one in engine.label(queries)] == known["sayings"]
         assert model.predict(queries).tolist() == known["sayings"]
     if known["gathered"] is not None:
-        gathered = model._store.rows()  # type: ignore[union-attr]
+        gathered = model._machine.gathered()
         before = len(known["gathered"]["labels"])
         assert [labels[one] for one in gathered.codes[:before]] == known["gathered"]["labels"]
         assert gathered.X[:before].tolist() == known["gathered"]["X"]
@@ -133,7 +133,7 @@ def test_a_state_is_still_gone_on_from_once(older: Path) -> None:
     EverlastingPredictor.load(path)
     with pytest.raises(ValueError, match="was loaded before"):
         EverlastingPredictor.load(path)
-    assert saving.read(path).header["answered"] == STATES["greedy"]["answered"]
+    assert state_file.read(path).header["answered"] == STATES["greedy"]["answered"]
 
 
 # ── folders ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -100,7 +100,7 @@ def test_an_everlasting_predictor_takes_it_and_can_be_saved(labeller: Any, tmp_p
     assert again.answers_left_in_phase_ == model.answers_left_in_phase_ == 200
     assert again.clock() == model.clock()
     assert (again.predict(X) == y).mean() > 0.9
-    assert again._engine.labeller.scale == model._engine.labeller.scale  # type: ignore[attr-defined]
+    assert again.engine_.labeller.scale == model.engine_.labeller.scale  # type: ignore[attr-defined]
 
 
 def test_a_specification_of_this_package_is_saved_by_name(tmp_path: Path) -> None:

@@ -87,7 +87,8 @@ def test_a_plan_is_what_the_predictor_does(rows: int, features: int, learner: An
     assert planned(plan) == real
     assert len(real) > 1
     if learner != "private":
-        specs = [model._maker_.chosen(one)[0] for one in found]
+        factory: Any = model._machine.factory
+        specs = [factory.chosen(one)[0] for one in found]
         assert [(one.labeller, one.options) for one in plan.phases] == [(s.kind.name, s.options) for s in specs]
 
 

@@ -16,7 +16,7 @@ from reticent.concepts import Thresholds
 from reticent.labellers.registry import names
 from reticent.labellers.two_coin import TwoCoin
 from reticent.plan.everlasting import everlasting
-from reticent.predictors import votes
+from reticent.predictors.engines import votes
 from reticent.predictors.everlasting import EverlastingPredictor
 
 BLURRED: dict[str, Any] = {"query_epsilon": 0.5, "query_delta": 1e-6}

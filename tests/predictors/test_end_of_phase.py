@@ -14,8 +14,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from reticent import BudgetExhausted, EverlastingPredictor, GenericBBL, PrivateLogisticRegression, silence
 from reticent.concepts import Thresholds
-from reticent.predictors.everlasting import Answers
-from reticent.predictors.generic_bbl import BBLPhase, _Running
+from reticent.predictors.answers import Answers
+from reticent.predictors.bbl_phases import BBLPhase
+from reticent.predictors.bbl_running import RunningPhases
 
 Array = NDArray[Any]
 pytestmark = pytest.mark.filterwarnings("ignore::reticent.OneAnswerWarning")
@@ -95,7 +96,7 @@ def lost(model: Any, queries: Array) -> int:
     """How many answers of a call counted and were not returned."""
     before, returned = model.answered_, 0
     try:
-        returned = len(model.answer(queries).codes)
+        returned = len(model.answer(queries).class_indices)
     except Exception:
         returned = 0
     return int(model.answered_ - before - returned)
@@ -106,14 +107,14 @@ class Faulty:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, model: Any) -> None:
         self.mended = False
-        learn = model._engine.next
+        learn = model.engine_.next
 
         def fails(*given: Any) -> Any:
             if not self.mended:
                 raise MemoryError("no room for another phase")
             return learn(*given)
 
-        monkeypatch.setattr(model._engine, "next", fails)
+        monkeypatch.setattr(model.engine_, "next", fails)
 
 
 LEARNERS = [DecisionTreeClassifier(max_depth=1), CHAIN]
@@ -127,7 +128,7 @@ def test_answers_that_count_are_returned_though_the_next_phase_fails(
     model = predictor(learner)
     fault = Faulty(monkeypatch, model)
     found = model.answer(QUERIES[:asked])
-    assert len(found.codes) == model.answered_ == PHASE
+    assert len(found.class_indices) == model.answered_ == PHASE
     assert (found.phases == 1).all()
     assert (found.refused is None) == (asked == PHASE)
     if asked > PHASE:
@@ -161,9 +162,9 @@ def test_a_background_that_cannot_be_had_is_done_without(monkeypatch: pytest.Mon
         raise RuntimeError("can't start new thread")
 
     model = predictor(CHAIN, background=True)
-    monkeypatch.setattr("reticent.predictors.everlasting.ThreadPoolExecutor", none)
+    monkeypatch.setattr("reticent.predictors.machine.ThreadPoolExecutor", none)
     found = model.answer(QUERIES[: PHASE + 5])
-    assert len(found.codes) == model.answered_ == PHASE + 5
+    assert len(found.class_indices) == model.answered_ == PHASE + 5
     assert (found.refused, model.phase_) == (None, 2)
 
 
@@ -173,15 +174,15 @@ def test_bbl_returns_answers_that_count(monkeypatch: pytest.MonkeyPatch) -> None
     bbl = GenericBBL(Thresholds(), epsilon=12, delta=1e-5, labeller="gaussian", phases=phases).fit(X[:, :1], Y)
     with monkeypatch.context() as patched:
 
-        def fails(self: _Running) -> None:
+        def fails(self: RunningPhases) -> None:
             raise MemoryError("no room for another phase")
 
-        patched.setattr(_Running, "_turn_over", fails)
+        patched.setattr(RunningPhases, "_turn_over", fails)
         found = bbl.answer(QUERIES[: PHASE + 9, :1])
-        assert len(found.codes) == PHASE
+        assert len(found.class_indices) == PHASE
         assert isinstance(found.refused, MemoryError)
         with pytest.raises(MemoryError):
             bbl.answer(QUERIES[:1, :1])
-    assert len(bbl.answer(QUERIES[:PHASE, :1]).codes) == PHASE
+    assert len(bbl.answer(QUERIES[:PHASE, :1]).class_indices) == PHASE
     with pytest.raises(BudgetExhausted):
         bbl.answer(QUERIES[:1, :1])

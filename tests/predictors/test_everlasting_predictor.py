@@ -81,7 +81,7 @@ def test_rows_that_were_learned_from_are_gone() -> None:
     model = fitted(held_back=0)
     X, _ = line(8000, seed=5)
     model.predict(X[:7999])
-    store = model._store
+    store = model._machine._store
     assert store is not None
     assert len(store) == 7999
     model.predict(X[7999:])
@@ -201,8 +201,7 @@ def test_the_first_queries_of_a_client_are_taken_however_they_are_batched() -> N
         model = predictor(client_share=0.005)._fit(*line(4000), None, Seeded(unsafe_seed=1))
         for batch in np.array_split(np.arange(3000), parts):
             model.predict(X[batch], clients=clients[batch])
-        assert model._store is not None
-        rows.append(model._store.rows().X.copy())
+        rows.append(model._machine.gathered().X.copy())
     first = np.concatenate([np.flatnonzero(clients == one)[:36] for one in range(40)])
     assert all(np.array_equal(found, X[np.sort(first)]) for found in rows)
 
@@ -216,7 +215,7 @@ def test_with_groups_a_client_stays_in_one_shard_and_in_one_phase() -> None:
     with pytest.raises(ValueError, match="clients must be given"):
         model.predict(queries)
     model.predict(queries[:15_999], clients=clients[:15_999])
-    gathered = model._gathered()
+    gathered = model._machine.gathered()
     assert gathered.groups is not None
     assert np.array_equal(gathered.groups, clients[:15_999])  # numbered as they came
     model.predict(queries[15_999:], clients=clients[15_999:])
@@ -250,7 +249,7 @@ def test_a_chain_asked_by_one_client_alone_goes_on_with_the_model_it_has(grouped
     learner = PrivateLogisticRegression(epsilon=1, delta=1e-5, row_norm=2)
     model = EverlastingPredictor(learner, **BUDGET, client_share=0.001)
     model.fit(X, y, groups=np.arange(2000) if grouped else None)
-    first = model._engine.model  # type: ignore[attr-defined]
+    first = model.engine_.model  # type: ignore[attr-defined]
     answers = model.phase.answers
     queries, _ = line(1000, seed=1)
     for _ in range(5 * answers // 1000):
@@ -258,7 +257,7 @@ def test_a_chain_asked_by_one_client_alone_goes_on_with_the_model_it_has(grouped
     assert model.phase_ == 6
     assert model.phase.answers == answers, "phases are no shorter"
     assert model.phase.rows < 20, "and hardly anything was learned from"
-    assert model._engine.model is first  # type: ignore[attr-defined]
+    assert model.engine_.model is first  # type: ignore[attr-defined]
 
 
 def test_a_number_and_the_string_of_it_are_one_client() -> None:
@@ -306,8 +305,7 @@ def test_a_query_that_is_no_number_counts_like_any_other() -> None:
     answers = model.predict(np.array([[np.nan], [np.inf], [0.1], [-np.inf]]))
     assert len(answers) == 4
     assert (model.answered_, model.rows_gathered_) == (4, 4)
-    assert model._store is not None
-    assert model._store.rows().X.ravel().tolist() == [0.0, 0.0, 0.1, 0.0]
+    assert model._machine.gathered().X.ravel().tolist() == [0.0, 0.0, 0.1, 0.0]
 
 
 def test_an_object_that_is_no_number_counts_like_any_other() -> None:
@@ -315,8 +313,7 @@ def test_an_object_that_is_no_number_counts_like_any_other() -> None:
     model.predict(np.array([[None], ["x"], [0.25], [10**400], [Raises()]], dtype=object))
     model.predict([["a"], ["0.5"]])
     model.predict([[1j]])
-    assert model._store is not None
-    assert model._store.rows().X.ravel().tolist() == [0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.5, 0.0]
+    assert model._machine.gathered().X.ravel().tolist() == [0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.5, 0.0]
 
 
 def test_a_number_that_is_not_whole_counts_like_any_other() -> None:
@@ -324,8 +321,7 @@ def test_a_number_that_is_not_whole_counts_like_any_other() -> None:
     model = EverlastingPredictor(Thresholds(bits=8), **BUDGET).fit(X, X[:, 0] < 100)
     model.predict([[3.0], [5.5], [np.nan], [2.0**63], [7]])
     model.predict(np.array([[2**64 - 1], [9]], dtype=np.uint64))
-    assert model._store is not None
-    assert model._store.rows().X.ravel().tolist() == [3, 0, 0, 0, 7, 0, 9]
+    assert model._machine.gathered().X.ravel().tolist() == [3, 0, 0, 0, 7, 0, 9]
 
 
 def test_a_query_outside_of_a_combined_domain_counts_like_any_other() -> None:
@@ -340,8 +336,7 @@ def test_a_query_outside_of_the_domain_counts_like_any_other() -> None:
     X = np.random.default_rng(0).integers(256, size=(4000, 1))
     model = EverlastingPredictor(Thresholds(bits=8), **BUDGET).fit(X, X[:, 0] < 100)
     model.predict(np.array([[3], [-1], [256], [255]]))
-    assert model._store is not None
-    assert model._store.rows().X.ravel().tolist() == [3, 0, 0, 255]
+    assert model._machine.gathered().X.ravel().tolist() == [3, 0, 0, 255]
 
 
 def test_what_is_refused_by_its_shape_does_not_count() -> None:
@@ -473,10 +468,10 @@ def test_a_restored_predictor_goes_on_where_it_was(tmp_path: Path, labeller: str
     model.predict(X[:50_000], clients=np.arange(50_000) % 3)
     assert model.phase_ == 2
     again = resumed(model, tmp_path)
-    for name in ("phase", "answered_", "answers_left_in_phase_", "rows_gathered_", "guarantee_", "event_", "_taken"):
+    for name in ("phase", "answered_", "answers_left_in_phase_", "rows_gathered_", "guarantee_", "event_"):
         assert getattr(again, name) == getattr(model, name), name
-    assert np.array_equal(again._engine.teachers.votes(X[:50]), model._engine.teachers.votes(X[:50]))  # type: ignore[attr-defined]
-    assert again._engine.labeller.state() == model._engine.labeller.state()  # type: ignore[attr-defined]
+    assert np.array_equal(again.engine_.teachers.votes(X[:50]), model.engine_.teachers.votes(X[:50]))  # type: ignore[attr-defined]
+    assert again.engine_.labeller.state() == model.engine_.labeller.state()  # type: ignore[attr-defined]
     assert (again.predict(X[50_000:]) == truth[50_000:]).mean() > 0.97
     assert again.answered_ == 100_000
 
@@ -523,9 +518,10 @@ def test_states_of_groups_and_chains(tmp_path: Path) -> None:
     model = predictor(rows_per_teacher=20).fit(X, y, groups=np.arange(8000))
     model.predict(X[:100], clients=[f"client {i // 2}" for i in range(100)])
     again = resumed(model, tmp_path)
-    assert again._taken == model._taken
-    assert again._phases_of == model._phases_of
-    assert np.array_equal(np.concatenate(again._members or []), np.arange(100) // 2)
+    assert again._machine.admission.state() == model._machine.admission.state()
+    groups = again._machine.gathered().groups
+    assert groups is not None
+    assert np.array_equal(groups, np.arange(100) // 2)
 
     whole = (256 * X).astype(np.int64)
     chain = EverlastingPredictor(ThresholdLearner(bits=8, epsilon=1), epsilon=1, delta=0, classes=("no", "yes"))
@@ -545,7 +541,7 @@ def test_teachers_of_any_kind_are_restored_only_if_trusted(tmp_path: Path) -> No
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         again = EverlastingPredictor.load(tmp_path / "state", trust_models=True)
-    assert np.array_equal(again._engine.teachers.votes(X[:9]), model._engine.teachers.votes(X[:9]))  # type: ignore[attr-defined]
+    assert np.array_equal(again.engine_.teachers.votes(X[:9]), model.engine_.teachers.votes(X[:9]))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("learner", [None, LogisticRegression(C=100), DecisionTreeClassifier(max_depth=1)])
@@ -554,7 +550,7 @@ def test_linear_and_tree_teachers_are_restored_without_trust(tmp_path: Path, lea
     model = EverlastingPredictor(learner, rows_per_teacher=20, answers=100, **BUDGET).fit(X, y)
     again = resumed(model, tmp_path)
     assert type(again.learner) is type(learner)
-    assert np.array_equal(again._engine.teachers.votes(X[:9]), model._engine.teachers.votes(X[:9]))  # type: ignore[attr-defined]
+    assert np.array_equal(again.engine_.teachers.votes(X[:9]), model.engine_.teachers.votes(X[:9]))  # type: ignore[attr-defined]
 
 
 class Mine(LogisticRegression):  # type: ignore[misc]
@@ -610,8 +606,7 @@ def test_single_precision_stays_single() -> None:
     X, y = line(4000)
     model = predictor().fit(X.astype(np.float32), y)
     model.predict(X[:10])
-    assert model._store is not None
-    assert model._store.rows().X.dtype == np.float32
+    assert model._machine.gathered().X.dtype == np.float32
 
 
 @pytest.mark.slow
@@ -619,8 +614,9 @@ def test_rows_beyond_the_memory_limit_live_in_a_file_and_answers_stay_as_good(tm
     X, truth = line(60_000, seed=1)
     model = fitted(20_000, memory_limit=1000, folder=tmp_path)
     assert (model.predict(X[:30_000]) == truth[:30_000]).mean() > 0.98
-    assert model._store is not None
-    assert model._store.on_disk
+    store = model._machine._store
+    assert store is not None
+    assert store.on_disk
     model.save(tmp_path / "state")
     again = EverlastingPredictor.load(tmp_path / "state")
     assert again.rows_gathered_ == model.rows_gathered_ == 30_000

@@ -24,19 +24,17 @@ from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.mechanisms.between_thresholds import required_gap
 from reticent.noise import Noise, Seeded
 from reticent.plan.generic_bbl import generic_bbl
-from reticent.predictors.generic_bbl import (
+from reticent.predictors.bbl_phases import (
     BBLLabeller,
     BBLPhase,
-    Calibrated,
-    GenericBBL,
-    Printed,
-    Schedule,
-    _least_sigma,
+    least_sigma,
     phase_cost,
     query_cost,
     training_cost,
     vote_epsilon,
 )
+from reticent.predictors.bbl_schedules import BBLSchedule, Calibrated, Printed
+from reticent.predictors.generic_bbl import GenericBBL
 from reticent.privacy.events import ApproximateDP, Event, Parallel, Subsampled
 from reticent.privacy.events import Seeded as SeededEvent
 from reticent.privacy.pairs import amplified
@@ -404,7 +402,7 @@ def test_planned_noise_is_no_less_than_what_runs() -> None:
         public: dict[str, Any] = {"epsilon": epsilon, "delta": Fraction(1, 10**6), "error": Fraction(1, 5)}
         plan = Calibrated(Thresholds(), labeller="gaussian", variant="max", failure=Fraction(1, 20), **public)
         for answers in (10**3, 10**6, 10**12):
-            assert _least_sigma(10**6, answers, plan.votes, plan.delta) <= plan.unit * math.sqrt(answers)
+            assert least_sigma(10**6, answers, plan.votes, plan.delta) <= plan.unit * math.sqrt(answers)
         plan = Calibrated(Thresholds(), labeller="between-thresholds", variant="max", failure=Fraction(1, 20), **public)
         for answers in (10**4, 10**7):
             gap = required_gap(epsilon=plan.votes, delta=plan.delta, halts=plan._halts(1, answers))
@@ -523,7 +521,7 @@ def test_answers_given_before_the_labeller_closed_are_not_lost() -> None:
     assert set(phases) == {1}
     assert f"; {len(codes)} queries of this call" in str(refused)
     assert bbl.answers_left_in_phase_ == 100 - len(codes)
-    assert len(bbl.answer([[0]]).codes) == 0
+    assert len(bbl.answer([[0]]).class_indices) == 0
 
 
 def test_answers_have_the_phase_that_gave_them() -> None:
@@ -535,10 +533,10 @@ def test_answers_have_the_phase_that_gave_them() -> None:
 class Growing(GenericBBL):
     """Phases without end, of which the second has more halts than can be."""
 
-    def _schedule(self, rows: int) -> Schedule:
+    def _schedule(self, rows: int) -> BBLSchedule:
         assert self.phases is not None
         phase = self.phases[0]
-        return Schedule(phase, iter([replace(phase, halts=10**15)]), Fraction(1), rows, endless=True)
+        return BBLSchedule(phase, iter([replace(phase, halts=10**15)]), Fraction(1), rows, endless=True)
 
 
 def test_phases_without_end_end_where_the_labeller_does() -> None:

@@ -26,12 +26,12 @@ from reticent.audit import worst_case
 from reticent.concepts import ConceptClass, Finite, Intervals, Thresholds
 from reticent.errors import BudgetExhausted, InsufficientData, PrivacyWarning
 from reticent.noise import Noise
-from reticent.predictors import private
-from reticent.predictors.private import (
+from reticent.predictors import private, private_setups
+from reticent.predictors.private import PrivatePredictor
+from reticent.predictors.private_setups import (
     Flip,
     Net,
     NetCost,
-    PrivatePredictor,
     Votes,
     answer_epsilon,
     answer_pair,
@@ -82,7 +82,7 @@ def test_votes_and_their_twin(queries: int) -> None:
     fitted = predictor.fit(*table(pairs[0][0]))
     assert fitted.event_ == Repeated(BoundedRange(Fraction(1)), queries)
     assert (fitted.guarantee_.epsilon, fitted.guarantee_.delta, fitted.guarantee_.protects) == (queries, 0, "rows")
-    real = private.vote
+    real = private_setups.vote
     with mock.patch.object(private, "vote", lambda counts, rate, noise: real(counts, 2 * rate, noise)):
         assert worst_case(run, pairs, epsilon=queries).lower > 0.01  # ε·votes for ε·votes/2
 

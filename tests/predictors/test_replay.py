@@ -33,8 +33,8 @@ def queries(rows: int, seed: int) -> tuple[Array, Array]:
 
 def public(model: EverlastingPredictor) -> tuple[Any, ...]:
     return (
-        model.phase, model.answered_, model.answers_left_in_phase_, model.rows_gathered_, model._taken, model._groups,
-        model._phases_of,
+        model.phase, model.answered_, model.answers_left_in_phase_, model.rows_gathered_,
+        model._machine.admission.state(),
     )  # fmt: skip
 
 
@@ -51,14 +51,14 @@ def test_replayed_it_has_the_same_counts_and_the_same_rows(
     for seed, size in enumerate(sizes[1:]):
         X, who = queries(size, seed)
         window = max(0, min(size, model.phase.window - model.clock()["asked"]))
-        codes = model.answer(X, who).codes
+        codes = model.answer(X, who).class_indices
         if window:
             parts.append((X[:window], codes[:window], who[:window]))
     again = EverlastingPredictor.load(tmp_path / "a.state")
     again.replay(parts, model.clock())
     assert public(again) == public(model)
     assert again.clock() == model.clock()
-    for ours, theirs in zip(again._gathered()[:2], model._gathered()[:2], strict=True):
+    for ours, theirs in zip(again._machine.gathered()[:2], model._machine.gathered()[:2], strict=True):
         np.testing.assert_array_equal(ours, theirs)
     again.predict(*queries(again.answers_left_in_phase_, 5))
     assert again.phase_ == 2
@@ -68,7 +68,7 @@ def test_what_the_clock_does_not_count_or_misses_is_refused(tmp_path: Path) -> N
     model = fitted()
     model.save(tmp_path / "a.state")
     X, who = queries(50, 0)
-    codes = model.answer(X, who).codes
+    codes = model.answer(X, who).class_indices
     for parts in ([], [(X[:49], codes[:49], who[:49])], [(X, codes, who), (X, codes, who)]):
         again = EverlastingPredictor.load(tmp_path / "a.state", again=True)
         with pytest.raises(ValueError, match="parts must be"):

@@ -29,7 +29,7 @@ from reticent.labellers.base import TableLabeller
 from reticent.learners import PrivateLogisticRegression
 from reticent.noise import Noise
 from reticent.predictors import EverlastingPredictor, GenericBBL, PrivatePredictor
-from reticent.predictors.generic_bbl import BBLPhase
+from reticent.predictors.bbl_phases import BBLPhase
 from reticent.privacy import Guarantee, Ledger, MemoryStore, guard
 from reticent.privacy.events import PureDP, RenyiDP
 from reticent.service.answering import AnsweringService
@@ -114,9 +114,9 @@ def everlasting_recipe(**options: Any) -> Recipe:
             "save": (lambda thing, data: thing.save(Path(thing.folder) / "state"), None),
         },
         (
-            "fit", "load", "learned", "learn_elsewhere", "phase", "phase_", "event_", "closes_early_",
-            "answers_left_in_phase_",
-            "rows_gathered_", "client_cap_", "rows_of_client", "one_answer_",
+            "fit", "load", "learned", "learn_elsewhere", "phase", "phase_", "event_", "answers_left_in_phase_",
+            "answered_", "rows_gathered_", "client_cap_", "rows_of_client", "one_answer_", "learning_", "drift_",
+            "learns_from_queries_", "dtype_", "engine_", "closes_early_",
         ),
     )  # fmt: skip
 

@@ -54,14 +54,15 @@ UNGUARDED = {
         "concepts.order.Ordered", "concepts.order.OrderedDichotomies", "labellers.base.Labeller",
         "labellers.base.PollingLabeller",
         "learners.base.ConceptLearner", "learners.base.PartlyLabelled", "learners.label_private.NetLearner",
-        "mechanisms.above_threshold.Segments", "privacy.guard.Guarded", "sanitizers.base.Sanitizer",
+        "mechanisms.above_threshold.Segments", "predictors.running.RunningPredictor",
+        "predictors.state.ResumablePredictor", "privacy.guard.Guarded", "sanitizers.base.Sanitizer",
     ],
     "a concept, or labellings of points: a function, which counts nothing and draws nothing": [
         "concepts.finite.Finite", "concepts.halfspaces.Arrangement", "concepts.interface.Listed",
         "concepts.order.Line", "concepts.values.Concept",
     ],
     "made of public numbers": [
-        "noise.tables.Table", "predictors.generic_bbl.Calibrated", "predictors.generic_bbl.Printed",
+        "noise.tables.Table", "predictors.bbl_schedules.Calibrated", "predictors.bbl_schedules.Printed",
         "privacy.losses.Composition", "service.clock.Clock",
     ],
     "released by `fit`, once: what comes after is post-processing, at no cost": [
@@ -87,7 +88,9 @@ UNGUARDED = {
     "keeps no bits between two draws; `tests/noise/test_sources.py` forks it": ["noise.samplers.Noise"],
     "for tests, and loudly: it protects nobody": ["noise.samplers.Seeded"],
     "part of a guarded predictor or store, which checks before it gets here": [
-        "predictors.chain.ChainEngine", "data.rows.Column", "predictors.votes.VotesEngine",
+        "predictors.admission.Admission", "predictors.bbl_running.RunningPhases",
+        "predictors.engines.chain.ChainEngine", "predictors.engines.model.ModelEngine",
+        "predictors.engines.votes.VotesEngine", "predictors.machine.PhaseMachine", "data.rows.Column",
         "service.store.witness.Witness",
     ],
     "holds a guarded service, predictor or store and counts nothing of privacy itself": [
@@ -391,7 +394,7 @@ def test_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, made: dict[s
     for name, advice in {
         "AboveThreshold": "Make it in the process that uses it",
         "PrivatePredictor": "Fit it in the process that uses it",
-        "EverlastingPredictor": "Save it, load it in the process that goes on",
+        "EverlastingPredictor": "Save it, load it in the process that continues",
         "Ledger": "Open a ledger in the process that uses it",
         "AnsweringService": "Open the folder in the process that answers",
     }.items():

@@ -16,6 +16,7 @@ from shop import MODEL, labels, new_answering, new_home, predictor, request, sta
 from reticent.errors import BudgetExhausted, EndingWarning
 from reticent.learners import PrivateLogisticRegression
 from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.predictors.machine import PhaseMachine
 from reticent.service import answering as answering_module
 from reticent.service import halting
 from reticent.service.answering import AnsweringService
@@ -341,9 +342,9 @@ def test_clients_that_are_protected_stay_together_over_restarts(
     for one in range(20):
         labels(answering.answer([request(9, client=f"c{(one + many) % 13}", seed=one) for many in range(3)]))
         if one % 6 == 5:
-            before, taken = answering.status(), answering._predictor._taken
+            before, taken = answering.status(), answering._predictor._machine.admission.state()
             answering = reopened(answering)
-            assert (answering.status(), answering._predictor._taken) == (before, taken)
+            assert (answering.status(), answering._predictor._machine.admission.state()) == (before, taken)
     answering.close()
 
 
@@ -482,7 +483,7 @@ def test_a_phase_that_closed_is_closed_after_a_restart_though_the_next_could_not
     answered = close_early(answering)
     assert answering.status().answers_left_in_phase == 0
     assert answered < answering.status().answers_in_phase
-    assert answering._predictor._closed
+    assert answering._predictor._machine.closed
     answering.maintain()
     assert answering.halted is not None, "it could not begin the next phase"
     for _ in range(3):
@@ -512,7 +513,7 @@ def test_twin_that_turns_over_before_it_stores_draws_its_closing_again(
     real = EverlastingPredictor.answer
     answering = two_coin(tmp_path / "clinic")
     monkeypatch.setattr(EverlastingPredictor, "answer", answer)
-    monkeypatch.setattr(EverlastingPredictor, "_turn_over", full)
+    monkeypatch.setattr(PhaseMachine, "turn_over", full)
     close_early(answering)
     assert answering.halted is not None
     answering = reopened(answering)

@@ -447,7 +447,7 @@ def moved_in_everlasting() -> tuple[int, int]:
         )
         fitted.append(model.fit(rows, y))
     seen = [counted("count_rows", model.predict, FEW.copy()) for model in fitted]
-    engines: list[Any] = [model._engine for model in fitted]
+    engines: list[Any] = [model.engine_ for model in fitted]
     trained = [engine.teachers for engine in engines]
     everyone = np.tile(np.arange(trained[0].n_teachers_), (len(FEW), 1))
     asked = [one.ask_rows(FEW.copy(), everyone) for one in trained]

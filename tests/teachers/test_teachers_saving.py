@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 from reticent.concepts.domains import Floats
 from reticent.concepts.stumps import Stumps
 from reticent.concepts.thresholds import Thresholds
-from reticent.predictors import saving as files
+from reticent.predictors import state_file as files
 from reticent.teachers import LogisticTeacher, Teachers
 from reticent.teachers import saving as module
 from reticent.teachers.saving import from_arrays, to_arrays

@@ -20,6 +20,7 @@ from reticent.audit.hockey_stick import exact
 from reticent.audit.laws import Law, law
 from reticent.audit.neighbours import Vector, count_vectors
 from reticent.errors import BudgetExhausted
+from reticent.exact import Number
 from reticent.labellers import ABSTAINS, Labeller, LabellerSpec, PollingLabeller, find
 from reticent.labellers.base import OF_QUERIES
 from reticent.labellers.registry import LabellerLike
@@ -67,8 +68,8 @@ def check_labeller(
     *,
     teachers: int = 3,
     classes: int = 2,
-    epsilon: float | Fraction = 3,
-    delta: float | Fraction = 0.05,
+    epsilon: Number = 3,
+    delta: Number = 0.05,
     answers: int = 2,
     most_paths: int = 5000,
 ) -> Conformance:

@@ -15,7 +15,7 @@ from reticent.exact import Number, integer
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.plan.everlasting import follow
 from reticent.plan.thresholds import threshold
-from reticent.predictors import votes
+from reticent.predictors.engines import votes
 from reticent.predictors.phases import MOST_NOISE, Phase, check_schedule, relative_noise
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
@@ -321,7 +321,7 @@ class _Asked:
     def voted(self, way: str, answers: int | str) -> Option:
         """Votes, if the predictor would accept so many rows for so many answers."""
         estimator = self.voters("" if answers == "endless" else f", answers={answers}")
-        recipe = votes.Recipe(
+        recipe = votes.VotesFactory(
             learner=Thresholds() if self.thresholds else DecisionTreeClassifier() if self.black_box else None,
             classes=self.classes,
             columns=self.features,
@@ -343,10 +343,10 @@ class _Asked:
             why += ", anew in every phase: so they follow what drifts" if first.handed_on else ", in a single phase"
         return self.option(way, loss, noise, estimator, why, phases=phases, teachers=first.teachers)
 
-    def shortage(self, recipe: votes.Recipe, schedule: Any) -> str:
+    def shortage(self, recipe: votes.VotesFactory, schedule: Any) -> str:
         """What votes would take."""
         try:
-            recipe.fill_in(schedule.phase(1, self.rows, 0), self.rows, schedule)
+            recipe.complete(schedule.phase(1, self.rows, 0), self.rows, schedule)
         except InsufficientData as error:
             return f"noise would be above {MOST_NOISE:g} of all votes; it needs {error.required:,} rows"
         return "a later phase would have too few rows"

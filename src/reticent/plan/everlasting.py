@@ -19,7 +19,7 @@ from reticent.labellers.answers import bought
 from reticent.labellers.ballots import Ballots, Bought
 from reticent.labellers.registry import LabellerLike
 from reticent.learners.thresholds import ThresholdLearner
-from reticent.predictors import chain, votes
+from reticent.predictors.engines import chain, votes
 from reticent.predictors.phases import (
     MOST_NOISE,
     Phase,
@@ -217,9 +217,9 @@ def everlasting(
     known: dict[str, Any] = {"rows": count, "features": columns, "learner": learner, "guarantee": promise}
     if learner == "private":
         any_learner = ThresholdLearner(bits=1, epsilon=1)  # which one it is does not matter to the phases
-        model = chain.Recipe(learner=any_learner, **{**common, "classes": 2})
+        model = chain.ChainFactory(learner=any_learner, **{**common, "classes": 2})
         return _chain(model, schedule, listed, known)
-    recipe = votes.Recipe(
+    recipe = votes.VotesFactory(
         learner={"linear": None, "thresholds": Thresholds(), "other": DecisionTreeClassifier()}[learner],
         rows_per_teacher=votes.rows_for_a_teacher(rows_per_teacher, columns),
         labeller=labeller,
@@ -230,13 +230,13 @@ def everlasting(
     return _votes(recipe, schedule, listed, torn, known)
 
 
-def follow(recipe: votes.Recipe, schedule: Schedule, rows: int, listed: int) -> tuple[list[Phase], Phase, bool]:
+def follow(recipe: votes.VotesFactory, schedule: Schedule, rows: int, listed: int) -> tuple[list[Phase], Phase, bool]:
     """The first phases as the predictor makes them; the last that was looked at; and whether none was refused."""
     accepted: list[Phase] = []
     phase = schedule.phase(1, rows, 0)
     for phase in schedule.phases(rows):
         try:
-            filled = recipe.fill_in(phase, phase.rows, schedule)
+            filled = recipe.complete(phase, phase.rows, schedule)
         except InsufficientData:
             return accepted, phase, False
         if len(accepted) < listed:
@@ -247,7 +247,9 @@ def follow(recipe: votes.Recipe, schedule: Schedule, rows: int, listed: int) -> 
     return accepted, phase, True
 
 
-def _votes(recipe: votes.Recipe, schedule: Schedule, listed: int, torn: object, known: dict[str, Any]) -> Everlasting:
+def _votes(
+    recipe: votes.VotesFactory, schedule: Schedule, listed: int, torn: object, known: dict[str, Any]
+) -> Everlasting:
     """By the predictor's own steps, from phase to phase."""
     rows: int = known["rows"]
     budget: dict[str, Any] = {"classes": recipe.classes, "delta": recipe.delta}
@@ -305,7 +307,7 @@ def _votes(recipe: votes.Recipe, schedule: Schedule, listed: int, torn: object, 
     )
 
 
-def _planned(recipe: votes.Recipe, phase: Phase, torn: object) -> PlannedPhase:
+def _planned(recipe: votes.VotesFactory, phase: Phase, torn: object) -> PlannedPhase:
     spec, budget = recipe.chosen(phase)
     options = {**budget, **spec.options} if spec.kind.query_share is not None else spec.options
     noise = relative_noise(
@@ -326,7 +328,7 @@ def _planned(recipe: votes.Recipe, phase: Phase, torn: object) -> PlannedPhase:
 
 
 def _loss(
-    recipe: votes.Recipe, spec: LabellerSpec, budget: dict[str, Fraction], phase: Phase, torn: object
+    recipe: votes.VotesFactory, spec: LabellerSpec, budget: dict[str, Fraction], phase: Phase, torn: object
 ) -> float:
     """What the labeller's answers are guessed to lose; many teachers are replaced by fewer, with as much noise."""
     ballots = Ballots.guess(phase.teachers, classes=recipe.classes, torn=torn)
@@ -347,7 +349,7 @@ def _loss(
     return max(0.0, ballots.loss(each))
 
 
-def _two_coin(recipe: votes.Recipe, teachers: int, answers: int, torn: object) -> Bought | None:
+def _two_coin(recipe: votes.VotesFactory, teachers: int, answers: int, torn: object) -> Bought | None:
     """What a two-coin labeller buys in a first phase, if that is more, and if the plan is not for one already."""
     if recipe.closes_early:
         return None
@@ -356,7 +358,7 @@ def _two_coin(recipe: votes.Recipe, teachers: int, answers: int, torn: object) -
     return found if found.answers > answers else None
 
 
-def _torn_at_most(recipe: votes.Recipe, schedule: Schedule, first: Phase) -> float | None:
+def _torn_at_most(recipe: votes.VotesFactory, schedule: Schedule, first: Phase) -> float | None:
     """The share of torn queries, where every lead is equally likely, with which a phase hands on the rows that it has.
 
     By the budget of a second phase, which is that of all later ones. None where such a phase would be refused.
@@ -376,7 +378,7 @@ def _torn_at_most(recipe: votes.Recipe, schedule: Schedule, first: Phase) -> flo
     return min(1.0, max(0.0, (affordable - agreed) / (torn - agreed)))
 
 
-def _chain(recipe: chain.Recipe, schedule: Schedule, listed: int, known: dict[str, Any]) -> Everlasting:
+def _chain(recipe: chain.ChainFactory, schedule: Schedule, listed: int, known: dict[str, Any]) -> Everlasting:
     """A model answers at no cost: every phase is accepted, but for a first one of next to no rows."""
     accepted: list[PlannedPhase] = []
     rows: int = known["rows"]

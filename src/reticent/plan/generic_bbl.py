@@ -10,7 +10,8 @@ from reticent.concepts.interface import ConceptClass
 from reticent.exact import Number
 from reticent.learners.label_boost import Variant
 from reticent.plan.plan import Plan, make_plan
-from reticent.predictors.generic_bbl import BBLLabeller, GenericBBL
+from reticent.predictors.bbl_phases import BBLLabeller
+from reticent.predictors.generic_bbl import GenericBBL
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 from reticent.promises import rows_needed

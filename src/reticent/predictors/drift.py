@@ -1,6 +1,6 @@
-"""Have the rows changed since then? Noisy sums of the rows of each class, and a comparison of two of them.
+"""Have the rows drifted? Noisy sums of the rows of each class, and a comparison of two such summaries.
 
-A summary is released once, of rows that serve no other purpose. Comparing two summaries looks at nothing but them.
+A summary is released once, of rows that serve no other purpose. A comparison uses two released summaries alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.stats import chi2
 
 from reticent.concepts.domains import declared
 from reticent.concepts.order import Ordered
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.learners.base import ConceptLearner
 from reticent.learners.logistic import PrivateLogisticRegression, on_lattice, shortened
 from reticent.mechanisms.counts import gaussian_count, integer_array, laplace_count
@@ -49,7 +49,7 @@ class Shape(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """How many numbers are released: a sum a class and column, and the number of rows of all classes but one."""
+        """How many numbers are released: one sum per class and column, and the rows of all classes but one."""
         return self.classes * self.columns + self.classes - 1
 
     @property
@@ -96,8 +96,8 @@ def drift_summary(
     labels: Array,
     *,
     classes: int,
-    epsilon: object,
-    delta: object,
+    epsilon: Number,
+    delta: Number,
     unsafe_noise: Noise | None = None,
 ) -> Release[Summary]:
     """The sums of the rows of each class, and how many rows have it, with noise.
@@ -130,11 +130,11 @@ def drift_summary(
     rows = np.asarray(features, dtype=np.float64)
     if rows.ndim != 2 or not 1 <= len(rows) <= MOST_ROWS:
         raise ValueError(f"features must have two dimensions and at least one row, got the shape {rows.shape}")
-    codes = integer_array(labels, "labels", least=0, most=kinds - 1)
-    if codes.shape != (len(rows),):
-        raise ValueError(f"labels must be one a row: {len(rows)} rows, but their shape is {codes.shape}")
+    class_indices = integer_array(labels, "labels", least=0, most=kinds - 1)
+    if class_indices.shape != (len(rows),):
+        raise ValueError(f"labels must be one per row: {len(rows)} rows, but their shape is {class_indices.shape}")
     shape = Shape(kinds, rows.shape[1])
-    values = exact_sums(rows, codes, shape)
+    values = exact_sums(rows, class_indices, shape)
     if exact_delta == 0:
         value, event = laplace_count(
             values, epsilon=exact_epsilon, sensitivity=shape.sensitivity, unsafe_noise=unsafe_noise
@@ -159,15 +159,15 @@ def _sigma(event: Event) -> Fraction:
 
 
 @silent()
-def exact_sums(features: Floats, codes: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+def exact_sums(features: Floats, class_indices: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
     """What a summary adds noise to."""
     whole = on_lattice(features * shape.unit, shape.unit**2)
-    sums = [whole[codes == code].sum(axis=0) for code in range(shape.classes)]
-    counts = shape.unit * np.bincount(codes, minlength=shape.classes)[1:]
+    sums = [whole[class_indices == index].sum(axis=0) for index in range(shape.classes)]
+    counts = shape.unit * np.bincount(class_indices, minlength=shape.classes)[1:]
     return np.concatenate([*sums, counts]).astype(np.int64)
 
 
-def drifted(reference: Summary, current: Summary, *, false_alarm: object = FALSE_ALARM) -> bool:
+def drifted(reference: Summary, current: Summary, *, false_alarm: Number = FALSE_ALARM) -> bool:
     """Whether the means of two summaries differ by more than chance explains, as if their rows had different laws.
 
     If all rows are independent and have one law, it is True with a probability of about `false_alarm` at most.
@@ -177,7 +177,7 @@ def drifted(reference: Summary, current: Summary, *, false_alarm: object = FALSE
     return float(np.linalg.norm(reference.means - current.means)) > tolerance(reference, current, false_alarm)
 
 
-def tolerance(reference: Summary, current: Summary, false_alarm: object = FALSE_ALARM) -> float:
+def tolerance(reference: Summary, current: Summary, false_alarm: Number = FALSE_ALARM) -> float:
     """The distance that the means of two summaries exceed by chance with a probability of about `false_alarm` at most.
 
     Why. The difference of the means of n and of m rows of one law is a sum of independent bounded vectors, about
@@ -217,7 +217,7 @@ def _quantile(wide: float, narrow: float, shape: Shape, beta: float) -> float:
 def unit_features(model: Any, X: Array) -> Floats:
     """The rows as a fitted private learner suggests, by public numbers alone; perhaps without any column.
 
-    Rows with a `row_norm` are divided by it. Values of a declared domain are put at their places in [−1, 1], by rank.
+    Rows with a `row_norm` are divided by it. Values of a declared domain are scaled to [−1, 1], by rank.
     Where nothing is declared there is no public scale, and only the labels of the model are left to be summed up.
     """
     if isinstance(model, PrivateLogisticRegression):
@@ -229,8 +229,8 @@ def unit_features(model: Any, X: Array) -> Floats:
     ranks, size = domain.ranks(X), domain.size
     if ranks.dtype == object:  # wider than 64 bits, perhaps than any float
         cut = max(0, size.bit_length() - 60)
-        places = np.array([float((int(rank) - domain.first) >> cut) for rank in ranks.flat]).reshape(ranks.shape)
-        share = places / float(size >> cut)
+        positions = np.array([float((int(rank) - domain.first) >> cut) for rank in ranks.flat]).reshape(ranks.shape)
+        share = positions / float(size >> cut)
     else:
         share = (ranks.astype(np.float64) - float(domain.first)) / float(size)
     return np.asarray(np.clip(2 * share - 1, -1.0, 1.0) / math.sqrt(ranks.shape[1]))

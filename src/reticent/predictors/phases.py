@@ -1,4 +1,4 @@
-"""The numbers of a phase, all public: rows, answers, teachers; and when rows are too few for phases to follow."""
+"""When a phase ends, and its public numbers: rows, answers, teachers; how much noise its answers have."""
 
 from __future__ import annotations
 
@@ -12,17 +12,30 @@ from reticent.exact import integer, rational
 from reticent.privacy import accounting, calibrate
 from reticent.privacy.events import Gaussian
 
-MOST_NOISE = 0.25  # of all votes: where the answers of common teachers stay about a point below their majority's
-LEAST_NOISE = 0.05  # more teachers than give this would only be worse ones
+MOST_NOISE = 0.25  # of all votes; at this noise the answers of usual teachers lose about one point to their majority
+LEAST_NOISE = 0.05  # of all votes; more teachers than this needs would only be weaker teachers
 STREAM_SHARE = Fraction(3, 5)  # of the labels of a phase are for a trusted stream, if there is one
+NO_END = 1 << 53  # answers of a phase that never ends; the largest number that JSON and metrics hold exactly
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """One phase: it learns from `rows`, gives `answers` labels at most, and hands rows on to the next phase.
+    """One phase: it learns from `rows`, gives at most `answers` labels, and hands rows on to the next phase.
 
-    `window` is how many of its queries, the first ones, may become rows of the next phase, and `stream` how many of
-    its labels are for rows of a trusted stream. Only one of them is not 0, and neither is in a last phase.
+    Parameters
+    ----------
+    number : int
+        The number of the phase, from 1 on.
+    rows : int
+        How many rows the phase learns from.
+    answers : int
+        The most labels that the phase gives; `NO_END` if it never ends.
+    window : int
+        How many of its queries, the first ones, may become rows of the next phase. 0 in a last phase.
+    stream : int, default 0
+        How many of its labels are for rows of a trusted stream. If not 0, `window` is 0.
+    teachers : int, default 0
+        The number of teachers; 0 if one private model answers.
     """
 
     number: int
@@ -39,21 +52,26 @@ class Phase:
 
     @property
     def handed_on(self) -> int:
-        """How many rows the next phase has at most."""
+        """The most rows that the next phase has."""
         return self.window + self.stream
+
+    @property
+    def endless(self) -> bool:
+        """Whether the phase never ends."""
+        return self.answers == NO_END
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How phases follow on each other: a function of public numbers, never of a label, a vote or a query.
+    """How phases follow each other: a function of public numbers, never of a label, a vote or a query.
 
     A phase with n rows gives growth·n answers. All but a share `held_back` of its queries are the rows of the next
-    phase, which learns while those held back are answered.
+    phase, which learns while the queries held back are answered.
     """
 
     growth: Fraction
     held_back: Fraction
-    horizon: int | None  # how many queries are answered in all; None for endlessly many
+    horizon: int | None  # how many queries are answered in total; None if answers are endless
     max_rows: int | None
     trusted: bool
 
@@ -63,7 +81,7 @@ class Schedule:
         return self.growth * (1 - self.held_back) * (STREAM_SHARE if self.trusted else 1)
 
     def phase(self, number: int, rows: int, answered: int) -> Phase:
-        """The phase that learns from so many rows, after so many queries were answered before it."""
+        """The phase that learns from these rows, after `answered` queries were answered before it."""
         answers = max(1, math.floor(self.growth * rows))
         left = None if self.horizon is None else self.horizon - answered
         if left is not None and left <= answers:
@@ -89,7 +107,7 @@ class Schedule:
 def check_schedule(
     *, growth: object, held_back: object, answers: object, max_rows: object, training_stream: object
 ) -> Schedule:
-    """A schedule from what a caller gave, or an error that names what cannot be."""
+    """Make a schedule from the parameters of a caller; an error names the parameter that is wrong."""
     factor, share = rational(growth, "growth"), rational(held_back, "held_back")
     if not 1 <= factor <= 1000:
         raise ValueError(f"growth must be from 1 to 1000, got {growth}")
@@ -118,9 +136,9 @@ def noise_of_one(epsilon: Fraction, delta: Fraction) -> float:
 
 
 def relative_noise(teachers: int, answers: int, *, classes: int, epsilon: Fraction, delta: Fraction) -> float:
-    """The noise that Gaussian labels of so many answers would have, as a share of all votes.
+    """The noise that Gaussian labels would have for this number of answers, as a share of all votes.
 
-    Which labeller is taken does not matter much here: it is a measure that can be had from public numbers.
+    The labeller that is used does not matter much here: this measure follows from public numbers.
     """
     wide = 1.0 if classes == 2 else math.sqrt(2)  # a changed vote moves two counts
     return wide * math.sqrt(answers) * noise_of_one(epsilon, delta) / teachers
@@ -129,7 +147,7 @@ def relative_noise(teachers: int, answers: int, *, classes: int, epsilon: Fracti
 def teachers_for(
     rows: int, units: int, answers: int, *, rows_per_teacher: int, classes: int, epsilon: Fraction, delta: Fraction
 ) -> int:
-    """As many teachers as have enough rows, a unit each at least, but no more than make the noise a small one."""
+    """As many teachers as there are rows for, each with at least one unit, but no more than make the noise small."""
     enough = relative_noise(1, answers, classes=classes, epsilon=epsilon, delta=delta) / LEAST_NOISE
     return max(1, min(rows // rows_per_teacher, units, math.ceil(enough)))
 
@@ -144,7 +162,7 @@ def rows_required(
     delta: Fraction,
     most_noise: float,
 ) -> int:
-    """The fewest rows whose teachers give so many answers, or growth·rows of them, with no more noise than this."""
+    """The fewest rows whose teachers give these answers, or growth·rows answers, with at most this noise."""
     one = relative_noise(1, 1, classes=classes, epsilon=epsilon, delta=delta) / most_noise
     if answers is not None:
         single = math.ceil(one * math.sqrt(answers)) * rows_per_teacher
@@ -155,7 +173,7 @@ def rows_required(
 
 
 def epsilon_required(teachers: int, answers: int, *, classes: int, delta: Fraction, most_noise: float) -> float:
-    """The ε at which so many teachers give so many answers with no more noise than this."""
+    """The ε at which these teachers give these answers with at most this noise."""
     wide = 1.0 if classes == 2 else math.sqrt(2)
     sigma = Fraction(most_noise * teachers / (wide * math.sqrt(answers)))
     return accounting.epsilon(Gaussian(sigma), delta=delta)

@@ -44,7 +44,7 @@ def stability_of(rows: int, split: Split) -> Fraction:
 
 
 def split(rows: int, stability: Fraction) -> Split:
-    """How `stability` is spent on so many rows: three fifths of it on the net, the rest on the draw.
+    """How `stability` is spent on this many rows: three fifths of it on the net, the rest on the draw.
 
     >>> split(1000, Fraction(1, 10))
     Split(subset=60, rate=Fraction(23969792119317, 281474976710656))
@@ -92,7 +92,7 @@ class StablePredictor(ConceptLearner):
     answers to any number of questions. This is (0, γ)-differential privacy: *not* a promise of privacy, as a
     mechanism that shows a share of γ of the rows has it too. See `PrivatePredictor`.
 
-    Why. Draw the same places in both worlds. The replaced row is among them with probability q = n'/n; then nothing is
+    Why. Draw the same indices in both worlds. The replaced row is among them with probability q = n'/n; then nothing is
     claimed. If not, the candidates are the same, since they depend on the points drawn alone, and every number of
     errors moves by at most 1: the privacy loss of the draw has range ε_e. Two laws with P/Q between e^(a−ε_e) and e^a
     are at a total variation distance of at most (e^a − 1)(1 − e^(a−ε_e))/(e^a − e^(a−ε_e)), largest at a = ε_e/2,
@@ -113,18 +113,26 @@ class StablePredictor(ConceptLearner):
 
     Parameters
     ----------
-    concept_class : a `concepts.ConceptClass`.
-    stability : the most, in (0, 1), by which a replaced row may move the probability of a prediction.
-    error : None, or the error (above the best concept's) that `fit` must be able to promise; else it raises
+    concept_class : ConceptClass
+        The concepts to choose from.
+    stability : float or Fraction
+        The most, in (0, 1), by which a replaced row may move the probability of a prediction.
+    error : float, Fraction or None, default None
+        The error above that of the best concept that `fit` must be able to promise; if it cannot, it raises
         `InsufficientData`.
-    failure : the probability with which the promise may fail.
-    unsafe_seed : for tests only: makes the draw repeatable, and the stability void.
+    failure : float or Fraction, default 0.05
+        The probability with which the promise may fail.
+    unsafe_seed : int or None, default None
+        For tests only: makes the draw repeatable, and the stability void.
 
     Attributes
     ----------
-    stability_ : the stability attained, rounded up.
-    subset_, draw_epsilon_ : n' and ε_e.
-    hypothesis_ : the concept drawn.
+    stability_ : float
+        The stability attained, rounded up.
+    subset_, draw_epsilon_ : int, float
+        n' and ε_e.
+    hypothesis_ : Concept
+        The concept drawn.
 
     >>> import numpy as np
     >>> from reticent.concepts import Thresholds

@@ -35,7 +35,7 @@ from reticent.service.requests import (
     hashed_key,
     keyed_digest,
 )
-from reticent.service.status import PastPhase, Status, drift_before
+from reticent.service.status import PastPhase, Status
 from reticent.service.store.protocol import AnswerStore, Damaged, JournalPart, LogRow, Transaction, Verified
 
 Array = NDArray[Any]
@@ -248,8 +248,8 @@ class AnsweringService(Guarded):
         """Let the current phase answer what it can; return the answers to requests that this finishes, durable."""
         phase, asked = self._predictor.phase, self._predictor.clock()["asked"]
         given = self._predictor.answer(*batch.left(), one_phase=True)
-        some = batch.take(given.codes)
-        learned_from = slice(some.start, some.start + min(max(0, phase.window - asked), len(given.codes)))
+        some = batch.take(given.class_indices)
+        learned_from = slice(some.start, some.start + min(max(0, phase.window - asked), len(given.class_indices)))
         entries, finished, kept = batch.finish(some, phase.number)
         progress = self._predictor.clock()
         rows = self._store.write(
@@ -393,8 +393,8 @@ class AnsweringService(Guarded):
             rows_gathered=predictor.rows_gathered_,
             rows_wanted=phase.handed_on,
             client_cap=predictor.client_cap_,
-            learning=predictor._coming is not None,
-            drift=drift_before(predictor),
+            learning=predictor.learning_,
+            drift=predictor.drift_,
             ledger_length=position.length,
             ledger_head=position.head.hex(),
             last_time=position.time / 1000 if position.length else None,
@@ -450,7 +450,7 @@ class AnsweringService(Guarded):
         self.home.close()
 
     def _check_predictor(self) -> None:
-        if self._predictor._reader.dtype != np.float64:
+        if self._predictor.dtype_ != np.float64:
             raise TypeError("the predictor must have been fitted on float64")
         if self._predictor.training_stream != "queries":
             raise TypeError("training_stream must be 'queries': the service takes no rows of a trusted stream")

@@ -181,7 +181,7 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
     the store was retired before it was copied, or `head`, the last hash of the log of the original, is the last hash
     of the backup. Otherwise it is marked as incomplete and only its records can be read. See docs/service/store.md.
     """
-    from reticent.predictors import saving  # slow to import
+    from reticent.predictors import state_file  # slow to import
 
     if folder.exists():
         raise FileExistsError(f"{folder} exists: choose another name, or delete what is there")
@@ -200,7 +200,7 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
         with Home(new, records=True) as restored:
             if (restored.store.position.head.hex(), restored.store.retired) != (made.head, made.retired):
                 raise Damaged(f"{file} is damaged: its store is not the one that it describes")
-            saving.read(restored.state)
+            state_file.read(restored.state)
             restored.store.verify()
             if continues:
                 restored.store.mark(RESTORED, time=_now())

@@ -43,7 +43,7 @@ RETIREMENT = {
         "paid for by the same people, a second time"
     ),
 }
-SEAL = 64  # the last bytes of a state: the SHA-256 of all bytes before them, which `saving` checks
+SEAL = 64  # the last bytes of a state: the SHA-256 of all bytes before them, which `state_file` checks
 
 
 class AlreadyServed(RuntimeError):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.data.rows import Rows
-from reticent.predictors import saving
+from reticent.predictors import state_file
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.phases import Phase
 from reticent.service import traces
@@ -63,7 +63,7 @@ class Learning:
                             np.save(file, array, allow_pickle=False)
                 for _ in range(TRIES):
                     if self.run(phase, paths):
-                        learned = saving.read(paths["learned"])
+                        learned = state_file.read(paths["learned"])
                         return learned.header, learned.arrays
                 raise ChildProcessError("the process in which the next phase learns was killed, and then killed again")
             finally:
@@ -134,7 +134,7 @@ def _tried(
         header, arrays = EverlastingPredictor.learned(
             state, phase, Rows(np.asarray(X), np.asarray(codes), groups), **options
         )
-        saving.write(paths["learned"], header, arrays)
+        state_file.write(paths["learned"], header, arrays)
     except Exception as error:
         trace = traces.rendered(error)
         try:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from reticent.predictors.chain import FOLLOW, ChainEngine
-from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.predictors.engines import Drift
 from reticent.privacy.guarantee import Guarantee
-
-Drift = Literal["not tested", "none found", "found"]
 
 
 @dataclass(frozen=True)
@@ -26,8 +23,8 @@ class Status:
     """Public numbers only: functions of who asked when and how often, never of a row, a vote or a label.
 
     `drift` is the result of a private test on queries, and `one_answer` a property of the model of a chain. Both the
-    test and the model are released, and the guarantee covers them. Votes affect when a phase closes for the labeller
-    "two-coin" alone. That is noisy, and the guarantee covers it too. So `past` may be shown.
+    test and the model are released, and the guarantee covers them. Votes affect when a phase closes only for labellers
+    that close early. That is noisy, and the guarantee covers it too. So `past` may be shown.
 
     The names of the fields are those of the JSON that clients read. `ledger_length` and `ledger_head` are the length
     and the last hash of the answer log.
@@ -52,16 +49,3 @@ class Status:
     halted: str | None
     past: tuple[PastPhase, ...] = ()  # the last phases before this one
     one_answer: Any = None  # the class that the model of a chain gives to every query, if there is one
-
-
-def drift_before(predictor: EverlastingPredictor) -> Drift:
-    """What the private test found at the end of the phase before this one; the votes engine has no test.
-
-    It is a function of summaries that were released, and that the event of the phase counts.
-    """
-    engine, phase = predictor._engine, predictor.phase
-    if not isinstance(engine, ChainEngine) or phase.number == 1 or engine.recipe.retrain != "drift":
-        return "not tested"
-    if engine.due == FOLLOW:  # as it is after an alarm, and only then
-        return "found"
-    return "none found" if phase.rows >= engine.recipe.fewest else "not tested"

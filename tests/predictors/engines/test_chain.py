@@ -35,8 +35,10 @@ from reticent.learners import (
 from reticent.learners.logistic import Linear
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise, Seeded
-from reticent.predictors import chain, drift
-from reticent.predictors.chain import ChainEngine, Recipe, Shares, is_private_learner, one_a_group
+from reticent.predictors import drift
+from reticent.predictors.engines import chain
+from reticent.predictors.engines.chain import ChainEngine, ChainFactory, Shares
+from reticent.predictors.engines.private_model import first_of_each_group, is_private_learner
 from reticent.predictors.phases import Phase
 from reticent.privacy import delta, fits
 from reticent.privacy.events import BoundedRange, Event
@@ -57,7 +59,7 @@ class BestFit(ExponentialLearner):
         return Release(self.concept_class.erm(rows, labels), BoundedRange(Fraction(str(self.epsilon))))
 
 
-class AllRowsTrain(Recipe):
+class AllRowsTrain(ChainFactory):
     """A twin: all rows train, those of the test too, and nothing is split."""
 
     def shares(self, rows: int) -> Shares:
@@ -70,12 +72,12 @@ class LooksBack(ChainEngine):
     kept: Array
 
     def next(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> ChainEngine:
-        self.reference, _ = self.recipe.summary(self.model, self.kept, unsafe_noise)
+        self.reference, _ = self.factory.summary(self.model, self.kept, unsafe_noise)
         engine = super().next(phase, rows, unsafe_noise)
-        return ChainEngine(self.recipe, phase, engine.model, self.reference, engine.event, retrained=engine.retrained)
+        return ChainEngine(self.factory, phase, engine.model, self.reference, engine.event, retrained=engine.retrained)
 
 
-def recipe_for(learner: Any, kind: type[Recipe] = Recipe, **options: Any) -> Recipe:
+def factory_for(learner: Any, kind: type[ChainFactory] = ChainFactory, **options: Any) -> ChainFactory:
     given: dict[str, Any] = {"epsilon": Fraction(6), "delta": Fraction(1, 5), "drift_share": Fraction(1, 2)}
     return kind(learner=learner, classes=2, columns=1, **given | options)
 
@@ -103,13 +105,16 @@ def kept(pair: Divergence, event: Event, *, epsilon: float = 6, chance: float = 
 
 
 def phases_law(
-    recipe: Recipe, rows: tuple[Points, Points], queries: list[Callable[[Array], Points]], hide: tuple[int, int] | None
+    factory: ChainFactory,
+    rows: tuple[Points, Points],
+    queries: list[Callable[[Array], Points]],
+    hide: tuple[int, int] | None,
 ) -> tuple[Any, Event]:
     """The law of the view: every engine and every answer, but for the hidden one; queries follow earlier answers."""
     events: list[Event] = []
 
     def run(source: Noise) -> Any:
-        engine = recipe.first(PHASE, Rows(column(rows[0]), np.array(rows[1]), None), source)
+        engine = factory.first(PHASE, Rows(column(rows[0]), np.array(rows[1]), None), source)
         events.append(engine.event)
         view, answers = [seen(engine)], np.zeros(4, dtype=np.int64)
         for number, ask in enumerate(queries):
@@ -131,18 +136,18 @@ def follow(answers: Array) -> Points:
 
 @pytest.mark.parametrize("learner", [ExponentialLearner, BestFit])
 def test_three_phases_that_always_train_anew(learner: Any) -> None:
-    recipe = recipe_for(learner(THREE, epsilon=1), retrain="always", epsilon=Fraction(1), delta=Fraction(0))
+    factory = factory_for(learner(THREE, epsilon=1), retrain="always", epsilon=Fraction(1), delta=Fraction(0))
     event = BoundedRange(Fraction(1))
     worst = True
     rows = [((0, 1, 0, 1), (1, 0, 1, 1)), ((0, 1, 0, 1), (1, 0, 1, 0)), ((0, 1, 0, 1), (1, 1, 1, 1))]
-    laws = [phases_law(recipe, data, [follow, follow], None)[0] for data in rows]
+    laws = [phases_law(factory, data, [follow, follow], None)[0] for data in rows]
     for other in laws[1:]:  # a row of the first phase
         worst &= kept(exact(laws[0], other), event, epsilon=1, chance=0)
 
     def asked(challenge: int) -> list[Callable[[Array], Points]]:
         return [lambda answers: (*follow(answers)[:3], challenge), follow]
 
-    hidden = [phases_law(recipe, rows[0], asked(bit), (0, 3))[0] for bit in (0, 1)]
+    hidden = [phases_law(factory, rows[0], asked(bit), (0, 3))[0] for bit in (0, 1)]
     worst &= kept(exact(*hidden), event, epsilon=1, chance=0)
     assert worst == (learner is ExponentialLearner)
 
@@ -156,23 +161,23 @@ def restless(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1])
 def test_rows_of_the_first_phase_through_a_test_of_drift(place: int, restless: None) -> None:
-    recipe = recipe_for(ExponentialLearner(ALL_OR_NONE, epsilon=1))
+    factory = factory_for(ExponentialLearner(ALL_OR_NONE, epsilon=1))
     codes = [0, 1, 0, 1]
     other = codes.copy()
     other[place] = 1 - other[place]
     laws = [
-        phases_law(recipe, ((0, 1, 0, 1), tuple(labels)), [lambda _: (0, 1, 1, 0)], None) for labels in (codes, other)
+        phases_law(factory, ((0, 1, 0, 1), tuple(labels)), [lambda _: (0, 1, 1, 0)], None) for labels in (codes, other)
     ]
     assert kept(exact(laws[0][0], laws[1][0]), laws[0][1])
 
 
-def reached(recipe: Recipe, concept: int, kind: type[ChainEngine] = ChainEngine) -> ChainEngine:
+def reached(factory: ChainFactory, concept: int, kind: type[ChainEngine] = ChainEngine) -> ChainEngine:
     """An engine in a state that everybody may know."""
-    engine = recipe.first(PHASE, Rows(column((0, 1, 0, 1)), np.array([0, 1, 0, 1]), None), None)
-    engine.model.hypothesis_ = list(recipe.learner.concept_class.concepts())[concept]
+    engine = factory.first(PHASE, Rows(column((0, 1, 0, 1)), np.array([0, 1, 0, 1]), None), None)
+    engine.model.hypothesis_ = list(factory.learner.concept_class.concepts())[concept]
     assert engine.reference is not None
     engine.reference.values[:] = 1
-    return kind(recipe, PHASE, engine.model, engine.reference, engine.event, retrained=True)
+    return kind(factory, PHASE, engine.model, engine.reference, engine.event, retrained=True)
 
 
 def next_law(engine: ChainEngine, queries: Points, tail_bits: int = 10) -> tuple[Any, Event]:
@@ -201,7 +206,7 @@ SPLIT = Finite([lambda x: 1 * x, lambda x: 1 - x], vc_dimension=1)  # labels tel
 
 @pytest.mark.slow
 def test_queries_of_a_phase_that_may_train_anew(restless: None) -> None:
-    engine = reached(recipe_for(ExponentialLearner(SPLIT, epsilon=1)), 0)
+    engine = reached(factory_for(ExponentialLearner(SPLIT, epsilon=1)), 0)
     base, event = next_law(engine, (0, 1, 0, 1))
     for place in range(4):
         queries = [0, 1, 0, 1]
@@ -211,11 +216,11 @@ def test_queries_of_a_phase_that_may_train_anew(restless: None) -> None:
 
 def test_a_row_that_tests_and_trains_pays_twice(restless: None) -> None:
     # Concepts that disagree everywhere, and a hidden query that is the only row of the test and one that trains.
-    for kind in (Recipe, AllRowsTrain):
-        recipe = recipe_for(_Relabelled(SPLIT, epsilon=1), kind, epsilon=Fraction(2), delta=Fraction(1, 20))
-        engine = reached(recipe, 0)
+    for kind in (ChainFactory, AllRowsTrain):
+        factory = factory_for(_Relabelled(SPLIT, epsilon=1), kind, epsilon=Fraction(2), delta=Fraction(1, 20))
+        engine = reached(factory, 0)
         pair = exact(next_law(engine, (0, 1, 0, 1))[0], next_law(engine, (1, 1, 0, 1))[0])
-        assert (pair.delta(2)[0] <= 0.05) == (kind is Recipe)
+        assert (pair.delta(2)[0] <= 0.05) == (kind is ChainFactory)
 
 
 class _Relabelled(ExponentialLearner):
@@ -230,13 +235,13 @@ def test_a_test_against_the_first_rows_costs_them_anew_in_every_phase(
     kind: type[ChainEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drift, "tolerance", lambda *_: 1e9)
-    recipe = recipe_for(ExponentialLearner(SPLIT, epsilon=1), epsilon=Fraction(3), delta=Fraction(1, 20))
-    model = reached(recipe, 0).model
+    factory = factory_for(ExponentialLearner(SPLIT, epsilon=1), epsilon=Fraction(3), delta=Fraction(1, 20))
+    model = reached(factory, 0).model
 
     def run(source: Noise, row: int) -> Any:
         rows = column((row, 0))
-        reference, event = recipe.summary(model, rows, source)
-        engine = kind(recipe, PHASE, model, reference, event, retrained=True)
+        reference, event = factory.summary(model, rows, source)
+        engine = kind(factory, PHASE, model, reference, event, retrained=True)
         if isinstance(engine, LooksBack):
             engine.kept = rows
         X = column((0, 1, 0, 1))
@@ -250,7 +255,7 @@ def test_a_test_against_the_first_rows_costs_them_anew_in_every_phase(
 # ── privacy: warm starts ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-class StartsAtTheRows(Recipe):
+class StartsAtTheRows(ChainFactory):
     """A twin: the descent starts from a state that was read off the rows without noise."""
 
     def train(self, rows: Rows, places: Any, previous: Any, unsafe_noise: Noise | None) -> Any:
@@ -260,27 +265,29 @@ class StartsAtTheRows(Recipe):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [Recipe, StartsAtTheRows])
-def test_exact_law_of_two_linear_models_one_from_the_other(kind: type[Recipe], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [ChainFactory, StartsAtTheRows])
+def test_exact_law_of_two_linear_models_one_from_the_other(
+    kind: type[ChainFactory], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in (("LEVELS", 1), ("LEAST_BITS", 0), ("SPREAD", 0)):  # a coarse lattice, that can be walked
         monkeypatch.setattr(logistic, name, value)
     learner = PrivateLogisticRegression(epsilon=1, delta=0.1, row_norm=1, fit_intercept=False, steps=1)
-    recipe = recipe_for(learner, kind, retrain="always")
+    factory = factory_for(learner, kind, retrain="always")
 
     def run(source: Noise, row: float, query: float) -> Any:
-        engine = recipe.first(PHASE, Rows(np.array([[row], [1.0]]), np.array([1, 0]), None), source)
+        engine = factory.first(PHASE, Rows(np.array([[row], [1.0]]), np.array([1, 0]), None), source)
         X = np.array([[query], [-1.0]])
         found = engine.next(PHASE, Rows(X, engine.label(X), None), source)
         return seen(engine), seen(found), int(engine.label(X)[1])
 
-    good, events = True, recipe.first(PHASE, Rows(np.array([[1.0], [1.0]]), np.array([1, 0]), None), None).event
+    good, events = True, factory.first(PHASE, Rows(np.array([[1.0], [1.0]]), np.array([1, 0]), None), None).event
     worlds = ((1.0, 1.0), (-1.0, 1.0), (1.0, -1.0))  # a row of the first phase differs, or a query
     laws = [law(lambda source, world=world: run(source, *world), tail_bits=10) for world in worlds]  # type: ignore[misc]
     for other in laws[1:]:
         pair = exact(laws[0], other)
         slack = pair.delta(6)[1] - pair.delta(6)[0]
         good &= pair.delta(6)[0] <= 0.2 and pair.delta(2)[0] <= delta(events, epsilon=2) + slack
-    assert good == (kind is Recipe)
+    assert good == (kind is ChainFactory)
 
 
 # ── shares, groups, and what is kept ──────────────────────────────────────────────────────────────────────────────
@@ -289,28 +296,28 @@ def test_exact_law_of_two_linear_models_one_from_the_other(kind: type[Recipe], m
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.03, Fraction(1, 7)])
 @pytest.mark.parametrize("rows", [1, 19, 20, 1003])
 def test_no_row_is_for_two_things(share: Any, rows: int) -> None:
-    recipe = recipe_for(ThresholdLearner(bits=4, epsilon=1), drift_share=share)
-    parts = recipe.shares(rows)
+    factory = factory_for(ThresholdLearner(bits=4, epsilon=1), drift_share=share)
+    parts = factory.shares(rows)
     assert sorted(np.concatenate(parts).tolist()) == list(range(rows))
     assert len(parts.test) + len(parts.spare) <= math.ceil(float(share) * rows) + 2
 
 
 def test_of_each_group_the_first_row_is_kept() -> None:
     groups = np.array([7, 3, 7, 7, 1, 3])
-    assert one_a_group(Rows(np.zeros((6, 1)), np.zeros(6), groups)).tolist() == [0, 1, 4]
-    assert one_a_group(Rows(np.zeros((6, 1)), np.zeros(6), None)).tolist() == list(range(6))
+    assert first_of_each_group(Rows(np.zeros((6, 1)), np.zeros(6), groups)).tolist() == [0, 1, 4]
+    assert first_of_each_group(Rows(np.zeros((6, 1)), np.zeros(6), None)).tolist() == list(range(6))
 
 
 @pytest.mark.parametrize("retrain", ["drift", "always", "never"])
 def test_other_rows_of_a_group_change_nothing(retrain: Any) -> None:
-    recipe = recipe_for(ThresholdLearner(bits=4, epsilon=1), retrain=retrain, delta=Fraction(1, 100))
+    factory = factory_for(ThresholdLearner(bits=4, epsilon=1), retrain=retrain, delta=Fraction(1, 100))
     found = []
     for filler in (0, 9):
         X, groups = np.arange(40)[:, None] % 10, np.arange(40) % 20
         X[20:] = filler
         rows = Rows(X, (X[:, 0] < 5).astype(int), groups)
         source = noise.Seeded(unsafe_seed=1)
-        engine = recipe.first(PHASE, rows, source)
+        engine = factory.first(PHASE, rows, source)
         found.append((seen(engine), seen(engine.next(PHASE, rows, source))))
     assert found[0] == found[1]
 
@@ -324,16 +331,16 @@ def stream(n: int, seed: int, shift: float = 0.0) -> tuple[Array, Array]:
 LINEAR = PrivateLogisticRegression(epsilon=9, delta=0.5, row_norm=4)
 
 
-def linear_recipe(**options: Any) -> Recipe:
+def linear_factory(**options: Any) -> ChainFactory:
     given: dict[str, Any] = {"epsilon": Fraction(1), "delta": Fraction(1, 10**6)}
-    return Recipe(learner=LINEAR, classes=2, columns=3, **given | options)
+    return ChainFactory(learner=LINEAR, classes=2, columns=3, **given | options)
 
 
 @pytest.mark.parametrize("shift", [0.0, 3.0])
 def test_rows_are_gone_when_the_next_phase_begins(shift: float) -> None:
     X, y = stream(1000, 0)
     source = Seeded(unsafe_seed=0)
-    engine = linear_recipe().first(PHASE, Rows(X, y, None), source)
+    engine = linear_factory().first(PHASE, Rows(X, y, None), source)
     Q, _ = stream(4000, 1, shift)
     following = engine.next(PHASE, Rows(Q, engine.label(Q), None), source)
     assert following.retrained == (shift > 0)
@@ -346,7 +353,7 @@ def test_rows_are_gone_when_the_next_phase_begins(shift: float) -> None:
 def test_a_model_stays_until_queries_drift_and_every_event_keeps_to_the_budget() -> None:
     X, y = stream(2000, 0)
     source = Seeded(unsafe_seed=0)
-    engine = linear_recipe().first(PHASE, Rows(X, y, None), source)
+    engine = linear_factory().first(PHASE, Rows(X, y, None), source)
     first = engine.model
     news = []
     for number, shift in enumerate((0.0, 0.0, 3.0, 3.0, 3.0, 3.0)):
@@ -362,7 +369,7 @@ def test_a_model_stays_until_queries_drift_and_every_event_keeps_to_the_budget()
 
 def test_a_phase_of_too_few_rows_puts_off_what_follows_an_alarm() -> None:
     source = Seeded(unsafe_seed=0)
-    engine = linear_recipe().first(PHASE, Rows(*stream(2000, 0), None), source)
+    engine = linear_factory().first(PHASE, Rows(*stream(2000, 0), None), source)
     news = []
     for number, rows in enumerate((4000, 19, 4000, 4000, 4000)):
         Q, _ = stream(rows, number + 1, shift=3.0)
@@ -374,7 +381,7 @@ def test_a_phase_of_too_few_rows_puts_off_what_follows_an_alarm() -> None:
 def test_never_and_always() -> None:
     X, y = stream(2000, 0)
     for retrain, new in (("never", False), ("always", True)):
-        engine = linear_recipe(retrain=retrain).first(PHASE, Rows(X, y, None), None)
+        engine = linear_factory(retrain=retrain).first(PHASE, Rows(X, y, None), None)
         following = engine.next(PHASE, Rows(X, engine.label(X), None), None)
         assert (following.retrained, following.model is not engine.model) == (new, new)
         assert fits(following.event, epsilon=1, delta=1e-6)
@@ -390,9 +397,9 @@ def test_clusters_that_turn_half_around_are_followed() -> None:
         return (2 * side[:, None] - 1) * centre + generator.normal(size=(n, 2)), side
 
     learner = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4)
-    recipe = Recipe(learner=learner, classes=2, columns=2, epsilon=Fraction(1), delta=Fraction(1, 10**6))
+    factory = ChainFactory(learner=learner, classes=2, columns=2, epsilon=Fraction(1), delta=Fraction(1, 10**6))
     X, y = turned(3000, 0)
-    engine = recipe.first(PHASE, Rows(X, y, None), noise.Seeded(unsafe_seed=0))
+    engine = factory.first(PHASE, Rows(X, y, None), noise.Seeded(unsafe_seed=0))
     first, right = engine.model, []
     for phase in range(1, 41):
         Q, truth = turned(60_000, 4.5 * phase)
@@ -424,7 +431,7 @@ SAVED: list[tuple[Any, Array, Array, int]] = [
 @pytest.mark.parametrize("retrain", ["drift", "never"])
 def test_what_is_saved_is_restored_to_the_last_bit(case: int, retrain: Any) -> None:
     learner, X, y, classes = SAVED[case]
-    recipe = Recipe(
+    factory = ChainFactory(
         learner=learner,
         classes=classes,
         columns=X.shape[1],
@@ -433,10 +440,10 @@ def test_what_is_saved_is_restored_to_the_last_bit(case: int, retrain: Any) -> N
         retrain=retrain,
         false_alarm=0.99,
     )
-    engine = recipe.first(PHASE, Rows(X, y, None), None)
+    engine = factory.first(PHASE, Rows(X, y, None), None)
     header, arrays = engine.state()
     assert all(array.dtype.kind in "if" for array in arrays.values())
-    restored = recipe.restore(json.loads(json.dumps(header)), arrays, PHASE)
+    restored = factory.restore(json.loads(json.dumps(header)), arrays, PHASE)
     assert np.array_equal(restored.label(X), engine.label(X))
     assert (restored.event, restored.retrained, restored.due) == (engine.event, True, 0)
     assert restored.model.guarantee_ == engine.model.guarantee_
@@ -447,13 +454,13 @@ def test_what_is_saved_is_restored_to_the_last_bit(case: int, retrain: Any) -> N
 
 def test_files_of_another_kind_of_model_are_refused() -> None:
     X, y = stream(400, 0)
-    header, arrays = linear_recipe().first(PHASE, Rows(X, y, None), None).state()
+    header, arrays = linear_factory().first(PHASE, Rows(X, y, None), None).state()
     with pytest.raises(ValueError, match="ThresholdLearner is not"):
-        recipe_for(ThresholdLearner(bits=4, epsilon=1)).restore(header, arrays, PHASE)
+        factory_for(ThresholdLearner(bits=4, epsilon=1)).restore(header, arrays, PHASE)
 
 
 def test_hypotheses_without_a_format_are_refused() -> None:
-    engine = reached(recipe_for(ExponentialLearner(SPLIT, epsilon=1)), 0)
+    engine = reached(factory_for(ExponentialLearner(SPLIT, epsilon=1)), 0)
     engine.model.hypothesis_ = object()
     with pytest.raises(TypeError, match="no file format"):
         engine.state()
@@ -489,7 +496,7 @@ def test_what_is_a_private_learner(estimator: Any, private: bool) -> None:
     assert is_private_learner(estimator) == private
     if not private:
         with pytest.raises(TypeError, match="learner must be a private learner"):
-            linear_recipe().__class__(learner=estimator, classes=2, columns=1, epsilon=Fraction(1), delta=Fraction(0))
+            linear_factory().__class__(learner=estimator, classes=2, columns=1, epsilon=Fraction(1), delta=Fraction(0))
 
 
 class Overspends(ExponentialLearner):
@@ -500,7 +507,7 @@ class Overspends(ExponentialLearner):
 
 def test_a_learner_that_says_it_spent_more_is_refused() -> None:
     with pytest.raises(ValueError, match="does not keep to the epsilon"):
-        recipe_for(Overspends(SPLIT, epsilon=1)).first(PHASE, Rows(column((0, 1, 0, 1)), np.zeros(4, int), None), None)
+        factory_for(Overspends(SPLIT, epsilon=1)).first(PHASE, Rows(column((0, 1, 0, 1)), np.zeros(4, int), None), None)
 
 
 BAD: list[tuple[str, Any]] = [
@@ -516,22 +523,22 @@ BAD: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "bad"), BAD)
 def test_bad_parameters_are_refused_before_there_are_rows(name: str, bad: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=name):
-        recipe_for(**{"learner": ThresholdLearner(bits=4, epsilon=1), name: bad})
+        factory_for(**{"learner": ThresholdLearner(bits=4, epsilon=1), name: bad})
 
 
 def test_concepts_have_two_classes() -> None:
-    recipe = recipe_for(ThresholdLearner(bits=4, epsilon=1))
+    factory = factory_for(ThresholdLearner(bits=4, epsilon=1))
     with pytest.raises(ValueError, match="two classes"):
-        Recipe(**recipe.__dict__ | {"classes": 3})
+        ChainFactory(**factory.__dict__ | {"classes": 3})
 
 
 def test_next_to_no_rows_are_refused_at_first_and_kept_out_later() -> None:
-    recipe = linear_recipe()
+    factory = linear_factory()
     X, y = stream(400, 0)
     with pytest.raises(InsufficientData) as refusal:
-        recipe.first(PHASE, Rows(X[:19], y[:19], None), None)
+        factory.first(PHASE, Rows(X[:19], y[:19], None), None)
     assert refusal.value.required == 20
-    engine = recipe.first(PHASE, Rows(X, y, None), None)
+    engine = factory.first(PHASE, Rows(X, y, None), None)
     following = engine.next(PHASE, Rows(X[:19], y[:19], None), None)
     assert following.model is engine.model
     assert not following.retrained

@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as arrays_of
 from numpy.typing import NDArray
 
 from reticent.data.rows import RowStore
-from reticent.predictors import saving
+from reticent.predictors import state_file
 
 Array = NDArray[Any]
 
@@ -38,7 +38,7 @@ ARRAYS: dict[str, Array] = {
 
 
 def saved(folder: Path, **more: Array) -> Path:
-    saving.write(folder / "state", HEADER, ARRAYS | more)
+    state_file.write(folder / "state", HEADER, ARRAYS | more)
     return folder / "state"
 
 
@@ -54,9 +54,9 @@ def equal(one: dict[str, Array], other: dict[str, Array]) -> bool:
 @pytest.mark.parametrize("large", [0, 1 << 26])
 @pytest.mark.parametrize("chunk", [1, 64, 1 << 24])
 def test_what_is_saved_is_read(large: int, chunk: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(saving, "LARGE", large)
-    monkeypatch.setattr(saving, "CHUNK", chunk)
-    header, arrays, release, _ = saving.read(saved(tmp_path))
+    monkeypatch.setattr(state_file, "LARGE", large)
+    monkeypatch.setattr(state_file, "CHUNK", chunk)
+    header, arrays, release, _ = state_file.read(saved(tmp_path))
     assert header == HEADER
     release()
     assert equal(arrays, ARRAYS)
@@ -75,7 +75,7 @@ kinds = st.one_of(
     arrays_of.timedelta64_dtypes(),
 )
 everything = st.dictionaries(
-    st.from_regex(saving.NAME, fullmatch=True).map(lambda name: name[:40].strip("./-")),
+    st.from_regex(state_file.NAME, fullmatch=True).map(lambda name: name[:40].strip("./-")),
     kinds.flatmap(lambda kind: arrays_of.arrays(kind, arrays_of.array_shapes(min_dims=0, max_dims=3, min_side=0))),
     max_size=4,
 )
@@ -92,8 +92,8 @@ def test_any_arrays_and_any_json_come_back(
     arrays: dict[str, Array], header: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("state") / "state"
-    saving.write(path, header, arrays)
-    state = saving.read(path)
+    state_file.write(path, header, arrays)
+    state = state_file.read(path)
     assert state.header == header
     assert equal(state.arrays, arrays)
 
@@ -113,8 +113,8 @@ def test_the_file_is_a_zip_that_others_can_read(tmp_path: Path) -> None:
 def test_rows_in_a_file_are_saved_and_restored_without_being_in_memory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(saving, "LARGE", 0)
-    monkeypatch.setattr(saving, "CHUNK", 1000)
+    monkeypatch.setattr(state_file, "LARGE", 0)
+    monkeypatch.setattr(state_file, "CHUNK", 1000)
     store, again = (RowStore(1000, 3, dtype=np.float32, classes=2, memory_limit=0, folder=tmp_path) for _ in range(2))
     X = np.random.default_rng(0).normal(size=(1000, 3)).astype(np.float32)
     store.append(X, np.arange(1000) % 2)
@@ -125,9 +125,9 @@ def test_rows_in_a_file_are_saved_and_restored_without_being_in_memory(
         calls.append(1)
 
     rows = store.rows()
-    saving.write(tmp_path / "state", {}, {"X": rows.X, "codes": rows.codes}, release=release)
+    state_file.write(tmp_path / "state", {}, {"X": rows.X, "codes": rows.codes}, release=release)
     assert len(calls) >= 12
-    state = saving.load(tmp_path / "state")
+    state = state_file.load(tmp_path / "state")
     again.append(state.arrays["X"], state.arrays["codes"], release=state.release)
     assert np.array_equal(again.rows().X, X)
 
@@ -137,18 +137,18 @@ def test_rows_in_a_file_are_saved_and_restored_without_being_in_memory(
 
 @pytest.mark.parametrize("large", [0, 1 << 26])
 def test_a_file_cut_short_anywhere_is_refused(large: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(saving, "LARGE", large)
+    monkeypatch.setattr(state_file, "LARGE", large)
     path = saved(tmp_path)
     whole = path.read_bytes()
     for length in range(0, len(whole), 7):
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError, match="state"):
-            saving.load(path)
+            state_file.load(path)
     path.write_bytes(whole + b"\0")
     with pytest.raises(ValueError, match="damaged"):
-        saving.load(path)
+        state_file.load(path)
     path.write_bytes(whole)
-    saving.load(path)  # none of those was taken for a load
+    state_file.load(path)  # none of those was taken for a load
 
 
 def test_a_file_with_a_flipped_bit_anywhere_is_refused(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_file_with_a_flipped_bit_anywhere_is_refused(tmp_path: Path) -> None:
         whole[place] ^= 1 << place % 8
         path.write_bytes(whole)
         with pytest.raises(ValueError, match="state"):
-            saving.read(path)
+            state_file.read(path)
         whole[place] ^= 1 << place % 8
 
 
@@ -168,7 +168,7 @@ def test_pages_of_zeros_as_after_a_crash_are_refused(tmp_path: Path) -> None:
     for start in range(0, len(whole), 4096):
         path.write_bytes(whole[:start] + bytes(min(4096, len(whole) - start)) + whole[start + 4096 :])
         with pytest.raises(ValueError, match="state"):
-            saving.read(path)
+            state_file.read(path)
 
 
 def forged(path: Path, **changes: Any) -> None:
@@ -180,9 +180,9 @@ def forged(path: Path, **changes: Any) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
             archive.writestr(name, content)
-        archive.comment = saving.SEAL + b"0" * 64
+        archive.comment = state_file.SEAL + b"0" * 64
     with open(path, "r+b") as file:
-        seal = saving._digest(file, 0, path.stat().st_size - 64)
+        seal = state_file._digest(file, 0, path.stat().st_size - 64)
         file.seek(-64, os.SEEK_END)
         file.write(seal.encode())
 
@@ -190,12 +190,12 @@ def forged(path: Path, **changes: Any) -> None:
 def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
     path = saved(tmp_path)
     forged(path)
-    saving.read(path)
+    state_file.read(path)
     forged(path, page={"version": 7})
     with pytest.raises(ValueError, match=r"version 7 .* up to version 1"):
-        saving.read(path)
+        state_file.read(path)
     with pytest.raises(ValueError, match="version 7"):
-        saving.load(path)
+        state_file.load(path)
 
 
 def object_array() -> bytes:
@@ -222,14 +222,14 @@ def test_edited_and_foreign_files_are_refused(tmp_path: Path, monkeypatch: pytes
     ):
         forged(saved(tmp_path), **changes)
         with pytest.raises(ValueError, match=message):
-            saving.load(tmp_path / "state")
+            state_file.load(tmp_path / "state")
     for content in (b"", b"PK", b"not a zip" * 100, pickled):
         (tmp_path / "state").write_bytes(content)
         with pytest.raises(ValueError, match="not a saved state"):
-            saving.load(tmp_path / "state")
+            state_file.load(tmp_path / "state")
     assert not list(tmp_path.glob("*.claimed"))
     with pytest.raises(FileNotFoundError):
-        saving.load(tmp_path / "nothing")
+        state_file.load(tmp_path / "nothing")
 
 
 def test_a_compressed_array_is_refused(tmp_path: Path) -> None:
@@ -240,11 +240,11 @@ def test_a_compressed_array_is_refused(tmp_path: Path) -> None:
         for name, content in members.items():
             archive.writestr(name, content)
     with pytest.raises(ValueError, match="damaged"):
-        saving.read(path)
+        state_file.read(path)
     forged_names = {"codes.npy": members["codes.npy"]}
     saved(tmp_path)
     forged(path, **forged_names)
-    assert equal(saving.read(path).arrays, ARRAYS)
+    assert equal(state_file.read(path).arrays, ARRAYS)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_what_cannot_be_saved_is_refused_before_anything_is_written(
     header: Any, arrays: Any, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        saving.write(tmp_path / "state", header, arrays)
+        state_file.write(tmp_path / "state", header, arrays)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -275,8 +275,8 @@ def test_a_failed_save_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="space"):
-        saving.write(path, {}, {"X": np.ones(3)}, release=full)
-    assert equal(saving.read(path).arrays, ARRAYS)
+        state_file.write(path, {}, {"X": np.ones(3)}, release=full)
+    assert equal(state_file.read(path).arrays, ARRAYS)
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -284,23 +284,23 @@ def test_a_killed_save_leaves_the_old_state(tmp_path: Path) -> None:
     path = saved(tmp_path)
     script = f"""
 import os, numpy as np
-from reticent.predictors import saving
+from reticent.predictors import state_file
 calls = []
 def kill():
     calls.append(1)
     if len(calls) == 3:
         os.kill(os.getpid(), 9)
-saving.write({str(path)!r}, {{}}, {{"X": np.ones(9), "Y": np.ones(9), "Z": np.ones(9)}}, release=kill)
+state_file.write({str(path)!r}, {{}}, {{"X": np.ones(9), "Y": np.ones(9), "Z": np.ones(9)}}, release=kill)
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
-    assert equal(saving.read(path).arrays, ARRAYS)
+    assert equal(state_file.read(path).arrays, ARRAYS)
 
 
 def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         path = saved(tmp_path)
-        saving.load(path)
+        state_file.load(path)
     finally:
         os.umask(before)
     assert [stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()] == [0o600, 0o600]
@@ -312,27 +312,27 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
 def test_a_state_is_loaded_once(tmp_path: Path) -> None:
     path = saved(tmp_path)
     old = path.read_bytes()
-    saving.read(path)
-    saving.load(path)
-    saving.read(path)  # only looks
+    state_file.read(path)
+    state_file.load(path)
+    state_file.read(path)  # only looks
     with pytest.raises(ValueError, match="loaded before"):
-        saving.load(path)
-    assert saving.load(path, again=True).header == HEADER
+        state_file.load(path)
+    assert state_file.load(path, again=True).header == HEADER
     with pytest.raises(ValueError, match="loaded before"):
-        saving.load(path)
+        state_file.load(path)
     saved(tmp_path)  # a new state under the same name
-    saving.load(path)
+    state_file.load(path)
     path.write_bytes(old)  # and the old one put back
     with pytest.raises(ValueError, match="loaded before"):
-        saving.load(path)
+        state_file.load(path)
 
 
 def test_a_link_is_the_file_it_leads_to(tmp_path: Path) -> None:
     path = saved(tmp_path)
     (tmp_path / "link").symlink_to(path)
-    saving.load(tmp_path / "link")
+    state_file.load(tmp_path / "link")
     with pytest.raises(ValueError, match="loaded before"):
-        saving.load(path)
+        state_file.load(path)
 
 
 def test_of_many_that_load_at_once_one_does(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_of_many_that_load_at_once_one_does(tmp_path: Path) -> None:
 
     def attempt(_: int) -> bool:
         try:
-            saving.load(path)
+            state_file.load(path)
         except ValueError:
             return False
         return True

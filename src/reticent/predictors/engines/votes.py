@@ -1,14 +1,13 @@
-"""The votes engine: a phase is the teachers of its rows, and a labeller that makes private answers of their votes."""
+"""The votes engine: teachers learn from the rows of a phase, and a labeller makes their votes private answers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.concepts.thresholds import Thresholds
 from reticent.data.rows import Rows
@@ -18,6 +17,7 @@ from reticent.labellers import Greedy, Gumbel, Labeller, LabellerSpec, Poll, Pol
 from reticent.labellers.base import OF_QUERIES, SHARED
 from reticent.labellers.registry import REGISTRY, LabellerLike, find, names
 from reticent.noise import Noise
+from reticent.predictors.engines.engine import Array, Drift, EngineSettings, EngineState, Integers, NoPhase
 from reticent.predictors.phases import (
     MOST_NOISE,
     Phase,
@@ -34,32 +34,43 @@ from reticent.teachers import Teachers
 from reticent.teachers import saving as teachers_saving
 from reticent.teachers.linear import LINEAR, LogisticTeacher, unscaled
 
-Array = NDArray[Any]
-Integers = NDArray[np.int64]
-
-MANY, SLOW = 1 << 17, 200  # teachers: beyond, asking some of them is much faster than asking all
-POLLS, FLIPS = (301, 101, 31), (0.001, 0.005)  # from the most accurate down
-FURTHEST_PHASE = 10_000  # phases that neither grow nor are refused until here are taken to go on
+MANY, SLOW = 1 << 17, 200  # teachers; with more, asking some of them is much faster than asking all
+POLLS, FLIPS = (301, 101, 31), (0.001, 0.005)  # from the most accurate on
+FURTHEST_PHASE = 10_000  # if phases neither grow nor are refused until here, they go on
 
 
 @dataclass(frozen=True, kw_only=True)
 class Closings:
     """The rows and answers of the first phases, where some may close early.
 
-    `ends` says that after some phases there are no more, though more answers were asked for.
+    `ends` says that there are no more phases after some of them, though more answers were asked for.
     """
 
     phases: tuple[tuple[int, int], ...]
     ends: bool
 
 
-class NoLabeller(ValueError):
-    """A labeller that so many teachers, or so many answers, cannot have: by public numbers."""
+class NoLabeller(NoPhase):
+    """A labeller that cannot be had for this number of teachers or answers, by public numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """How every phase is made: what a teacher is, how labels are, and within which (ε, δ). All of it is public."""
+class VotesFactory:
+    """Makes the engines of teachers that vote. All of it is public.
+
+    Parameters
+    ----------
+    learner : estimator, ConceptClass or None
+        What a teacher is; None for `LogisticTeacher`.
+    classes, columns : int
+        The number of classes and of columns.
+    epsilon, delta : Fraction
+        Privacy-loss bound and failure probability of all answers of a phase.
+    rows_per_teacher : int
+        How many rows a teacher learns from; there are fewer teachers if fewer keep the noise small.
+    labeller, labeller_options, most_noise, random_state, n_jobs
+        As in `EverlastingPredictor`.
+    """
 
     learner: Any
     classes: int
@@ -73,16 +84,39 @@ class Recipe:
     random_state: int = 0
     n_jobs: int | None = None
 
+    learns_from_queries: ClassVar[bool] = True
+    free_answers: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = True
+
+    @classmethod
+    def from_settings(cls, settings: EngineSettings) -> Self:
+        """Take what concerns votes."""
+        if settings.grouped:
+            check_groups(settings.labeller)
+        return cls(
+            learner=settings.learner,
+            classes=settings.classes,
+            columns=settings.columns,
+            epsilon=settings.epsilon,
+            delta=settings.delta,
+            rows_per_teacher=rows_for_a_teacher(settings.rows_per_teacher, settings.columns),
+            labeller=settings.labeller,
+            labeller_options=dict(settings.labeller_options or {}),
+            most_noise=settings.most_noise,
+            random_state=settings.random_state,
+            n_jobs=settings.n_jobs,
+        )
+
     def __post_init__(self) -> None:
         check_labeller(self.labeller, self.labeller_options)
 
     @property
-    def rows_of_a_group(self) -> int:
-        """So many rows of one group find room in a shard, however many shards there are."""
+    def rows_per_group(self) -> int:
+        """The rows of one group that fit into a shard, however many shards there are."""
         return 2 * self.rows_per_teacher
 
-    def fill_in(self, phase: Phase, units: int, schedule: Schedule) -> Phase:
-        """The phase with its number of teachers; refused where so many answers would drown in noise."""
+    def complete(self, phase: Phase, units: int, schedule: Schedule) -> Phase:
+        """The phase with its number of teachers; refused if its answers would have too much noise."""
         known: dict[str, Any] = {"classes": self.classes, "delta": self.delta}
         teachers = teachers_for(
             phase.rows, units, phase.answers, rows_per_teacher=self.rows_per_teacher, epsilon=self.epsilon, **known
@@ -97,13 +131,13 @@ class Recipe:
                 most_noise=self.most_noise,
                 **known,
             )
-            would_do = epsilon_required(teachers, phase.answers, most_noise=self.most_noise, **known)
+            epsilon = epsilon_required(teachers, phase.answers, most_noise=self.most_noise, **known)
             few = int(phase.answers * (self.most_noise / noise) ** 2)
             raise InsufficientData(
                 f"{phase.rows} rows make {teachers} teachers, whose {phase.answers} answers would have noise of "
-                f"{noise:.2f} of all votes; at most {self.most_noise:g} can be sustained. What would do: {required} "
-                f"rows; or epsilon={would_do:.3g}; or answers={few} and no more; or a private learner in place of "
-                "this one, which needs far fewer rows where it suits the data",
+                f"{noise:.2f} of all votes; at most {self.most_noise:g} can be sustained. You need at least "
+                f"{required} rows; or epsilon={epsilon:.3g}; or answers={few}; or a private learner in place of this "
+                "one, which needs far fewer rows where it suits the data",
                 required=required,
             )
         return Phase(**{**phase.__dict__, "teachers": teachers})
@@ -160,7 +194,7 @@ class Recipe:
         return find(Greedy, options)
 
     def closings(self, schedule: Schedule, rows: int, *, split: bool, listed: int = 8) -> Closings:
-        """The phases that follow on each other if teachers are evenly `split` on every query, or else always agree.
+        """The phases that follow each other if teachers are evenly `split` on every query, or else always agree.
 
         It differs from the schedule only for a labeller that may close a phase early; see `Labeller.expected_answers`.
         All of it is public.
@@ -169,7 +203,7 @@ class Recipe:
         size, answered = rows, 0
         for number in range(1, FURTHEST_PHASE + 1):
             try:
-                phase = self.fill_in(schedule.phase(number, size, answered), size, schedule)
+                phase = self.complete(schedule.phase(number, size, answered), size, schedule)
                 labeller = self.make_labeller(phase, None)
             except (InsufficientData, NoLabeller):
                 return Closings(phases=tuple(found), ends=True)
@@ -185,16 +219,39 @@ class Recipe:
             size, answered = handed_on, answered + answers - min(phase.stream, answers)
         return Closings(phases=tuple(found), ends=False)
 
+    def ending(self, schedule: Schedule, rows: int) -> str | None:
+        """Why answers may end: phases shrink, or a labeller closes early. A small max_rows is refused."""
+        found = None
+        if schedule.handed_on < 1:
+            found = (
+                f"answers will not be endless: growth={float(schedule.growth):g} with "
+                f"held_back={float(schedule.held_back):g} hands on {float(schedule.handed_on):.2g} rows for each row "
+                "of a phase, so phases shrink and end; plan.everlasting says when"
+            )
+        elif self.closes_early:
+            worst = self.closings(schedule, rows, split=True)
+            if worst.phases and worst.ends:  # without a phase it is refused anyway
+                shown = ", then ".join(f"{answers:,}" for _, answers in worst.phases)
+                found = (
+                    f"answers may not be endless: a {find(self.labeller).kind.name} labeller closes a phase early "
+                    "where teachers disagree. If they were evenly split on every query, phases would give about "
+                    f"{shown} answers, and then none. "
+                    "Take more rows, a larger epsilon or another labeller; plan.everlasting says more"
+                )
+        if schedule.max_rows is not None:
+            self.complete(schedule.phase(2, schedule.max_rows, 0), schedule.max_rows, schedule)
+        return found
+
     @silent()
     def first(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> VotesEngine:
-        """The engine of a phase, from its rows. Whatever is refused is refused before the teachers learn."""
+        """The engine of a phase, from its rows. Everything that is refused is refused before the teachers learn."""
         labeller = self.make_labeller(phase, unsafe_noise)
         return VotesEngine(self, phase, self.train(phase, rows), labeller)
 
     def restore(
-        self, header: Mapping[str, Any], arrays: Mapping[str, Array], phase: Phase, *, trust_models: bool
+        self, header: Mapping[str, Any], arrays: Mapping[str, Array], phase: Phase, *, trust_models: bool = False
     ) -> VotesEngine:
-        """The engine that `VotesEngine.state` wrote down, at the same count, with fresh noise."""
+        """The engine that `VotesEngine.state` described, at the same count, with fresh noise."""
         labeller = self.make_labeller(phase, None)
         labeller.resume(header["labeller"])
         teachers = teachers_saving.from_arrays(
@@ -208,7 +265,7 @@ class Recipe:
         return isinstance(unscaled(self.learner)[0], (type(None), LogisticTeacher, Thresholds, *LINEAR))
 
     def train(self, phase: Phase, rows: Rows) -> Teachers:
-        """The teachers of a phase. They know nothing of those before: each starts anew from its own rows."""
+        """The teachers of a phase. They know nothing of earlier teachers: each learns from its own rows alone."""
         teachers = Teachers(
             self.learner,
             shards=phase.teachers,
@@ -223,19 +280,22 @@ class Recipe:
 class VotesEngine:
     """The teachers of one phase and the labeller of their votes.
 
-    Guarantee. For a replaced row of the phase (with groups: all rows of one group), over all labels of the phase,
-    adaptively asked: `event`, which is within (ε, δ).
+    Guarantee. For a replaced row of the phase (with groups: all rows of one group), over all labels of the phase, for
+    adaptive queries: `event`, which is within (ε, δ).
 
-    Why. A row moves the vote of one teacher (see `Teachers`), whatever is asked; the rest is the labeller's.
+    Why. A row moves the vote of one teacher (see `Teachers`), whatever is asked; the rest is the labeller's guarantee.
     """
 
-    def __init__(self, recipe: Recipe, phase: Phase, teachers: Teachers, labeller: Labeller) -> None:
-        self.recipe, self.phase, self.teachers, self.labeller = recipe, phase, teachers, labeller
+    one_answer = None  # no model is released, and nothing may be said about all answers of a phase together
+    drift: Drift = "not tested"
+
+    def __init__(self, factory: VotesFactory, phase: Phase, teachers: Teachers, labeller: Labeller) -> None:
+        self.factory, self.phase, self.teachers, self.labeller = factory, phase, teachers, labeller
         self.event: Event = labeller.event
 
     @silent()
     def label(self, X: Array) -> Integers:
-        """Labels for the first of the rows: all of them, unless the labeller closes on the way."""
+        """Class indices for the first rows: for all of them, unless the labeller closes."""
         if self.labeller.closed:
             return np.empty(0, dtype=np.int64)
         if isinstance(self.labeller, PollingLabeller):
@@ -243,24 +303,30 @@ class VotesEngine:
         return self.labeller.label(self.teachers.count_rows(X))
 
     def next(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> VotesEngine:
-        """The engine of the next phase; nothing of this one goes into it but the labels that were given."""
-        return self.recipe.first(phase, rows, unsafe_noise)
+        """The engine of the next phase, from its rows alone."""
+        return self.factory.first(phase, rows, unsafe_noise)
 
-    def resume(self, state: Mapping[str, Any]) -> None:
-        """Go on with a labeller made alike, at the count of this state, with fresh noise."""
-        self.labeller = self.recipe.make_labeller(self.phase, None)
-        self.labeller.resume(state)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What `restore` needs."""
+    def state(self) -> EngineState:
+        """The teachers, and the count of the labeller."""
         header, arrays = teachers_saving.to_arrays(self.teachers)
         return {"teachers": header, "labeller": self.labeller.state()}, arrays
 
+    def progress(self) -> dict[str, Any]:
+        """The count of the labeller, which is secret."""
+        return self.labeller.state()
+
+    def resume(self, progress: Mapping[str, Any] | None) -> None:
+        """Make the labeller again, at this count, with fresh noise."""
+        if progress is None:
+            raise ValueError("progress must be the count of a labeller, got None")
+        self.labeller = self.factory.make_labeller(self.phase, None)
+        self.labeller.resume(progress)
+
 
 def rows_for_a_teacher(rows_per_teacher: object, columns: int) -> int:
-    """As given, or as many as there are columns, but 10 at least and 50 at most.
+    """As given, or as many as there are columns, but at least 10 and at most 50.
 
-    Fewer rows make weaker teachers, but more of them: their majority is hardly worse, and the noise is much less.
+    Fewer rows make weaker teachers, but more of them: their majority is hardly worse, and the noise is much smaller.
     """
     if rows_per_teacher != "auto":
         return integer(rows_per_teacher, "rows_per_teacher", least=1)

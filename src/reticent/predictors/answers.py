@@ -1,0 +1,19 @@
+"""What a call for answers returns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Answers(NamedTuple):
+    """Answers to the first queries of a call: to all of them, unless `refused` says why the others have none.
+
+    `refused` is `BudgetExhausted`, or what else kept the next phase from beginning, such as a full disk.
+    """
+
+    class_indices: NDArray[np.int64]
+    phases: NDArray[np.int64]  # the number of the phase that gave each answer
+    refused: Exception | None

@@ -1,0 +1,168 @@
+"""Private models as engines use them: which learners are private, how they are trained, saved and restored."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from reticent.concepts.thresholds import Thresholds
+from reticent.concepts.values import Concept
+from reticent.data.rows import Rows
+from reticent.learners.base import ConceptLearner
+from reticent.learners.logistic import Linear, Plan, PrivateLogisticRegression
+from reticent.mechanisms.release import Release
+from reticent.noise import Noise
+from reticent.predictors.engines.engine import Array, EngineState, Integers
+from reticent.predictors.stable import StablePredictor
+from reticent.privacy import fits, guarantee
+from reticent.privacy.events import event_from_json
+from reticent.privacy.parameters import check_delta, check_epsilon
+
+
+def is_private_learner(estimator: object) -> bool:
+    """Whether `fit(X, y)` of this estimator releases a model that is private in the rows and their labels.
+
+    True for the learners of this package that need rows and labels alone, and for classes derived from them that leave
+    `_fit` as it is. An estimator that merely has an `epsilon` is not trusted, nor is a pipeline around a private
+    learner: its other steps may have seen the rows. A learner that protects labels only is not private here.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from reticent.learners import LabelPrivateLearner, ThresholdLearner
+    >>> from reticent.concepts import Thresholds
+    >>> is_private_learner(ThresholdLearner(bits=8, epsilon=1)), is_private_learner(LogisticRegression())
+    (True, False)
+    >>> is_private_learner(LabelPrivateLearner(Thresholds(bits=8), epsilon=1))
+    False
+    """
+    if isinstance(estimator, PrivateLogisticRegression):
+        return type(estimator)._fit is PrivateLogisticRegression._fit
+    if not isinstance(estimator, ConceptLearner) or isinstance(estimator, StablePredictor):  # stable is not private
+        return False
+    return type(estimator)._fit is ConceptLearner._fit and estimator.protects == "rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateModels:
+    """Trains private models within (ε, δ): what the factories of the chain and of the single model share.
+
+    Parameters
+    ----------
+    learner : estimator
+        A private learner of this package; see `is_private_learner`.
+    classes, columns : int
+        The number of classes and of columns.
+    epsilon, delta : Fraction
+        Privacy-loss bound and failure probability of each model.
+    """
+
+    learner: Any
+    classes: int
+    columns: int
+    epsilon: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        if not is_private_learner(self.learner):
+            raise TypeError(f"learner must be a private learner, got {type(self.learner).__name__}")
+        if self.learner.unsafe_seed is not None:
+            raise ValueError("learner must have unsafe_seed=None: seed the predictor, not its learner")
+        if self.classes != 2 and isinstance(self.learner, ConceptLearner):
+            raise ValueError(f"{type(self.learner).__name__} learns two classes, got {self.classes}")
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+
+    @property
+    def rows_per_group(self) -> int:
+        """One: a private learner protects rows, so a group is protected if it has one row."""
+        return 1
+
+    def prepared(self) -> Any:
+        """The unfitted learner with this ε and δ, and with the classes as class indices."""
+        learner = clone(self.learner)
+        known: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta}
+        if isinstance(learner, PrivateLogisticRegression):
+            known["classes"] = list(range(self.classes))
+        return learner.set_params(**{name: known[name] for name in known if name in learner.get_params(deep=False)})
+
+    def trained(self, learner: Any, rows: Rows, indices: Integers, unsafe_noise: Noise | None) -> Any:
+        """Fit the learner to the rows at these indices; refuse one that spends more than (ε, δ)."""
+        model = learner._fit(rows.X[indices], rows.codes[indices], unsafe_noise)
+        if not fits(model.event_, epsilon=self.epsilon, delta=self.delta):
+            raise ValueError(f"{type(learner).__name__} does not keep to the epsilon and delta that it was given")
+        return model
+
+
+def first_of_each_group(rows: Rows) -> Integers:
+    """The indices of all rows, or with groups of the first row of each group, in order of arrival."""
+    if rows.groups is None:
+        return np.arange(len(rows.X))
+    return np.sort(np.unique(rows.groups, return_index=True)[1])
+
+
+def one_answer(model: Any) -> int | None:
+    """The class index that a released model gives to every possible row, if that follows from the model; else None.
+
+    For a linear model: one class has the highest score for every row of at most the declared length. For a threshold:
+    both ends of its domain have the same label. For other concepts it is None. It is a function of the model alone, so
+    whoever may see the model may see it.
+    """
+    if isinstance(model, PrivateLogisticRegression):
+        coef, intercept = model.hypothesis_
+        coef = coef * (model._row_norm if model.frequencies_ is None else 1.0)
+        if coef.shape[1] == 1:  # the score of the second of two classes
+            coef, intercept = np.hstack([0 * coef, coef]), np.append(0.0, intercept)
+        best = int(np.argmax(intercept))
+        others = np.arange(len(intercept)) != best
+        reach = np.linalg.norm(coef[:, others] - coef[:, [best]], axis=0)
+        return best if bool((intercept[best] - intercept[others] > reach).all()) else None
+    concepts = model._hypotheses()
+    if not isinstance(concepts, Thresholds):
+        return None
+    domain, ranks = concepts.finite_domain()
+    ends = np.array([domain.value(ranks[0]), domain.value(ranks[-1])])
+    first, last = concepts.predict(model.hypothesis_, ends)
+    return int(first) if first == last else None
+
+
+# ── models on file ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def model_state(model: Any) -> EngineState:
+    """A fitted private learner as JSON and arrays, without its parameters, which the predictor saves itself."""
+    header: dict[str, Any] = {"columns": int(model.n_features_in_), "event": model.event_.to_json()}
+    if isinstance(model, PrivateLogisticRegression):
+        plan = dataclasses.asdict(model._plan) | {"sigma": str(model._plan.sigma)}
+        header |= {"kind": "linear", "plan": plan, "fourier_seed": model.fourier_seed_}
+        arrays = {"coef": model.hypothesis_.coef, "intercept": model.hypothesis_.intercept}
+        return header, arrays if model.frequencies_ is None else arrays | {"frequencies": model.frequencies_}
+    if not isinstance(model.hypothesis_, Concept):
+        raise TypeError(
+            f"a hypothesis of type {type(model.hypothesis_).__name__} has no file format: linear models and the "
+            "concepts of reticent.concepts have"
+        )
+    return header | {"kind": "concept", "concept": model.hypothesis_.to_dict()}, {}
+
+
+def restored_model(learner: Any, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
+    """The fitted learner that `model_state` described, from an unfitted one with the same parameters."""
+    linear = isinstance(learner, PrivateLogisticRegression)
+    if header["kind"] != ("linear" if linear else "concept"):
+        raise ValueError(f"the model on file is of the kind {header['kind']!r}, which {type(learner).__name__} is not")
+    event = event_from_json(header["event"])
+    learner.n_features_in_ = header["columns"]
+    if not linear:
+        return learner._keep(Release(Concept.from_dict(header["concept"]), event))
+    learner._plan = Plan(**header["plan"] | {"sigma": Fraction(header["plan"]["sigma"])})
+    learner._row_norm = float(learner._checked_norm())
+    learner.frequencies_, learner.fourier_seed_ = arrays.get("frequencies"), header["fourier_seed"]
+    learner.classes_, learner.n_iter_ = np.array(learner.classes), learner._plan.steps
+    learner.event_, learner.guarantee_ = event, guarantee(event, delta=learner.delta)
+    learner.hypothesis_ = Linear(np.array(arrays["coef"]), np.array(arrays["intercept"]))
+    learner.coef_, learner.intercept_ = learner.hypothesis_.coef.T.copy(), learner.hypothesis_.intercept
+    return learner

@@ -1,0 +1,144 @@
+"""The parameters of an everlasting predictor: checked before the data are touched, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self, get_args
+
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+
+from reticent.data.queries import Reader
+from reticent.exact import integer, rational
+from reticent.labellers import LabellerSpec
+from reticent.noise import Noise
+from reticent.predictors.admission import Admission
+from reticent.predictors.engines import chain, votes
+from reticent.predictors.engines.choice import engine_factory
+from reticent.predictors.engines.engine import EngineFactory, EngineSettings
+from reticent.predictors.machine import PhaseMachine, RowLimits
+from reticent.predictors.phases import Schedule, check_schedule
+from reticent.privacy.guarantee import Guarantee
+from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fitted:
+    """What `fit` fixes for all phases of a predictor.
+
+    Parameters
+    ----------
+    parameters : Mapping
+        The parameters of the predictor, as they were when it was fitted.
+    classes : array
+        The labels, in the order of the class indices.
+    columns : int
+        The number of columns.
+    names : list of str or None
+        The names of the columns, if they have names.
+    reader : Reader
+        How queries are read.
+    grouped : bool
+        Whether groups are protected.
+    """
+
+    parameters: Mapping[str, Any]
+    classes: Array
+    columns: int
+    names: list[str] | None
+    reader: Reader
+    grouped: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedParameters:
+    """Parameters that `EverlastingPredictor` accepts, the schedule of its phases, and the class of its engines."""
+
+    given: Mapping[str, Any]
+    schedule: Schedule
+    engines: type[EngineFactory]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Refuse bad parameters, by name; nothing is changed when the caller changes what it gave."""
+        engines = engine_factory(given["engine"], given["learner"])
+        check_epsilon(given["epsilon"])
+        check_delta(given["delta"], positive=engines.needs_delta)
+        integer(given["random_state"], "random_state", least=0)
+        integer(given["client_phases"], "client_phases", least=1)
+        integer(given["memory_limit"], "memory_limit", least=0)
+        if not 0 < rational(given["client_share"], "client_share") <= 1:
+            raise ValueError(f"client_share must be in (0, 1], got {given['client_share']}")
+        if not float(rational(given["most_noise"], "most_noise")) > 0:
+            raise ValueError(f"most_noise must be positive, got {given['most_noise']}")
+        if not isinstance(given["background"], bool):
+            raise TypeError(f"background must be True or False, got {type(given['background']).__name__}")
+        if given["retrain"] not in get_args(chain.Retrain):
+            raise ValueError(f"retrain must be 'drift', 'always' or 'never', got {given['retrain']!r}")
+        votes.check_labeller(given["labeller"], given["labeller_options"])
+        schedule = check_schedule(
+            **{name: given[name] for name in ("growth", "held_back", "answers", "max_rows", "training_stream")}
+        )
+        kept = {**given, "labeller_options": dict(given["labeller_options"] or {}) or None}
+        if isinstance(labeller := given["labeller"], LabellerSpec):
+            kept |= {"labeller": labeller.kind, "labeller_options": dict(labeller.options) or None}
+        return cls(given=kept, schedule=schedule, engines=engines)
+
+    def factory(self, *, columns: int, classes: int, grouped: bool) -> EngineFactory:
+        """What makes the engines, for rows of this shape."""
+        given = self.given
+        if grouped and self.schedule.trusted:
+            raise ValueError("training_stream must be 'queries' with groups: rows of a stream name no group")
+        return self.engines.from_settings(
+            EngineSettings(
+                learner=clone(given["learner"]) if isinstance(given["learner"], BaseEstimator) else given["learner"],
+                classes=classes,
+                columns=columns,
+                epsilon=check_epsilon(given["epsilon"]),
+                delta=check_delta(given["delta"]),
+                grouped=grouped,
+                trusted=self.schedule.trusted,
+                rows_per_teacher=given["rows_per_teacher"],
+                labeller=given["labeller"],
+                labeller_options=given["labeller_options"],
+                most_noise=float(given["most_noise"]),
+                retrain=given["retrain"],
+                random_state=given["random_state"],
+                n_jobs=given["n_jobs"],
+            )
+        )
+
+    def machine(self, fitted: Fitted, factory: EngineFactory, unsafe_noise: Noise | None) -> PhaseMachine:
+        """What runs the phases; its first phase is not open yet."""
+        return PhaseMachine(
+            schedule=self.schedule,
+            factory=factory,
+            admission=Admission(
+                client_share=rational(self.given["client_share"], "client_share"),
+                client_phases=self.given["client_phases"],
+                rows_per_group=factory.rows_per_group if fitted.grouped else None,
+            ),
+            limits=RowLimits(
+                columns=fitted.columns,
+                dtype=fitted.reader.dtype,
+                classes=len(fitted.classes),
+                memory_limit=self.given["memory_limit"],
+                folder=self.given["folder"],
+            ),
+            unsafe_noise=unsafe_noise,
+        )
+
+    def guarantee(self, *, grouped: bool, seeded: bool) -> Guarantee:
+        """What is promised for all phases together."""
+        learns = self.engines.learns_from_queries
+        times = self.given["client_phases"] if grouped and learns else 1
+        return Guarantee(
+            epsilon=float_above(times * check_epsilon(self.given["epsilon"])),
+            delta=float_above(times * check_delta(self.given["delta"])),
+            unit="group" if grouped else "row",
+            protects="rows and queries" if learns else "rows",
+            seeded=seeded,
+        )

@@ -1,0 +1,140 @@
+"""A predictor that runs: who may use it, how it reads queries, and the public numbers that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from reticent.data.queries import as_queries
+from reticent.predictors.engines.engine import Drift, Engine
+from reticent.predictors.machine import PhaseMachine
+from reticent.predictors.parameters import CheckedParameters, Fitted
+from reticent.predictors.phases import Phase
+from reticent.predictors.reading import client_names
+from reticent.privacy.events import Event
+from reticent.privacy.guarantee import Guarantee
+from reticent.privacy.guard import Guard, Guarded
+
+Array = NDArray[Any]
+
+
+class RunningPredictor(Guarded):
+    """A fitted `EverlastingPredictor`: one thread of one process at a time uses its machine.
+
+    All attributes but `engine_` may be shown to everyone. They are functions of parameters, of who asked when, and of
+    models and tests that were released and are paid for.
+    """
+
+    background: bool
+    guarantee_: Guarantee
+    classes_: Array
+    n_features_in_: int
+    _machine: PhaseMachine
+    _fitted: Fitted
+
+    def _begin(self, checked: CheckedParameters, fitted: Fitted, machine: PhaseMachine, *, seeded: bool) -> None:
+        """Become fitted, now that nothing can fail."""
+        self.classes_, self.n_features_in_ = fitted.classes, fitted.columns
+        self._fitted, self._machine, self._guard = fitted, machine, Guard(type(self))
+        self.guarantee_ = checked.guarantee(grouped=fitted.grouped, seeded=seeded)  # last: now it is fitted
+
+    @contextmanager
+    def _claimed(self) -> Iterator[PhaseMachine]:
+        """The machine, for one thread of the process that made it."""
+        check_is_fitted(self)
+        with self._guard.claim():
+            self._machine.background = self.background
+            yield self._machine
+
+    def _queries(self, X: Any, clients: Any) -> tuple[Array, Array | None]:
+        """Rows and who asks; refused by shape, type and names alone, never by the content of a row."""
+        rows = as_queries(X)
+        if type(X) is not np.ndarray or rows.shape[1] != self.n_features_in_ or hasattr(self, "feature_names_in_"):
+            validate_data(self, X, reset=False, skip_check_array=True)
+        if clients is None and self._fitted.grouped and self.learns_from_queries_:
+            raise ValueError("clients must be given, one per row: with groups, a client's queries stay together")
+        return self._fitted.reader.read(rows), client_names(clients, len(rows))
+
+    @property
+    def phase(self) -> Phase:
+        """The numbers of the present phase."""
+        return self._machine.phase
+
+    @property
+    def phase_(self) -> int:
+        """The number of the phase, from 1 on; always 1 for engine="model"."""
+        return self.phase.number
+
+    @property
+    def answered_(self) -> int:
+        """How many queries were answered in total."""
+        return self._machine.answered
+
+    @property
+    def answers_left_in_phase_(self) -> int:
+        """How many more queries this phase answers at most; counted down from `phases.NO_END` if it never ends."""
+        return self._machine.left
+
+    @property
+    def rows_gathered_(self) -> int:
+        """How many rows there are for the next phase."""
+        return self._machine.rows_gathered
+
+    @property
+    def client_cap_(self) -> int:
+        """How many rows of the next phase one client may add: by parameters and the size of the phase."""
+        return self._machine.admission.cap
+
+    def rows_of_client(self, client: str) -> tuple[int, int]:
+        """How many rows of the next phase a client has added, and how many it may add: by who asked how often."""
+        return self._machine.admission.rows_of(client)
+
+    @property
+    def learning_(self) -> bool:
+        """Whether the next phase is being learned in the background, or has been."""
+        return self._machine.learning
+
+    @property
+    def learns_from_queries_(self) -> bool:
+        """Whether queries become rows of the next phase. If not, nothing of a query is stored."""
+        return self._machine.factory.learns_from_queries
+
+    @property
+    def event_(self) -> Event:
+        """What the present phase costs one of its rows."""
+        return self._machine.engine.event
+
+    @property
+    def closes_early_(self) -> bool:
+        """Whether votes decide when a phase closes."""
+        return self._machine.factory.closes_early
+
+    @property
+    def drift_(self) -> Drift:
+        """What a private test found at the end of the last phase; "not tested" where there is no such test."""
+        return self._machine.engine.drift
+
+    @property
+    def one_answer_(self) -> Any:
+        """The class that the model of this phase gives to every query, if that follows from the model; else None.
+
+        The model of a chain is released, and this is a function of it. Votes release no model, and it is None. That all
+        answers of a phase were the same must not be shown instead; docs/predictors/everlasting.md says why.
+        """
+        index = self._machine.engine.one_answer
+        return None if index is None else self.classes_.tolist()[index]
+
+    @property
+    def dtype_(self) -> np.dtype[Any]:
+        """The type of numbers that rows and queries are kept in."""
+        return self._fitted.reader.dtype
+
+    @property
+    def engine_(self) -> Engine:
+        """What answers in the present phase. It is as secret as the rows."""
+        return self._machine.engine

@@ -1,0 +1,273 @@
+"""Saving and loading everlasting predictors: their parameters and what they know, as JSON and arrays.
+
+Estimators are described by their class, of this package or of scikit-learn, and their plain parameters. Nothing is
+pickled. The file itself is the matter of `state_file`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from reticent.concepts.domains import Domain
+from reticent.concepts.interface import ConceptClass
+from reticent.data.queries import Reader
+from reticent.data.rows import Rows
+from reticent.labellers import REGISTRY, Labeller
+from reticent.predictors import state_file
+from reticent.predictors.engines.engine import EngineState
+from reticent.predictors.machine import PhaseMachine
+from reticent.predictors.parameters import CheckedParameters, Fitted
+from reticent.predictors.phases import Phase
+from reticent.predictors.reading import concepts_of
+from reticent.predictors.running import RunningPredictor
+
+Array = NDArray[Any]
+
+KIND = "everlasting"
+HOMES = ("reticent.", "sklearn.")  # nothing else is imported because a file says so
+
+
+def to_json(value: Any) -> Any:  # noqa: PLR0911
+    """Describe a value as JSON, from which `from_json` makes an equal one; raise TypeError if that cannot be done."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Fraction):
+        return {"fraction": [str(value.numerator), str(value.denominator)]}
+    if isinstance(value, (list, tuple, range)):
+        return {"tuple" if isinstance(value, tuple) else "list": [to_json(one) for one in value]}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
+        return {"array": value.tolist(), "dtype": value.dtype.str}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": [[key, to_json(one)] for key, one in value.items()]}
+    kind = type(value)
+    if kind.__module__.startswith(HOMES) and not isinstance(value, type):
+        if isinstance(value, BaseEstimator):
+            return _named(kind, value.get_params(deep=False))
+        if isinstance(value, (ConceptClass, Domain)) and dataclasses.is_dataclass(value):
+            fields = [field for field in dataclasses.fields(value) if field.init]
+            return _named(kind, {field.name: getattr(value, field.name) for field in fields})
+    raise TypeError(f"{kind.__name__} cannot be saved without pickle")
+
+
+def _named(kind: type, parameters: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "class": f"{kind.__module__}:{kind.__qualname__}",
+        "parameters": {name: to_json(one) for name, one in parameters.items()},
+    }
+
+
+def from_json(value: Any) -> Any:  # noqa: PLR0911
+    """The value that `to_json` described."""
+    if not isinstance(value, dict):
+        return value
+    if "fraction" in value:
+        return Fraction(*map(int, value["fraction"]))
+    if "tuple" in value:
+        return tuple(from_json(one) for one in value["tuple"])
+    if "list" in value:
+        return [from_json(one) for one in value["list"]]
+    if "array" in value:
+        return np.asarray(value["array"], dtype=value["dtype"])
+    if "dict" in value:
+        return {key: from_json(one) for key, one in value["dict"]}
+    home, _, name = str(value.get("class", "")).partition(":")
+    if not home.startswith(HOMES) or "." in name:
+        raise ValueError("a saved state must name classes of reticent or scikit-learn only")
+    kind = getattr(import_module(home), name, None)
+    if not (isinstance(kind, type) and issubclass(kind, (BaseEstimator, ConceptClass, Domain))):
+        raise ValueError("a saved state must name estimators and concept classes only")
+    return kind(**{key: from_json(one) for key, one in value["parameters"].items()})
+
+
+# ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MAY_BE_MISSING = ("learner", "labeller", "engine")  # if they have no description, the caller of `load` gives them
+LATER = {"engine": "auto"}  # parameters that older files do not have; left out where they have their default
+
+
+def parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a predictor as JSON; a learner or engine that cannot be described is noted as missing."""
+    found = {}
+    for name, value in given.items():
+        if name in LATER and isinstance(value, str) and value == LATER[name]:
+            continue
+        try:
+            found[name] = to_json(_plain(value))
+        except TypeError:
+            if name not in MAY_BE_MISSING:
+                raise TypeError(f"{name} cannot be saved: it must be made of plain values") from None
+            found[name] = {"missing": value.__name__ if isinstance(value, type) else type(value).__name__}
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A path as text, and a labeller of this package by its name."""
+    if isinstance(value, type) and issubclass(value, Labeller) and REGISTRY.get(value.name) is value:
+        return value.name
+    return str(value) if isinstance(value, Path) else value
+
+
+def arguments(written: Mapping[str, Any], **given: Any) -> dict[str, Any]:
+    """The parameters that were saved; what is given, and not None, takes the place of what was saved."""
+    found = {}
+    for name, value in written.items():
+        if given.get(name) is not None:
+            found[name] = given[name]
+        elif isinstance(value, dict) and "missing" in value:
+            raise ValueError(f"{name} must be given: the {value['missing']} is not part of the saved state")
+        else:
+            found[name] = from_json(value)
+    return found
+
+
+# ── predictors ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Saved(NamedTuple):
+    """A state that was read: the arguments of the predictor, and the state of its phase."""
+
+    arguments: dict[str, Any]
+    header: dict[str, Any]
+    arrays: dict[str, Array]
+    release: Callable[[], None]
+    identity: str
+
+    def fitted(self, given: Mapping[str, Any], concepts: ConceptClass[Any] | None) -> Fitted:
+        """What `fit` fixed, for a predictor with these parameters."""
+        return Fitted(
+            parameters=given,
+            classes=from_json(self.header["classes"]),
+            columns=self.header["columns"],
+            names=self.header["names"],
+            reader=Reader(np.dtype(self.header["dtype"]), self.arrays["point"], concepts),
+            grouped=self.header["grouped"],
+        )
+
+
+def save(path: str | PathLike[str], fitted: Fitted, machine: PhaseMachine) -> None:
+    """Write a predictor to a file; see `ResumablePredictor.save`."""
+    header, arrays, release = machine.state()
+    machine.identity = machine.identity or state_file.new_identity()
+    fixed = {
+        "kind": KIND,
+        "parameters": parameters(fitted.parameters),
+        "classes": to_json(fitted.classes),
+        "columns": fitted.columns,
+        "names": fitted.names,
+        "dtype": fitted.reader.dtype.str,
+        "grouped": fitted.grouped,
+    }
+    arrays["point"] = fitted.reader.point
+    state_file.write(path, fixed | header, arrays, identity=machine.identity, release=release)
+
+
+def read(path: str | PathLike[str], *, learner: Any = None, labeller: Any = None, engine: Any = None) -> Saved:
+    """Read a predictor from a file, without claiming it."""
+    header, arrays, release, identity = state_file.read(path)
+    if header.get("kind") != KIND:
+        raise ValueError(f"path must be a state of an EverlastingPredictor, got one of {header.get('kind')!r}")
+    given = arguments(header["parameters"], learner=learner, labeller=labeller, engine=engine)
+    return Saved(given, header, arrays, release, identity)
+
+
+class ResumablePredictor(RunningPredictor):
+    """A running predictor that can be saved, loaded, and replayed to any moment of its phase."""
+
+    @classmethod
+    def learned(
+        cls,
+        path: str | Path,
+        phase: Phase,
+        rows: Rows,
+        *,
+        learner: Any = None,
+        labeller: type[Labeller] | None = None,
+        engine: Any = None,
+        trust_models: bool = False,
+    ) -> EngineState:
+        """What the phase after the one saved at `path` learns from these rows: for `learn_elsewhere`; no answers."""
+        model, _ = cls._loaded(path, learner=learner, labeller=labeller, engine=engine, trust_models=trust_models)
+        return model.engine_.next(phase, rows, None).state()
+
+    def save(self, path: str | Path) -> None:
+        """Write everything that is needed to continue elsewhere. The file is as secret as the rows.
+
+        Answer nothing by this predictor after the last `save` that is loaded: a restored one would not count it. The
+        format is in docs/predictors/saved_states.md.
+        """
+        with self._claimed() as machine:
+            save(path, dataclasses.replace(self._fitted, classes=self.classes_), machine)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        learner: Any = None,
+        labeller: type[Labeller] | None = None,
+        engine: Any = None,
+        again: bool = False,
+        trust_models: bool = False,
+    ) -> Self:
+        """The predictor that `save` wrote; it continues in the same phase, at the same count, with fresh noise.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        learner, labeller, engine : object, default None
+            Needed if they are not part of the file: a learner that is not of this package or of scikit-learn, or that
+            has parameters that are not plain values; a labeller or an engine of your own, by its class.
+        again : bool, default False
+            A state can be loaded once: two copies would spend the same answers. True loads it all the same.
+        trust_models : bool, default False
+            Whether teachers may be loaded whose file could run code.
+        """
+        given = {"learner": learner, "labeller": labeller, "engine": engine}
+        model, identity = cls._loaded(path, trust_models=trust_models, **given)
+        state_file.claim(path, identity, again=again)  # last, so that a load that fails can be tried again
+        return model
+
+    @classmethod
+    def _loaded(cls, path: str | Path, *, trust_models: bool, **given: Any) -> tuple[Self, str]:
+        saved = read(path, **given)
+        model: Any = cls(**saved.arguments)
+        checked = CheckedParameters.of(model.get_params(deep=False))
+        fitted = saved.fitted(checked.given, concepts_of(model.learner))
+        factory = checked.factory(columns=fitted.columns, classes=len(fitted.classes), grouped=fitted.grouped)
+        machine = checked.machine(fitted, factory, None)
+        machine.restore(saved.header, saved.arrays, saved.release, trust_models=trust_models)
+        if fitted.names is not None:
+            model.feature_names_in_ = np.asarray(fitted.names, dtype=object)
+        model._begin(checked, fitted, machine, seeded=False)
+        return model, saved.identity
+
+    def clock(self) -> dict[str, Any]:
+        """How far this phase has come: what `replay` needs besides the rows. The part "labeller" is secret."""
+        self._guard.check()
+        return self._machine.clock()
+
+    def replay(self, parts: Iterable[tuple[Any, Any, Any]], clock: Mapping[str, Any]) -> None:
+        """Continue from this `clock`, after `load` of a state saved earlier in the phase.
+
+        `parts` are the queries since then that were in the window, in order, each with the class indices of its answers
+        and its clients. They are counted and kept as they were. No noise is drawn or used again.
+        """
+        with self._claimed() as machine:
+            machine.replay((self._part(*part) for part in parts), clock)
+
+    def _part(self, X: Any, class_indices: Any, clients: Any) -> tuple[Array, Array, Array | None]:
+        rows, who = self._queries(X, clients)
+        return rows, np.asarray(class_indices, dtype=np.int64), who
