@@ -52,7 +52,7 @@ quick: $(VENV)/.development
 # What depends most on the versions of others: the protocol and its clients, tables, learners, stored states, the tools.
 # OLDEST_TESTS= (nothing) runs all tests. The fuzzer of the routes is left out: the test client of older Starlettes
 # leaves streams of newer AnyIOs open.
-OLDEST_TESTS ?= tests/test_oldest.py tests/test_extras.py tests/test_import.py tests/cli/test_command_line.py tests/service/test_protocol.py tests/service/test_app.py \
+OLDEST_TESTS ?= tests/test_oldest.py tests/test_extras.py tests/test_import.py tests/cli/test_command_line.py tests/service/test_open_inference.py tests/service/test_app.py \
   tests/service/test_uvicorn_parts.py tests/service/test_quick.py tests/service/test_invocations.py tests/service/test_limits.py \
   tests/service/test_client.py tests/service/test_real_clients.py tests/service/test_service_tables.py \
   tests/service/test_store.py tests/service/test_answering.py \
