@@ -34,7 +34,7 @@ Outcome = Literal["passed", "failed", "skipped"]
 MOST_ASKED = 1000  # questions put to a labeller that closes by itself, to see whether it keeps count
 ALIKE = 1e-9  # laws closer than this are equal, up to tails that were not walked
 TAIL_BITS = 40
-FORK_SECONDS = 60  # after which a forked process that was not refused is ended
+FORK_SECONDS = 600  # after which a forked process that was not refused is ended
 
 
 @dataclass(frozen=True)
