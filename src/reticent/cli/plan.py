@@ -148,8 +148,8 @@ def _as_option(hint: Any, *, help: str | None) -> Any:
         if any(base in (kind, get_origin(kind)) for kind in kinds):
             text = f"{help or ''} Written as {example}."
             return Annotated[base | None, Parameter(converter=partial(_concept, base=base), help=text)]
-    if len(plain) < len(kinds):  # a name may stand for an object
-        return Annotated[str, Parameter(help=help)] if str in kinds else None
+    if len(plain) < len(kinds):  # a name may stand for an object, but text is no array
+        return Annotated[str, Parameter(help=help)] if str in kinds and bytes not in kinds else None
     return Annotated[hint, Parameter(help=help)]
 
 
