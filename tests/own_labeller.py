@@ -135,7 +135,8 @@ class OwnRandomness(Laplace):
     """Draws from numpy, and not from the noise that it is given."""
 
     def _draw(self, ones: int) -> int:
-        return int(2 * (ones + np.random.default_rng().laplace(scale=float(self.scale))) > self.teachers)
+        own = np.random.default_rng()  # steady: a labeller that draws for itself is refused, whatever it draws
+        return int(2 * (ones + own.laplace(scale=float(self.scale))) > self.teachers)
 
 
 class Misdeclared(Laplace):
