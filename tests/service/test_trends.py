@@ -79,7 +79,7 @@ def test_trees_that_are_refused_are_not_sent_back_to_a_linear_model(run: Callabl
     offered, _, rest = found.err.partition(". A private model needs far fewer rows, but ")
     assert "use at least " in offered
     assert "--learner private" not in offered
-    assert rest.startswith("--learner private is linear: it helps only if a linear model is nearly as good as trees")
+    assert rest.startswith("--learner private-model is linear: it helps only if a linear model is nearly as good as")
 
 
 def test_a_better_way_than_trees_is_named_as_what_it_is(run: Callable[..., Outcome]) -> None:
@@ -88,13 +88,13 @@ def test_a_better_way_than_trees_is_named_as_what_it_is(run: Callable[..., Outco
     assert "of all answers to trees, without privacy, and finite votes" in found.err
     assert "from Python: PrivateLogisticRegression(" in found.err
     assert "fourier_features=400" in found.err
-    assert "--learner private)" not in found.err
+    assert "(--learner private" not in found.err
 
 
 def test_linear_votes_are_still_sent_to_a_private_linear_model(run: Callable[..., Outcome]) -> None:
     found = run(*FIT, "--learner", "linear", "--answers", "200")
     assert found.code == 2
-    assert "(--learner private)" in found.err
+    assert "Better take one-shot (--learner private-model)" in found.err
 
 
 # ── phases that shrink ────────────────────────────────────────────────────────────────────────────────────────────

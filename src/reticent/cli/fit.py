@@ -65,7 +65,7 @@ def fit(
     name
         The name of the new predictor.
     epsilon
-        Privacy-loss bound ε for everyone in the table and everyone in the queries.
+        Privacy-loss bound ε for everyone in the table and everyone whose queries are learned from.
     delta
         Probability δ with which that bound may fail; choose it well below one over the number of rows.
     target
@@ -75,8 +75,9 @@ def fit(
     schema
         The public description of the columns; `reticent schema` drafts one.
     learner
-        What answers: teachers that vote (linear, trees, thresholds), or private, one private linear model per phase.
-        auto takes linear or private, whichever is expected to lose less to a linear model without privacy.
+        What answers: teachers that vote (linear, trees, thresholds); private, one private linear model per phase; or
+        private-model, one private linear model that never learns from queries. auto takes linear or private, whichever
+        is expected to lose less to a linear model without privacy.
     answers
         The number of queries to answer, or endless.
     drift
@@ -94,6 +95,7 @@ def fit(
         Show no progress.
     """
     from reticent.service import home, tables
+    from reticent.service.status import in_words
 
     with as_usage_errors():
         folder = home.folder_of(name)
@@ -106,7 +108,17 @@ def fit(
             rows = found.count(advance)
         if rows == 0:
             raise UsageError(f"{table} has no rows")
-        choice = choose(declared, rows, learner, epsilon=epsilon, delta=delta, answers=answers, drift=drift)
+        choice = choose(
+            declared,
+            rows,
+            learner,
+            epsilon=epsilon,
+            delta=delta,
+            answers=answers,
+            drift=drift,
+            client_share=client_share,
+            client_phases=client_phases,
+        )
         print(choice.text(table, client_share=client_share, client_phases=client_phases))
         if not choice.plan.phases or not choice.plan.sustained:
             raise UsageError(choice.required())
@@ -121,7 +133,7 @@ def fit(
             predictor.fit(training.X, _labels(declared, training), groups=training.groups)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta)).close()
-    print(f"\n{predictor.guarantee_.explain()}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
+    print(f"\n{in_words(predictor.guarantee_)}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
     if predictor.one_answer_ is not None:
         print(one_answer(predictor.one_answer_))
     return 0
@@ -189,7 +201,7 @@ def _predictor(
         from reticent.concepts import Thresholds
 
         learner = Thresholds(both_orientations=True)  # the order of classes does not say which one lies below
-    elif choice.learner == "private":
+    elif choice.learner in ("private", "private-model"):
         from reticent.learners.logistic import PrivateLogisticRegression
 
         learner = PrivateLogisticRegression(epsilon=epsilon, delta=delta, row_norm=choice.schema.row_norm)
@@ -199,6 +211,7 @@ def _predictor(
         delta=delta,
         answers=choice.answers,
         classes=list(choice.schema.classes),
+        engine="auto" if choice.learns_from_queries else "model",
         **choice.phases,
         client_share=client_share,
         client_phases=client_phases,

@@ -15,16 +15,30 @@ if TYPE_CHECKING:
     from reticent.plan.everlasting import Everlasting
     from reticent.service.schema import Schema
 
-Learner = Literal["auto", "linear", "trees", "thresholds", "private"]
+Learner = Literal["auto", "linear", "trees", "thresholds", "private", "private-model"]
 
 NOTABLE_GAIN = 0.01  # of all answers: what another option must gain before `fit` asks for confirmation
-PLANNED = {"linear": "linear", "trees": "other", "thresholds": "thresholds", "private": "private"}
+PLANNED = {
+    "linear": "linear", "trees": "other", "thresholds": "thresholds", "private": "private",
+    "private-model": "private-model",
+}  # fmt: skip  # what `plan.everlasting` calls these learners
+LINEAR_MODELS = {"one-shot": "private-model", "chain": "private"}  # the learner that serves an option, if it is linear
+OPTION_OF = {learner: option for option, learner in LINEAR_MODELS.items()}
 MOST_NAMED = 20  # classes that the plan names
 ROWS_PER_TREE = 100  # the fewest rows with which a tree is a useful teacher
 FOURIER = (
     "Here one-shot and chain are private models on random Fourier features, which follow a smooth boundary. Only "
-    "Python makes them: PrivateLogisticRegression(fourier_features=…). --learner private is linear. Before you spend "
-    "anything, compare such a model with trees, both without privacy, on public rows."
+    "Python makes them: PrivateLogisticRegression(fourier_features=…). --learner private-model and --learner private "
+    "are linear. Before you spend anything, compare such a model with trees, both without privacy, on public rows."
+)
+
+ONE_MODEL = (
+    "One-shot is one private model that answers without end and never learns from queries: --learner private-model. "
+    "Its guarantee protects the rows, and not queries, whose contents it does not store."
+)
+NO_QUERIES = (
+    "Queries are not learned from, and their contents are not stored. So the guarantee protects the rows, and not "
+    "queries: each answer is a function of the released model and of its own query."
 )
 
 
@@ -65,7 +79,12 @@ class Choice:
     @property
     def option_name(self) -> str:
         """What the advice calls this choice."""
-        return "chain" if self.learner == "private" else _votes(self.answers)
+        return OPTION_OF.get(self.learner) or _votes(self.answers)
+
+    @property
+    def learns_from_queries(self) -> bool:
+        """Whether queries become rows of later phases."""
+        return self.learner != "private-model"
 
     def better(self) -> str | None:
         """What is better by much, in words; None if nothing is."""
@@ -79,13 +98,19 @@ class Choice:
         best, mine = self.advice.best, self._option()
         if not mine.possible or mine.loss - best.loss < NOTABLE_GAIN:
             return None
-        # --learner private is linear: it is what advice means by a private model only if a linear model suits the data.
-        served = self.advice.reference == "linear" and best.way in ("one-shot", "chain") and self.learner != "private"
-        how = " (--learner private)" if served else f", from Python: {best.estimator}"
+        learner = self._serves(best)
+        how = f", from Python: {best.estimator}" if learner is None else f" (--learner {learner})"
         return (
             f"{best.way} is expected to lose {best.loss:.1%} of all answers to {self.reference}, and "
             f"{self.option_name} {mine.loss:.1%}. Better take {best.way}{how}"
         )
+
+    def _serves(self, option: Option) -> str | None:
+        """The learner that makes an option, if it is one private model or a chain; None if only Python makes it.
+
+        These learners are linear: they are what advice means by a private model only if a linear model suits the data.
+        """
+        return LINEAR_MODELS.get(option.way) if self.advice.reference == "linear" else None
 
     def _option(self) -> Option:
         return next(option for option in self.advice.options if option.way == self.option_name)
@@ -101,12 +126,12 @@ class Choice:
         if plan.finite:
             remedies.append(f"--answers {plan.finite}")
         if self.learner in ("linear", "thresholds"):
-            remedies.append("--learner private")
+            remedies.append(f"--learner {self._serves(self.advice.best) or 'private'}")
         found = f"{plan.rows:,} rows are too few for this; use {', or '.join(remedies)}"
         if self.learner == "trees":
             return (
-                f"{found}. A private model needs far fewer rows, but --learner private is linear: it helps only if a "
-                "linear model is nearly as good as trees on your data"
+                f"{found}. A private model needs far fewer rows, but --learner private-model is linear: it helps only "
+                "if a linear model is nearly as good as trees on your data"
             )
         return found
 
@@ -131,6 +156,8 @@ class Choice:
             mark = "→" if option.way == self.option_name else " "
             loss = f"{option.loss:.1%}" if option.possible else f"cannot be done: {option.why}"
             lines.append(f"{mark} {option.way:14} {loss}")
+        if self.learner != "private-model" and self.advice.best.way == "one-shot" and self._serves(self.advice.best):
+            lines.append(ONE_MODEL)
         if self.advice.reference == "linear":
             lines.append(CHECK.format(how="--learner trees"))
         elif self.learner == "trees":
@@ -139,6 +166,9 @@ class Choice:
 
     def _who_is_learned_from(self, share: Any, phases: int) -> list[str]:
         """Whose rows and queries are learned from."""
+        if not self.learns_from_queries:
+            first = [] if self.schema.group is None else ["With a group, only its first row is learned from."]
+            return [*first, NO_QUERIES]
         if self.schema.group is None:
             return [] if len(self.plan.phases) < 2 else [_share_of_clients(share)]
         if self.learner != "private":
@@ -174,6 +204,8 @@ def choose(
     delta: Any,
     answers: int | str,
     drift: Literal["none", "slow", "fast"],
+    client_share: Any = 1,
+    client_phases: int = 1,
 ) -> Choice:
     """Choose the learner and plan its phases, from public numbers alone."""
     from reticent.plan.advise import DRIFT_GROWTH, advise
@@ -181,6 +213,11 @@ def choose(
 
     if learner == "thresholds" and (schema.width != 1 or len(schema.classes) != 2):
         raise UsageError("--learner thresholds is for two classes and one column, which is a number")
+    if learner == "private-model" and (client_share != 1 or client_phases != 1):
+        raise UsageError(
+            "--client-share and --client-phases limit what is learned from queries, and --learner private-model learns "
+            "nothing from them: leave them out"
+        )
     common: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "classes": len(schema.classes), "answers": answers}
     advice = advise(
         rows,
@@ -197,7 +234,7 @@ def choose(
         takes_votes = ranked and ranked[0].way == votes and not (schema.group is not None and answers == "endless")
         learner = "linear" if takes_votes else "private"
     phases: dict[str, Any] = {"rows_per_teacher": ROWS_PER_TREE if learner == "trees" else "auto"}
-    if drift != "none":
+    if drift != "none" and learner != "private-model":
         phases |= {"growth": DRIFT_GROWTH, "max_rows": rows}  # short phases, as advised, follow the drift
     plan = everlasting(
         rows,

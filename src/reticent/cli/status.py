@@ -72,10 +72,11 @@ def _status(name: str, folder: Path, key: str | None) -> dict[str, Any]:
 
 def _status_and_close(name: str, folder: Path, answering: AnsweringService) -> dict[str, Any]:
     from reticent.service import halting
+    from reticent.service.status import in_words
 
     try:
         now, retired, halt = answering.status(), answering.home.store.retired, halting.last(folder)
-        found = {"model": name, **asdict(now), "words": now.guarantee.explain(), "served": None, "retired": retired}
+        found = {"model": name, **asdict(now), "words": in_words(now.guarantee), "served": None, "retired": retired}
         if halt is not None:
             found |= {"halted": halt.words(folder), "halt": asdict(halt)}
         return found
@@ -106,11 +107,8 @@ def _as_text(name: str, found: dict[str, Any]) -> str:
         "",
         f"phase {found['phase']}: learned from {found['rows']:,} rows"
         + (f" with {found['teachers']:,} teachers" if found["teachers"] else ""),
-        f"answered: {found['answered']:,} in all; left in this phase: {found['answers_left_in_phase']:,} of "
-        f"{found['answers_in_phase']:,}" + ("" if left is None else f"; left in all: {left:,}"),
-        f"gathered for the next phase: {found['rows_gathered']:,} of {found['rows_wanted']:,} rows, at most "
-        f"{found['client_cap']:,} from one client",
-        f"drift before this phase: {found['drift']}",
+        f"answered: {found['answered']:,} in all; {_left(found)}",
+        *_next_phase(found),
         f"answer log: {found['ledger_length']:,} entries, head {found['ledger_head']}",
     ]
     if past := found.get("past"):
@@ -121,6 +119,26 @@ def _as_text(name: str, found: dict[str, Any]) -> str:
     if found.get("one_answer") is not None:
         lines.append(one_answer(found["one_answer"]))
     return "\n".join([*lines, *_halted(found), *_verified(found)])
+
+
+def _left(found: dict[str, Any]) -> str:
+    """How many answers are left."""
+    if found.get("endless"):
+        return "no end"
+    left = found["answers_left"]
+    in_phase = f"left in this phase: {found['answers_left_in_phase']:,} of {found['answers_in_phase']:,}"
+    return in_phase + ("" if left is None else f"; left in all: {left:,}")
+
+
+def _next_phase(found: dict[str, Any]) -> list[str]:
+    """What the next phase will learn from, and what a test of drift found before this one."""
+    if found["guarantee"]["protects"] == "rows":
+        return ["next phase: none, since queries are not learned from"]
+    return [
+        f"gathered for the next phase: {found['rows_gathered']:,} of {found['rows_wanted']:,} rows, at most "
+        f"{found['client_cap']:,} from one client",
+        f"drift before this phase: {found['drift']}",
+    ]
 
 
 def _halted(found: dict[str, Any]) -> list[str]:

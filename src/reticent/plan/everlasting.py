@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
@@ -19,9 +19,10 @@ from reticent.labellers.answers import bought
 from reticent.labellers.ballots import Ballots, Bought
 from reticent.labellers.registry import LabellerLike
 from reticent.learners.thresholds import ThresholdLearner
-from reticent.predictors.engines import chain, votes
+from reticent.predictors.engines import chain, model, votes
 from reticent.predictors.phases import (
     MOST_NOISE,
+    NO_END,
     Phase,
     Schedule,
     check_schedule,
@@ -33,7 +34,7 @@ from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, check_positive, float_above
 from reticent.promises import check_share
 
-Learner = Literal["linear", "thresholds", "other", "private"]
+Learner = Literal["linear", "thresholds", "other", "private", "private-model"]
 
 LOSS = 0.01  # at which the answers of a two-coin labeller are counted
 
@@ -52,6 +53,11 @@ class PlannedPhase:
     labeller: str
     options: dict[str, Any] = field(default_factory=dict)
     loss: float = 0.0
+
+    @property
+    def endless(self) -> bool:
+        """Whether the phase never ends."""
+        return self.answers == NO_END
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +91,8 @@ class Everlasting:
 
     def __str__(self) -> str:
         promise = f"ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g} for {self.guarantee.protects}"
-        kind = "a private model a phase" if self.learner == "private" else f"teachers: {self.learner}"
+        models = {"private": "a private model a phase", "private-model": "one private model"}
+        kind = models.get(self.learner, f"teachers: {self.learner}")
         lines = [f"{self.rows:,} rows of {self.features:,} column{'s' * (self.features > 1)}, {kind}, {promise}"]
         for each in self.phases:
             setup = "".join(f", {name} {value}" for name, value in each.options.items())
@@ -93,7 +100,8 @@ class Everlasting:
                 f"{each.teachers:>9,} teachers  noise {each.noise:.3f}  {each.labeller}{setup}, loses {each.loss:.2%}"
             )
             lines.append(
-                f"phase {each.number:<3} {each.rows:>13,} rows  {each.queries:>13,} queries  "
+                f"phase {each.number:<3} {each.rows:>13,} rows  "
+                f"{'no end of' if each.endless else f'{each.queries:,}':>13} queries  "
                 f"{voted if each.teachers else 'one model'}"
             )
         if any(each.teachers for each in self.phases):
@@ -178,7 +186,8 @@ def everlasting(
     classes : how many there are.
     answers : "endless", or how many queries will be answered.
     learner : "linear" or "thresholds" for such teachers, "other" for slower ones such as trees; "private" for a
-        private learner, whose model answers a phase by itself.
+        private learner, whose model answers a phase by itself; "private-model" for one private model, which answers
+        without end and never learns from queries.
     growth, held_back : answers a phase, as a multiple of its rows, and the share of them that no phase learns from.
     rows_per_teacher : "auto" takes as many as there are columns, but 10 at least and 50 at most.
     labeller : "auto", "greedy", "poll", "two-coin", "gaussian", "bit", "gumbel" or "gnmax"; or a class or specification
@@ -199,26 +208,30 @@ def everlasting(
     """
     count, columns = integer(rows, "rows", least=1), integer(features, "features", least=1)
     listed, kinds = integer(phases, "phases", least=1), integer(classes, "classes", least=2)
-    exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta, positive=learner != "private")
+    exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta, positive=learner not in ("private", "private-model"))
     check_share(torn, "torn")
     schedule = check_schedule(
         growth=growth, held_back=held_back, answers=answers, max_rows=max_rows, training_stream=training_stream
     )
-    if learner not in ("linear", "thresholds", "other", "private"):
-        raise ValueError(f"learner must be 'linear', 'thresholds', 'other' or 'private', got {learner!r}")
+    if learner not in get_args(Learner):
+        raise ValueError(f"learner must be one of {', '.join(map(repr, get_args(Learner)))}, got {learner!r}")
     votes.check_labeller(labeller, labeller_options)
     noisiest = float(check_positive(most_noise, "most_noise"))
     common: dict[str, Any] = {
         "classes": kinds, "columns": columns, "epsilon": exact_epsilon, "delta": exact_delta
     }  # fmt: skip
     promise = Guarantee(
-        epsilon=float_above(exact_epsilon), delta=float_above(exact_delta), protects="rows and queries"
+        epsilon=float_above(exact_epsilon),
+        delta=float_above(exact_delta),
+        protects="rows" if learner == "private-model" else "rows and queries",
     )
     known: dict[str, Any] = {"rows": count, "features": columns, "learner": learner, "guarantee": promise}
-    if learner == "private":
+    if learner in ("private", "private-model"):
         any_learner = ThresholdLearner(bits=1, epsilon=1)  # which one it is does not matter to the phases
-        model = chain.ChainFactory(learner=any_learner, **{**common, "classes": 2})
-        return _chain(model, schedule, listed, known)
+        settings = {**common, "learner": any_learner, "classes": 2}
+        if learner == "private":
+            return _chain(chain.ChainFactory(**settings), schedule, listed, known)
+        return _single_model(model.ModelFactory(**settings), schedule, known)
     recipe = votes.VotesFactory(
         learner={"linear": None, "thresholds": Thresholds(), "other": DecisionTreeClassifier()}[learner],
         rows_per_teacher=votes.rows_for_a_teacher(rows_per_teacher, columns),
@@ -386,18 +399,7 @@ def _chain(recipe: chain.ChainFactory, schedule: Schedule, listed: int, known: d
     for phase in schedule.phases(rows):
         if not enough or len(accepted) == listed:
             break
-        accepted.append(
-            PlannedPhase(
-                number=phase.number,
-                rows=phase.rows,
-                teachers=0,
-                answers=phase.answers,
-                queries=phase.queries,
-                handed_on=phase.handed_on,
-                noise=0.0,
-                labeller="model",
-            )
-        )
+        accepted.append(_phase_of_model(phase))
     return Everlasting(
         **known,
         phases=tuple(accepted),
@@ -410,4 +412,36 @@ def _chain(recipe: chain.ChainFactory, schedule: Schedule, listed: int, known: d
             "Answers of a private model cost nothing; how good it is depends on the rows (see n_required of the "
             "learner). The next phase learns a new one only if the queries have drifted."
         ),
+    )
+
+
+def _single_model(factory: model.ModelFactory, schedule: Schedule, known: dict[str, Any]) -> Everlasting:
+    """One phase, which hands on nothing."""
+    rows: int = known["rows"]
+    only = factory.complete(schedule.phase(1, rows, 0), rows, schedule)
+    return Everlasting(
+        **known,
+        phases=(_phase_of_model(only),),
+        sustained=True,
+        rows_required=1,
+        epsilon_required=known["guarantee"].epsilon,
+        finite=None,
+        two_coin=None,
+        why=(
+            "Answers of a private model cost nothing; how good it is depends on the rows (see n_required of the "
+            "learner). It never learns from queries, so it does not follow a drift."
+        ),
+    )
+
+
+def _phase_of_model(phase: Phase) -> PlannedPhase:
+    return PlannedPhase(
+        number=phase.number,
+        rows=phase.rows,
+        teachers=0,
+        answers=phase.answers,
+        queries=phase.queries,
+        handed_on=phase.handed_on,
+        noise=0.0,
+        labeller="model",
     )

@@ -385,7 +385,7 @@ class AnsweringService(Guarded):
             guarantee=predictor.guarantee_,
             phase=phase.number,
             answers_in_phase=phase.queries,
-            answers_left_in_phase=predictor.answers_left_in_phase_,
+            answers_left_in_phase=phase.queries if phase.endless else predictor.answers_left_in_phase_,
             answers_left=self._left(),
             answered=predictor.answered_,
             rows=phase.rows,
@@ -401,6 +401,7 @@ class AnsweringService(Guarded):
             halted=self.halted,
             past=self._past,
             one_answer=self._one_answer,
+            endless=phase.endless,
         )
 
     # ── maintenance ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,8 +17,9 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10
 # Of the status: name, meaning, whether it only grows.
 NUMBERS = (
     ("phase", "The number of the phase, from 1 on", False),
-    ("answers_in_phase", "Answers that the phase gives in total", False),
-    ("answers_left_in_phase", "Answers that the phase still gives", False),
+    ("answers_in_phase", "Answers that the phase gives in total; 2^53 if it never ends", False),
+    ("answers_left_in_phase", "Answers that the phase still gives; 2^53 if it never ends", False),
+    ("endless", "Whether the phase never ends", False),
     ("answered", "Answers given in total", True),
     ("rows", "Rows that the phase learned from", False),
     ("teachers", "Teachers of the phase", False),

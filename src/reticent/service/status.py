@@ -22,9 +22,12 @@ class PastPhase:
 class Status:
     """Public numbers only: functions of who asked when and how often, never of a row, a vote or a label.
 
-    `drift` is the result of a private test on queries, and `one_answer` a property of the model of a chain. Both the
+    `drift` is the result of a private test on queries, and `one_answer` a property of a private model. Both the
     test and the model are released, and the guarantee covers them. Votes affect when a phase closes only for labellers
     that close early. That is noisy, and the guarantee covers it too. So `past` may be shown.
+
+    If one private model answers without end, `endless` is true. Then `answers_in_phase` and `answers_left_in_phase` are
+    both `phases.NO_END` = 2^53 and stay so: no phase ends, and shares of the two remain 1.
 
     The names of the fields are those of the JSON that clients read. `ledger_length` and `ledger_head` are the length
     and the last hash of the answer log.
@@ -32,8 +35,8 @@ class Status:
 
     guarantee: Guarantee
     phase: int
-    answers_in_phase: int
-    answers_left_in_phase: int
+    answers_in_phase: int  # NO_END if the phase never ends
+    answers_left_in_phase: int  # likewise
     answers_left: int | None  # in all; None if there is no limit
     answered: int
     rows: int  # that the current phase learned from
@@ -48,4 +51,19 @@ class Status:
     last_time: float | None  # of the last row of the answer log, in seconds since 1970
     halted: str | None
     past: tuple[PastPhase, ...] = ()  # the last phases before this one
-    one_answer: Any = None  # the class that the model of a chain gives to every query, if there is one
+    one_answer: Any = None  # the class that the model of a chain, or the only one, gives to every query, if there is such a class
+    endless: bool = False  # whether the phase never ends
+
+
+KEPT = (
+    "What is kept of a query. Nothing learns from queries, and what they contain is not stored: each answer is a "
+    "function of the released model and of its own query. The answer log keeps who was given how many answers, and "
+    "when. If a request has an idempotency key, its answers are kept for repeats, with hashes of the key and of the "
+    "body, until they expire."
+)
+
+
+def in_words(guarantee: Guarantee) -> str:
+    """The guarantee of a service in plain words; where it does not protect queries, also what is kept of them."""
+    words = guarantee.explain()
+    return f"{words}\n\n{KEPT}" if guarantee.protects == "rows" else words

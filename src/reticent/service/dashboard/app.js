@@ -258,7 +258,8 @@ function show() {
     showLedger(last);
     showClients(last.clients, ledger?.own);
     say("model", last.model ?? "reticent");
-    const title = `${last.model} · ${short.format(last.answers_left_in_phase)} answers left`;
+    const left = last.endless ? "no end of answers" : `${short.format(last.answers_left_in_phase)} answers left`;
+    const title = `${last.model} · ${left}`;
     if (document.title !== title) document.title = title;
   }
   at("metrics").hidden = !ledger?.open; // a link carries no key
@@ -292,7 +293,9 @@ function showPromise(guarantee) {
 function showPhase(status) {
   const { answers_left_in_phase: left, answers_in_phase: all } = status;
   say("phase", count(status.phase));
-  say("left", count(left));
+  say("left", status.endless ? "No end" : count(left));
+  say("left-words", status.endless ? "of answers" : "answers left");
+  at("left-meter").hidden = at("in-phase-line").hidden = Boolean(status.endless);
   say("in-phase", count(all));
   say("answered", count(status.answered));
   say("left-in-all", status.answers_left == null ? "endless" : count(status.answers_left));
@@ -332,6 +335,11 @@ function showNext(status) {
   const each = status.client_cap == null || ledger?.open ? "" : `; at most ${count(status.client_cap)} from one client`;
   say("wanted", wanted ? `of at most ${count(wanted)} that phase ${count(status.phase + 1)} learns from${each}` : "No phase follows this one.");
   meter(at("gathered-meter"), gathered, wanted || 1, `${count(gathered)} of ${count(wanted)} rows`);
+  // One private model learns from no question, and its guarantee is for the rows alone.
+  const learns = status.guarantee?.protects !== "rows";
+  at("gathered-line").hidden = at("gathered-meter").hidden = !learns;
+  at("next-note").hidden = !learns;
+  at("no-next-note").hidden = learns;
 }
 
 function showLoad(load) {

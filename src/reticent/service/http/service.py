@@ -28,7 +28,7 @@ from reticent.service.http.responses import JSON, OK, SAFE, compressible, json_r
 from reticent.service.keys import Key
 from reticent.service.metrics import CONTENT_TYPE, REPEAT, Metrics
 from reticent.service.requests import Answered, Halted, KeyReused, NothingStored, Request
-from reticent.service.status import Status
+from reticent.service.status import Status, in_words
 
 log = logging.getLogger("reticent.service")
 
@@ -344,7 +344,7 @@ class Service:
     async def guarantee(self, call: Call) -> Response:
         """State the guarantee, in words or as JSON."""
         guarantee = self.answering.status().guarantee
-        words = guarantee.explain()
+        words = in_words(guarantee)
         if JSON in (call.header(b"accept") or ""):
             return json_response({"model": self.name, **asdict(guarantee), "words": words})
         return Response(words + "\n", 200, {**SAFE, "Vary": "Accept"}, media_type="text/plain; charset=utf-8")
