@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import command_line
+import httpx
 import pytest
-from command_line import FIT, Reticent
+from command_line import FIT, Reticent, served
 
 from reticent.cli.errors import UsageError
-from reticent.service import tables
+from reticent.service import home, tables
+from reticent.service.schema import Schema
+from reticent.service.status import KEPT
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
 
@@ -143,3 +148,124 @@ def test_a_place_that_cannot_be_written_is_found_before_rows_are_read(
     outcome = run(*FIT)
     assert (outcome.code, outcome.out) == (2, "")
     assert "set RETICENT_HOME" in outcome.err
+
+
+# ── one private model ─────────────────────────────────────────────────────────────────────────────────────────────
+
+MODEL = (*FIT, "--learner", "private-model")
+
+
+def test_the_plan_of_one_private_model_comes_before_the_rows(
+    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def touched(*_: object, **__: object) -> Iterator[Any]:
+        raise UsageError("the rows were read")
+
+    monkeypatch.setattr(tables.Csv, "chunks", touched)
+    outcome = run(*MODEL, "--group", "patient")
+    assert "the rows were read" in outcome.err
+    assert "3,000 rows of 3 columns, one private model, ε = 1, δ = 1e-06 for rows\n" in outcome.out
+    assert re.search(r"phase 1 +3,000 rows +no end of queries +one model\n", outcome.out)
+    assert "phase 2" not in outcome.out
+    assert "With a group, only its first row is learned from.\n" in outcome.out
+    assert "the guarantee protects the rows, and not queries" in outcome.out
+    assert "→ one-shot" in outcome.out
+
+
+def test_advice_of_one_shot_names_the_learner_that_makes_it(run: Reticent, folder: Path) -> None:
+    words = "never learns from queries: --learner private-model."
+    chain = run(*FIT)
+    assert (chain.code, words in chain.out, "→ chain" in chain.out) == (0, True, True)
+    assert (
+        "Better take one-shot (--learner private-model)"
+        in run(*_named("b"), "--learner", "linear", "--answers", "100").err
+    )
+    assert "or --learner private-model\n" in run(*_named("b"), "--learner", "linear").err
+    assert words not in run(*_named("b"), "--learner", "private-model").out, "it is taken already"
+    assert words not in run(*_named("c"), "--drift", "slow").out, "one-shot is not the best option"
+
+
+def test_one_private_model_does_not_follow_a_drift(run: Reticent, folder: Path) -> None:
+    outcome = run(*MODEL, "--drift", "slow")
+    assert outcome.code == 2
+    assert "Better take chain (--learner private)" in outcome.err
+    assert run(*MODEL, "--drift", "slow", "--yes").code == 0
+
+
+@pytest.mark.parametrize("option", [("--client-share", "0.5"), ("--client-phases", "2")])
+def test_limits_on_what_is_learned_from_clients_need_a_learner_that_does(
+    run: Reticent, folder: Path, option: tuple[str, str]
+) -> None:
+    command_line.check_refused(run(*MODEL, *option), "--learner private-model learns nothing from them")
+
+
+def test_one_private_model_answers_without_end(run: Reticent, folder: Path) -> None:
+    fitted = run(*MODEL)
+    assert fitted.code == 0
+    assert f"Queries put to what was released are not protected.\n\n{KEPT}\n" in fitted.out
+    assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").out == "4 answers in answers.csv\n"
+    assert Path("answers.csv").read_text().splitlines()[:3] == ["ill", "no", "yes"]
+    shown = run("status", "clinic", "--verify").out
+    assert "\nanswered: 4 in all; no end\nnext phase: none, since queries are not learned from\n" in shown
+    assert KEPT in shown
+    assert "verified: 1 entries" in shown
+    found = json.loads(run("status", "clinic", "--json").out)
+    assert (found["endless"], found["answers_in_phase"], found["answers_left_in_phase"]) == (True, 2**53, 2**53)
+    assert (found["answers_left"], found["rows_wanted"], found["guarantee"]["protects"]) == (None, 0, "rows")
+    assert run("backup", "clinic", "clinic.backup", "--final").code == 0
+    assert run("restore", "clinic.backup", "--name", "moved").code == 0
+    assert run("ask", "moved", "--table", "new.csv", "--out", "again.csv").code == 0
+    assert Path("again.csv").read_text() == Path("answers.csv").read_text()
+
+
+def test_a_set_number_of_answers_of_one_private_model(run: Reticent, folder: Path) -> None:
+    assert run(*MODEL, "--answers", "5").code == 0
+    assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").code == 0
+    assert "left in this phase: 1 of 5; left in all: 1\nnext phase: none" in run("status", "clinic").out
+    assert run("ask", "clinic", "--table", "new.csv", "--out", "more.csv").code == 2
+
+
+@pytest.mark.slow
+def test_a_server_of_one_private_model(run: Reticent, folder: Path) -> None:
+    assert run(*MODEL).code == 0
+    Path("new.csv").write_text(NEW)
+    with served() as url:
+        assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").code == 0
+        assert "answered: 2 in all; no end\n" in run("status", "clinic").out
+        assert httpx.get(f"{url}/guarantee").text.strip().endswith(KEPT)
+        found = httpx.get(f"{url}/status").json()
+        assert (found["endless"], found["answers_left_in_phase"], found["rows_gathered"]) == (True, 2**53, 0)
+        assert "\nreticent_endless 1.0\n" in httpx.get(f"{url}/metrics").text
+        assert _holding_a_query(home.folder_of("clinic")) == set()
+    assert _holding_a_query(home.folder_of("clinic")) == set()
+
+
+@pytest.mark.parametrize(("learner", "held"), [("private-model", set()), ("private", {"store.sqlite"})])
+def test_one_private_model_stores_no_query_and_a_chain_does(
+    run: Reticent, folder: Path, learner: str, held: set[str]
+) -> None:
+    """The chain is the twin that must fail."""
+    assert run(*FIT, "--learner", learner).code == 0
+    Path("new.csv").write_text(NEW)
+    assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").code == 0
+    assert _holding_a_query(home.folder_of("clinic")) == held
+
+
+NEW = "ward,age\na,34.715297331\nb,81.226094457\n"
+
+
+def _named(name: str) -> tuple[str, ...]:
+    return (*FIT[:-1], name)
+
+
+def _holding_a_query(folder: Path) -> set[str]:
+    """The files that hold an age of NEW: as text, as a float, or as the schema encodes it."""
+    schema = Schema.read("schema.toml")
+    encoded = schema.encode({"age": [34.715297331, 81.226094457], "ward": ["a", "b"]})
+    ages = [34.715297331, 81.226094457]
+    wanted = [str(age).encode() for age in ages] + [struct.pack("<d", age) for age in ages]
+    wanted += [cell.tobytes() for cell in encoded.ravel() if cell not in (0, 1, -1)]
+    assert len(wanted) >= 6, "the encoded ages are looked for"
+    return {
+        path.name for path in folder.rglob("*") if path.is_file() and any(one in path.read_bytes() for one in wanted)
+    }

@@ -30,6 +30,7 @@ from playwright.sync_api import Request as Sent
 
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.predictors.phases import NO_END
 from reticent.service import dashboard
 from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
@@ -778,6 +779,31 @@ def test_alerts(unlocked: Running, look: Look) -> None:
     expect(watched.page.locator("#length")).to_have_text("1")
     unlocked.answering.rows.clear()
     expect(alerts).to_contain_text("The answer log is shorter than it was.")
+
+
+@browser_test
+def test_one_private_model_has_no_end_and_no_next_phase(unlocked: Running, look: Look) -> None:
+    watched = look()
+    watched.open(unlocked.address)
+    page = watched.page
+    expect(page.locator("#next-note")).to_be_visible()
+    expect(page.locator("#left-meter")).to_be_visible()
+    guarantee = replace(unlocked.answering.status().guarantee, protects="rows")
+    endless = {"answers_in_phase": NO_END, "answers_left_in_phase": NO_END, "endless": True}
+    nothing = {"rows_wanted": 0, "rows_gathered": 0, "client_cap": 0, "teachers": 0}
+    unlocked.answering.changes = {"guarantee": guarantee, **endless, **nothing}
+    expect(page.locator("#left")).to_have_text("No end")
+    expect(page.locator("#left-words")).to_have_text("of answers")
+    expect(page.locator("#no-next-note")).to_contain_text("never learns from questions")
+    for hidden in ("#left-meter", "#in-phase-line", "#gathered-line", "#gathered-meter", "#next-note"):
+        expect(page.locator(hidden)).to_be_hidden()
+    expect(page.locator("#protects")).to_have_text("rows")
+    expect(page.locator("#no-alerts")).to_be_visible()
+    assert page.title().endswith("no end of answers")
+    assert "9,007" not in page.inner_text("body")
+    unlocked.answering.changes = {}
+    expect(page.locator("#next-note")).to_be_visible()
+    expect(page.locator("#left-words")).to_have_text("answers left")
 
 
 @browser_test
