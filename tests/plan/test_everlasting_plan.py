@@ -179,7 +179,20 @@ def test_two_coin_is_named_where_it_buys_more() -> None:
     assert everlasting(300_000, 20, epsilon=1, delta=1e-6, phases=1, torn=0.99).two_coin is None
 
 
-@pytest.mark.parametrize("learner", ["linear", "thresholds", "private"])
+@pytest.mark.parametrize("answers", ["endless", 5_000])
+def test_a_single_model_has_the_only_phase_of_its_predictor(answers: int | str) -> None:
+    plan = everlasting(500, 1, learner="private-model", answers=answers, **BUDGET)
+    model = EverlastingPredictor(
+        ThresholdLearner(bits=8, epsilon=BUDGET["epsilon"]), **BUDGET, classes=(0, 1), answers=answers, engine="model"
+    )
+    X = np.arange(500)[:, None] % 256
+    phase = model.fit(X, X[:, 0] < 100).phase
+    assert planned(plan) == [(1, 500, 0, phase.answers, phase.queries, 0)]
+    assert (plan.sustained, plan.phases[0].endless, plan.guarantee) == (True, answers == "endless", model.guarantee_)
+    assert ("no end of queries" in str(plan), "5,000 queries" in str(plan)) == (answers == "endless", answers == 5_000)
+
+
+@pytest.mark.parametrize("learner", ["linear", "thresholds", "private", "private-model"])
 def test_a_plan_reads_well_and_goes_into_json(learner: Any) -> None:
     for rows in (100, 100_000):
         plan = everlasting(rows, 1, learner=learner, phases=2, **BUDGET)
@@ -232,6 +245,7 @@ def test_what_a_plan_requires_is_accepted(
         ({"phases": 0}, ValueError, "phases"),
         ({"max_rows": 0}, ValueError, "max_rows"),
         ({"training_stream": "none"}, ValueError, "training_stream"),
+        ({"training_stream": "trusted", "learner": "private-model"}, ValueError, "training_stream"),
     ],
 )
 def test_bad_input_is_refused_by_name(changes: dict[str, Any], error: type[Exception], named: str) -> None:

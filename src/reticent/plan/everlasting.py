@@ -208,13 +208,16 @@ def everlasting(
     """
     count, columns = integer(rows, "rows", least=1), integer(features, "features", least=1)
     listed, kinds = integer(phases, "phases", least=1), integer(classes, "classes", least=2)
-    exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta, positive=learner not in ("private", "private-model"))
+    private = learner in ("private", "private-model")
+    exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta, positive=not private)
     check_share(torn, "torn")
     schedule = check_schedule(
         growth=growth, held_back=held_back, answers=answers, max_rows=max_rows, training_stream=training_stream
     )
     if learner not in get_args(Learner):
         raise ValueError(f"learner must be one of {', '.join(map(repr, get_args(Learner)))}, got {learner!r}")
+    if learner == "private-model" and schedule.trusted:
+        raise ValueError("training_stream must be 'queries' for a single private model, which learns from `fit` alone")
     votes.check_labeller(labeller, labeller_options)
     noisiest = float(check_positive(most_noise, "most_noise"))
     common: dict[str, Any] = {
@@ -226,7 +229,7 @@ def everlasting(
         protects="rows" if learner == "private-model" else "rows and queries",
     )
     known: dict[str, Any] = {"rows": count, "features": columns, "learner": learner, "guarantee": promise}
-    if learner in ("private", "private-model"):
+    if private:
         any_learner = ThresholdLearner(bits=1, epsilon=1)  # which one it is does not matter to the phases
         settings = {**common, "learner": any_learner, "classes": 2}
         if learner == "private":

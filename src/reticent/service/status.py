@@ -51,7 +51,7 @@ class Status:
     last_time: float | None  # of the last row of the answer log, in seconds since 1970
     halted: str | None
     past: tuple[PastPhase, ...] = ()  # the last phases before this one
-    one_answer: Any = None  # the class that the model of a chain, or the only one, gives to every query, if there is such a class
+    one_answer: Any = None  # the class that the private model gives to every query, if there is one
     endless: bool = False  # whether the phase never ends
 
 
