@@ -49,7 +49,7 @@ def _least_epsilon(delta: Fraction, order: Fraction) -> float:
 
 
 def share(epsilon: Fraction, delta: Fraction, answers: int, order: object = None) -> tuple[Fraction, Fraction]:
-    """An order, `best_order` if none is given, and what each of so many answers may cost at it."""
+    """An order, `best_order` if none is given, and what each of this many answers may cost at it."""
     alpha = best_order(epsilon, delta) if order is None else rational(order, "order")
     most = spendable(epsilon, delta, alpha) if alpha > 1 else None
     if most is None and order is None:

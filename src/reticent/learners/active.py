@@ -197,7 +197,7 @@ class ActiveLearner(ConceptLearner):
         return in_reach(pool, lambda rows: self._check_draw(self._draw(rows, labels, None), error))
 
     def check_size(self, rows: int, *, n_labels: int | None = None, n_rows: int | None = None) -> None:
-        """What is drawn from so many rows must be of a size on which the learner inside can run."""
+        """What is drawn from this many rows must be of a size on which the learner inside can run."""
         super().check_size(rows)
         self._check_draw(self._draw(rows, rows if n_labels is None else n_labels, n_rows), self.error)
 
@@ -212,7 +212,7 @@ class ActiveLearner(ConceptLearner):
         return _needs(inner, error, self.failure if failure is None else failure)[1]
 
     def _check_promise(self, draw: Draw, *, every_row: bool) -> None:
-        """Refuse what the learner inside cannot promise from so many rows; `every_row` of a larger pool has a label."""
+        """Refuse what the learner inside cannot promise from these rows; `every_row` of a larger pool has a label."""
         error = self.error
         if error is None or self._keeps(draw, error, self.failure):
             return

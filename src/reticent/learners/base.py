@@ -56,7 +56,7 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def sample_errors(self, rows: int, columns: int = 1) -> int:
-        """The most errors on so many rows of so many columns, whichever they are, that some concept fits.
+        """The most errors on this many rows of so many columns, whichever they are, that some concept fits.
 
         More are made with a probability of at most failure/2. Where nothing can be promised it is all the rows.
         """
@@ -134,7 +134,7 @@ class PartlyLabelled(ConceptLearner):
     """
 
     def check_size(self, rows: int, *, labels: int | None = None) -> None:
-        """So many rows, `labels` of them with a label."""
+        """This many rows, `labels` of them with a label."""
         super().check_size(rows)
 
     def _labels(self, y: ArrayLike, rows: int) -> Labels:

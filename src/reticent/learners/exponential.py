@@ -119,7 +119,7 @@ class ExponentialLearner(ConceptLearner):
         return in_reach(math.ceil((math.log(self._candidates()) - math.log(beta)) / -step), self.check_size)
 
     def sample_errors(self, rows: int, columns: int = 1) -> int:
-        """The most errors on so many rows that a concept fits, but for a probability of failure/2.
+        """The most errors on this many rows that a concept fits, but for a probability of failure/2.
 
         With a net no candidate need be the one that fits, and all rows may be wrong.
         """

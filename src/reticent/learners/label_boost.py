@@ -232,7 +232,7 @@ class LabelBoost(PartlyLabelled):
         return in_reach(schedule.labels + self._pool(sum(schedule.fresh)), check)
 
     def check_size(self, rows: int, *, labels: int | None = None) -> None:
-        """So many rows, `labels` of them with a label; by default as many as the promise takes, or one."""
+        """This many rows, `labels` of them with a label; by default as many as the promise takes, or one."""
         super().check_size(rows)
         if labels is None:
             labels = 1 if self.error is None else min(rows - 1, self.labels_required(self.error))
@@ -346,7 +346,7 @@ class LabelBoost(PartlyLabelled):
     # ── how many rows ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _schedule(self, labels: int, pool: int) -> Schedule:
-        """What to do with so many rows: as was promised, or else as much as privacy allows."""
+        """What to do with this many rows: as was promised, or else as much as privacy allows."""
         if self.error is not None:
             planned = self._planned(self.error)
             self._enough(labels, planned.labels, "rows with a label")

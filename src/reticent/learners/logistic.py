@@ -359,7 +359,7 @@ def make_plan(
     intercept: bool = True,
     steps: int | None = None,
 ) -> Plan:
-    """The plan for so many rows, columns and classes at (ε, δ).
+    """The plan for this many rows, columns and classes at (ε, δ).
 
     In units of the row norm, steps of total length τ (rate × steps, momentum included) add noise of standard deviation
     τ·2·cap/(μn) to every weight, where μ is the sensitivity over σ of a single release that uses up (ε, δ): the number

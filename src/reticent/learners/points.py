@@ -107,7 +107,7 @@ class PointLearner(ConceptLearner):
         return in_reach(needed, self.check_size)
 
     def sample_errors(self, rows: int, columns: int = 1) -> int:
-        """The most errors on so many rows that a point fits, but for a probability of failure/2.
+        """The most errors on this many rows that a point fits, but for a probability of failure/2.
 
         Only the point itself can be missed, if its count is too low to be released for all but certain.
         """

@@ -155,7 +155,7 @@ class RectangleLearner(ConceptLearner):
         return in_reach(needed, lambda rows: check_memory(rows, columns))
 
     def sample_errors(self, rows: int, columns: int = 1) -> int:
-        """The most errors on so many rows that a rectangle fits, but for a probability of failure/2.
+        """The most errors on this many rows that a rectangle fits, but for a probability of failure/2.
 
         They are rows labelled 1 that the 2k sides cut off. For a partition no number is promised.
         """

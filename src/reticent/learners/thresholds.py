@@ -133,7 +133,7 @@ class ThresholdLearner(ConceptLearner):
         return in_reach(needed, self.check_size)
 
     def sample_errors(self, rows: int, columns: int = 1) -> int:
-        """The most errors on so many rows that a threshold fits, but for a probability of failure/2."""
+        """The most errors on this many rows that a threshold fits, but for a probability of failure/2."""
         beta = check_share(self.failure, "failure") / 2
         return bisect_left(range(rows), True, lo=1, key=lambda errors: self._finds(errors, rows, beta))
 
@@ -165,7 +165,7 @@ class ThresholdLearner(ConceptLearner):
         return Release(Threshold(domain.value(rank), self.sign), event)
 
     def _accuracy(self, rows: int) -> Fraction:
-        """The least share of errors that the search can promise with so many rows; 1/2 where it can promise none."""
+        """The least share of errors that the search can promise with this many rows; 1/2 where it can promise none."""
         spare = self.sample_errors(rows)
         return Fraction(spare, rows) if spare < rows else Fraction(1, 2)
 

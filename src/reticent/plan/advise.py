@@ -319,7 +319,7 @@ class _Asked:
         return self.voted("endless votes", "endless")
 
     def voted(self, way: str, answers: int | str) -> Option:
-        """Votes, if the predictor would accept so many rows for so many answers."""
+        """Votes, if the predictor would accept this many rows for this many answers."""
         estimator = self.voters("" if answers == "endless" else f", answers={answers}")
         recipe = votes.VotesFactory(
             learner=Thresholds() if self.thresholds else DecisionTreeClassifier() if self.black_box else None,

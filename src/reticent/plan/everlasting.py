@@ -1,4 +1,4 @@
-"""What an everlasting predictor would do with so many rows: its phases, their noise, and whether they go on."""
+"""What an everlasting predictor would do with this many rows: its phases, their noise, and whether they go on."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def everlasting(
 ) -> Everlasting:
     """The phases of an `EverlastingPredictor`, before any data are touched: teachers, noise, answers, labellers.
 
-    The numbers are those of the predictor itself, by the same code: a fit with so many rows has these phases, if every
+    The numbers are those of the predictor itself, by the same code: a fit with these rows has these phases, if every
     query that may be handed on to the next phase is (clients that ask too much hand on less). What a phase's answers
     lose to the noiseless majority of its teachers is a guess: that all teachers agree but on a share `torn` of the
     questions, where every lead is equally likely. No guess changes what is guaranteed, or whether `fit` accepts.

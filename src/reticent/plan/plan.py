@@ -14,7 +14,7 @@ from reticent.privacy import Guarantee
 from reticent.promises import check_share, rows_needed
 
 Rows = Callable[[Fraction], int]  # the rows needed for an error
-Reach = Callable[[int, Fraction | None], None]  # whether so many rows can be run, to promise an error if any
+Reach = Callable[[int, Fraction | None], None]  # whether this many rows can be run, to promise an error if any
 
 _DIGITS = 10_000  # errors are looked for among the numbers of four digits,
 _DECADES = 18  # and down to 1e-18
@@ -116,7 +116,7 @@ def make_plan(
 
 
 def least_error(needed: Rows, rows: int) -> Fraction | None:
-    """The least error of four digits that so many rows can promise; None if they cannot promise any below 1."""
+    """The least error of four digits that this many rows can promise; None if they cannot promise any below 1."""
 
     def reached(error: Fraction) -> bool:
         least = _attempt(needed, error)

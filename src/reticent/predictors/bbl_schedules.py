@@ -89,7 +89,7 @@ class Printed:
         return math.ceil(self.teachers(1) * self.shard(1) / self.share)
 
     def schedule(self, rows: int) -> BBLSchedule:
-        """What happens to so many rows: the sizes are fixed, whatever there is beyond what is required."""
+        """What happens to this many rows: the sizes are fixed, whatever there is beyond what is required."""
         phases = (self.phase(i) for i in _naturals())
         return BBLSchedule(next(phases), phases, self.share, self.required, endless=True)
 

@@ -238,7 +238,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return answers
 
     def setup(self, rows: int) -> Setup:
-        """How questions will be answered from so many rows (or groups, if given)."""
+        """How questions will be answered from this many rows (or groups, if given)."""
         epsilon, delta, queries = self._check_parameters()
         rows = integer(rows, "rows", least=1)
         teachers = None if self.teachers == "auto" else integer(self.teachers, "teachers", least=1)

@@ -35,7 +35,7 @@ class Setup(Protocol):
         """What one answer costs a replaced row."""
 
     def keeps(self, concept_class: ConceptClass[Any], rows: int, *, error: float, failure: float) -> bool:
-        """Whether an error can be promised from so many rows. Planning, in floating point."""
+        """Whether an error can be promised from this many rows. Planning, in floating point."""
 
 
 # ── by votes ──────────────────────────────────────────────────────────────────────────────────────────────────────

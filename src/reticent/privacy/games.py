@@ -99,13 +99,13 @@ def profile(coins: Coins, answers: int) -> Profile:
 
 
 def playable(sigma: Fraction, answers: int) -> bool:
-    """Whether `gaussian_bits` can say what so many answers cost, within a few seconds."""
+    """Whether `gaussian_bits` can say what this many answers cost, within a few seconds."""
     return Fraction(1, 4) <= sigma <= 2000 and answers <= _MOST_ANSWERS
 
 
 @lru_cache(maxsize=64)
 def gaussian_bits(sigma: Fraction, voters: int, answers: int) -> Profile:
-    """δ(ε) of so many answers "v votes plus discrete Gaussian noise reach half of the voters"; see `playable`.
+    """δ(ε) of this many answers "v votes plus discrete Gaussian noise reach half of the voters"; see `playable`.
 
     With S(x) = P(noise ≥ x) the pairs are (S(x), S(x − 1)) for x = 1 … 1 + ⌊voters/2⌋, and mirrored ones.
     """
@@ -161,7 +161,7 @@ def _outline(coins: Coins, answers: int) -> tuple[Floats, Floats]:
 
 
 def _weight(points: list[Point], answers: int) -> Floats:
-    """Roughly how much each pair matters among so many answers, the worst 1: its moment of an order that suits them."""
+    """Roughly how much each pair matters among these answers, the worst 1: its moment of an order that suits them."""
     p, g = np.array(points, dtype=object).T
     chance = (p / _WHOLE).astype(np.float64)
     rise, fall = (g / p).astype(np.float64), (g / (_WHOLE - p)).astype(np.float64)

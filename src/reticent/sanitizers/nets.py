@@ -294,7 +294,7 @@ class _Databases:
     delta = Fraction(0)
 
     def error(self, rows: int) -> float:
-        """What is promised for so many rows."""
+        """What is promised for this many rows."""
         loss = 2 / float(self.epsilon) * math.log(databases(len(self.net.points), self.size) / self.failure)
         return self.net.radius(self.size) + loss / rows
 
@@ -332,7 +332,7 @@ class _Rounds:
     failure: float
 
     def error(self, rows: int) -> float:
-        """What is promised for so many rows."""
+        """What is promised for this many rows."""
         choice, scale = levels(self.epsilon, self.delta, self.rounds)
         odds = math.log(4 * self.rounds / self.failure)
         noise = float(scale) * (math.sqrt(2 * odds) if self.delta else odds) / rows

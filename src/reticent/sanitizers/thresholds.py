@@ -166,7 +166,7 @@ class ThresholdSanitizer(Sanitizer):
         return release((domain.values(_ranks(points, first, size)), weights), scheme.event, unsafe_noise)
 
     def _scheme(self, rows: int) -> Scheme:
-        """The scheme for so many rows; a function of public numbers only."""
+        """The scheme for this many rows; a function of public numbers only."""
         failure = check_share(self.failure, "failure")
         error = None if self.error is None else check_share(self.error, "error")
         schemes = self._schemes(rows, error, failure)

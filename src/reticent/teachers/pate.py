@@ -470,7 +470,7 @@ def _noise_of_one(epsilon: Fraction, delta: Fraction) -> float:
 def auto_teachers(
     rows: int, units: int, *, queries: int, classes: int, epsilon: Fraction, delta: Fraction
 ) -> int:
-    """As many teachers as 6 times the noise of so many answers, but no fewer than 20 rows each, and a unit each.
+    """As many teachers as 6 times the noise of this many answers, but no fewer than 20 rows each, and a unit each.
 
     More would only make them worse; fewer would drown in the noise. Nothing but numbers that are public enters.
 
