@@ -18,7 +18,7 @@ from cyclopts import App, Parameter, Token
 
 from reticent.cli.dispatch import run
 from reticent.cli.errors import UsageError
-from reticent.cli.options import exact_number
+from reticent.cli.options import exact_number, whole_number
 
 if TYPE_CHECKING:
     from reticent.plan import Plan
@@ -32,7 +32,7 @@ def plan(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True, show=Fa
 
     `reticent plan` lists what can be planned, `reticent plan NAME --help` its parameters.
     """
-    plans = _plans()
+    plans = planning_functions()
     if not arguments or arguments[0] in ("--help", "-h"):
         print("Usage: reticent plan NAME [OPTIONS]\n")
         width = max(map(len, plans), default=0)
@@ -49,10 +49,10 @@ def plan(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True, show=Fa
             f"plan {name} needs a {objects[0]}, which cannot be written as text: call reticent.plan.{name} in Python; "
             f"`reticent plan {name} --help` shows how"
         )
-    return run(_plan_app(name, plans[name]), options)
+    return run(plan_app(name, plans[name]), options)
 
 
-def _plans() -> dict[str, Callable[..., Plan]]:
+def planning_functions() -> dict[str, Callable[..., Plan]]:
     """The functions of reticent.plan, by name."""
     return {name: value for name, value in sorted(vars(import_module("reticent.plan")).items()) if isfunction(value)}
 
@@ -66,7 +66,7 @@ def _objects(function: Callable[..., Plan]) -> list[str]:
     ]  # fmt: skip
 
 
-def _plan_app(name: str, function: Callable[..., Plan]) -> App:
+def plan_app(name: str, function: Callable[..., Plan]) -> App:
     """A command that takes those parameters of a planning function that can be written as text."""
     hints = get_type_hints(function)
     described = parameter_help(function)
@@ -150,6 +150,9 @@ def _as_option(hint: Any, *, help: str | None) -> Any:
             return Annotated[base | None, Parameter(converter=partial(_concept, base=base), help=text)]
     if len(plain) < len(kinds):  # a name may stand for an object
         return Annotated[str, Parameter(help=help)] if str in kinds else None
+    if int in kinds:
+        words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+        return Annotated[hint, Parameter(converter=whole_number(*words, any_word=str in kinds), help=help)]
     return Annotated[hint, Parameter(help=help)]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.opening import existing_folder, open_predictor, schema_of
-from reticent.cli.options import Flag
+from reticent.cli.options import Flag, Whole
 from reticent.cli.running_server import ADDRESS
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def serve(
     name: str,
     *,
     host: str = "127.0.0.1",
-    port: int = 8341,
+    port: Whole = 8341,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     behind_proxy: Flag = False,
