@@ -103,9 +103,9 @@ def test_a_server_is_found_asked_and_observed(
 @pytest.mark.parametrize(
     ("damage", "place"),
     [
-        (lambda text: text.replace(b"range", b"rang[e"), r"no TOML: .*line 7"),
+        (lambda text: text.replace(b"range", b"rang[e"), r"is damaged \(line 7 is no TOML\): restore it from a backup\. Do not fit again"),
         (lambda text: text.replace(b'name = "age"', b'name = "\xe4ge"'), "line 5 is not UTF-8"),
-        (lambda text: text.replace(b"[0, 100]", b"[0, 99]"), "was changed: put it back"),
+        (lambda text: text.replace(b"[0, 100]", b"[0, 99]"), r"is damaged \(it was changed\): restore it from a backup\. Do not fit again"),
     ],
     ids=["no TOML", "not UTF-8", "another"],
 )

@@ -16,6 +16,7 @@ from command_line import Reticent
 
 from reticent.cli.errors import UsageError
 from reticent.cli.serve import check_free
+from reticent.service import home
 from reticent.service.store import schema
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
@@ -32,6 +33,16 @@ def test_what_cannot_be_opened_is_said_in_one_line(
     outcome = run("serve", "clinic")
     assert (outcome.code, outcome.out) == (75, "")
     assert outcome.err == "reticent: the store or the keys cannot be used: unable to open database file\n"
+
+
+def test_a_folder_in_place_of_the_model_is_damage(run: Reticent, fitted: Path) -> None:
+    """65 and not 75: a supervisor must not start it again."""
+    model = home.folder_of("clinic") / home.MODEL
+    model.unlink()
+    model.mkdir()
+    outcome = run("serve", "clinic")
+    assert (outcome.code, outcome.out) == (65, "")
+    assert f"{model} is damaged (it is a folder): restore it from a backup. Do not fit again" in outcome.err
 
 
 def help_of(command: str) -> str:
