@@ -86,6 +86,24 @@ def test_a_host_that_is_not_here_is_named(run: Reticent, fitted: Path, monkeypat
     assert refused.value.code == 2
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "http://127.0.0.1", "", "[::1]", "a b", "localhost/x"])
+def test_a_host_is_a_name_or_an_address(run: Reticent, fitted: Path, host: str) -> None:
+    outcome = run("serve", "clinic", "--host", host)
+    assert outcome.code == 2
+    expected = f"--host must be a name or an address without a port, got {host!r}; the port is --port"
+    assert outcome.err == f"reticent: {expected}\n"
+
+
+def test_an_unknown_host_is_not_called_unencrypted(
+    run: Reticent, fitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("keys", "add", "clinic", "ward").code == 0
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    outcome = run("serve", "clinic", "--host", "nosuch.invalid")
+    assert outcome.code == 2
+    assert "--host must be a name or an address of this machine, got 'nosuch.invalid'" in outcome.err
+
+
 def unknown(*_: Any, **__: Any) -> None:
     """A name service that does not know the name."""
     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

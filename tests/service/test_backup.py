@@ -153,7 +153,7 @@ def test_nothing_lost_goes_on_at_the_same_count(tmp_path: Path, final: bool) -> 
     answering.close()
     made = backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=final)
     if not final:
-        with pytest.raises(ValueError, match="--head 0+ is not the hash at which this backup ends.*mistyped, or"):
+        with pytest.raises(ValueError, match=r"--head 0+ is not the hash at which this backup ends.*mistyped, or"):
             backup.restore(tmp_path / "a.backup", tmp_path / "new", head="00" * 32)
         with pytest.raises(Retired, match="clinic has the same origin"):
             backup.restore(tmp_path / "a.backup", tmp_path / "new", head=made.head)

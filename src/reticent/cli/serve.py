@@ -49,7 +49,7 @@ def serve(
     tls_cert
         A certificate with its chain, in PEM.
     tls_key
-        Its private key, in PEM; if it is encrypted, $RETICENT_TLS_PASSWORD decrypts it.
+        Its private key, in PEM, if it is not in the same file; if it is encrypted, $RETICENT_TLS_PASSWORD decrypts it.
     behind_proxy
         A proxy in front of the server terminates TLS.
     """
@@ -70,7 +70,7 @@ def serve(
             port=port,
             certificate=tls_cert,
             private_key=tls_key,
-            password=None if tls_key is None else os.environ.get("RETICENT_TLS_PASSWORD"),
+            password=None if tls_cert is None else os.environ.get("RETICENT_TLS_PASSWORD"),
             behind_proxy=behind_proxy,
         )
         binding.check(keyring, OPTIONS)
@@ -90,15 +90,14 @@ def serve(
 
 
 def check_free(host: str, port: int) -> None:
-    """Refuse an address that is not this machine's, or a port in use, with the option to change."""
+    """Refuse an address that is not this machine's, or a port in use, with the option to change.
+
+    `Binding.check` has found that the host has an address.
+    """
     import errno
     import socket
 
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # the second for a name that no DNS can hold
-        raise UsageError(f"--host must be a name or an address of this machine, got {host!r}") from None
-    for family, kind, protocol, _, address in found:
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         with socket.socket(family, kind, protocol) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

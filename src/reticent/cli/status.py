@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.cli.errors import as_usage_errors
+from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.notices import PHASES_SHRINK, one_answer
 from reticent.cli.opening import existing_folder, open_predictor
 from reticent.cli.options import Flag
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def status(
-    name: str | None = None, *, verify: Flag = False, json: Flag = False, key_file: Path | None = None
+    name: str | None = None,
+    *,
+    verify: Flag = False,
+    json: Flag = False,
+    url: str | None = None,
+    key_file: Path | None = None,
 ) -> int:
     """Show what a predictor guarantees, and its current phase; without a name, list all predictors.
 
@@ -32,6 +37,8 @@ def status(
         Check every entry of the answer log, and that all counts add up.
     json
         Print a JSON object instead of text.
+    url
+        The address of a server; by default that of the server that runs on this machine, if one does.
     key_file
         A file with the key for a running server; by default the key is in $RETICENT_KEY.
     """
@@ -42,8 +49,13 @@ def status(
         print("\n".join(home.names()) or "there are no predictors yet: make one with reticent fit")
         return 0
     with as_usage_errors():
-        folder = existing_folder(name)
-        found = _status(name, folder, read_key(key_file))
+        if url is not None:
+            if verify:
+                raise UsageError("--verify reads the answer log of a predictor on this machine: leave out --url")
+            found = _status_of_server(name, url, read_key(key_file))
+        else:
+            folder = existing_folder(name)
+            found = _status(name, folder, read_key(key_file))
         if verify:
             with progress_bar("checking the answer log", quiet=json):
                 found["verified"] = asdict(verification.verify(folder / home.STORE))
@@ -55,7 +67,6 @@ def status(
 
 
 def _status(name: str, folder: Path, key: str | None) -> dict[str, Any]:
-    from reticent.service.client import Client
     from reticent.service.home import AlreadyServed
     from reticent.service.store.verification import can_be_written
 
@@ -64,10 +75,15 @@ def _status(name: str, folder: Path, key: str | None) -> dict[str, Any]:
     try:
         answering = open_predictor(name, records=True)
     except AlreadyServed:
-        url = address_of(name)
-        with Client(url, model=name, key=key) as client:
-            return {**client.status(), "words": client.guarantee()["words"], "served": url, "retired": None}
+        return _status_of_server(name, address_of(name), key)
     return _status_and_close(name, folder, answering)
+
+
+def _status_of_server(name: str, url: str, key: str | None) -> dict[str, Any]:
+    from reticent.service.client import Client
+
+    with Client(url, model=name, key=key) as client:
+        return {**client.status(), "words": client.guarantee()["words"], "served": url, "retired": None}
 
 
 def _status_and_close(name: str, folder: Path, answering: AnsweringService) -> dict[str, Any]:
