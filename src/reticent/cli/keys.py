@@ -61,9 +61,10 @@ def add(
     quota
         Answers in all.
     """
-    from reticent.service.keys import make_key
+    from reticent.service.keys import check_name, make_key
 
     with as_usage_errors(), _key_table(name) as table:
+        check_name(who, "WHO, the name of the key,")
         token, key = make_key(who, scope or ["ask"], rate=rate, burst=burst, quota=quota)
         table.add(key)
     print(token)
@@ -106,7 +107,7 @@ def set_limits(name: str, who: str, *, rate: Rate = None, burst: Count = None, q
     rate
         Answers per second, or none for no limit. Without --burst, as many are allowed at once as in one second.
     burst
-        Answers at once.
+        Answers at once, or none for as many as in one second.
     quota
         Answers in all, including those given so far, or none for no limit.
     """

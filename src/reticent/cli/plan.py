@@ -156,18 +156,35 @@ def _as_option(hint: Any, *, help: str | None) -> Any:
     return Annotated[hint, Parameter(help=help)]
 
 
+EXAMPLES = {"bits": 16, "dimensions": 2, "features": 4, "k": 3, "unit": "s"}  # by the names of parameters
+
+
 def _concept(_: object, tokens: Sequence[Token], *, base: type) -> object:
     """A concept class or domain: its name in reticent.concepts, in any case, and its arguments after colons."""
-    concepts = import_module("reticent.concepts")
-    known = {
-        name.lower(): value
-        for name, value in vars(concepts).items()
-        if isinstance(value, type) and issubclass(value, base) and value is not base
-    }
+    known = _writable(base)
     name, *arguments = tokens[0].value.split(":")
     if name.lower() not in known:
-        raise ValueError(f"there is no {name!r} in reticent.concepts; there are: {', '.join(sorted(known))}")
+        raise ValueError(f"there is no {name!r}; there are: {', '.join(sorted(known))}")
+    made, parameters = known[name.lower()]
+    required = sum(parameter.default is parameter.empty for parameter in parameters)
+    if not required <= len(arguments) <= len(parameters):
+        example = ":".join([name.lower(), *(str(EXAMPLES[parameter.name]) for parameter in parameters)])
+        names = ", then ".join(parameter.name for parameter in parameters)
+        raise ValueError(f"{name.lower()} needs {names}, as in {example}, got {tokens[0].value!r}")
     try:
-        return known[name.lower()](*(int(each) if each.isdecimal() else each for each in arguments))
+        return made(*(int(each) if each.isdecimal() else each for each in arguments))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{tokens[0].value!r} cannot be made: {error}") from error
+
+
+def _writable(base: type) -> dict[str, tuple[type, list[SignatureParameter]]]:
+    """The classes below `base` whose arguments can be written as text, with these, by name."""
+    found = {}
+    for name, value in vars(import_module("reticent.concepts")).items():
+        if not (isinstance(value, type) and issubclass(value, base) and value is not base):
+            continue
+        kinds = get_type_hints(value.__init__)  # type: ignore[misc]
+        taken = [each for each in signature(value).parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
+        if all(kinds[each.name] in (int, str, int | None) for each in taken):
+            found[name.lower()] = value, taken
+    return found

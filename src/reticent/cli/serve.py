@@ -73,6 +73,8 @@ def serve(
             password=None if tls_cert is None else os.environ.get("RETICENT_TLS_PASSWORD"),
             behind_proxy=behind_proxy,
         )
+        binding.check_host(OPTIONS)
+        check_known(host)  # or another reason would be given to refuse it
         binding.check(keyring, OPTIONS)
         check_free(host, port)
         batcher = Batcher(answering, waiting_rows=max(1, min(WAITING_ROWS, WAITING_NUMBERS // answering.columns)))
@@ -89,11 +91,18 @@ def serve(
     return answering.halt.code
 
 
-def check_free(host: str, port: int) -> None:
-    """Refuse an address that is not this machine's, or a port in use, with the option to change.
+def check_known(host: str) -> None:
+    """Refuse a name that has no address."""
+    import socket
 
-    `Binding.check` has found that the host has an address.
-    """
+    try:
+        socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):  # the second for a name that no DNS can hold
+        raise UsageError(f"--host must be a name or an address of this machine, got {host!r}") from None
+
+
+def check_free(host: str, port: int) -> None:
+    """Refuse an address that is not this machine's, or a port in use, with the option to change."""
     import errno
     import socket
 

@@ -13,7 +13,7 @@ from reticent.cli.notices import PHASES_SHRINK, one_answer
 from reticent.cli.opening import existing_folder, open_predictor
 from reticent.cli.options import Flag
 from reticent.cli.progress import progress_bar
-from reticent.cli.running_server import address_of, read_key
+from reticent.cli.running_server import address_of, naming_the_key, read_key
 
 if TYPE_CHECKING:
     from reticent.service.answering import AnsweringService
@@ -48,7 +48,7 @@ def status(
     if name is None:
         print("\n".join(home.names()) or "there are no predictors yet: make one with reticent fit")
         return 0
-    with as_usage_errors():
+    with as_usage_errors(), naming_the_key(key_file):
         if url is not None:
             if verify:
                 raise UsageError("--verify reads the answer log of a predictor on this machine: leave out --url")
@@ -120,14 +120,13 @@ def _as_text(name: str, found: dict[str, Any]) -> str:
         "",
         found["words"],
         "",
-        f"phase {found['phase']}: learned from {found['rows']:,} rows"
-        + (f" with {found['teachers']:,} teachers" if found["teachers"] else ""),
+        f"phase {found['phase']}: {_learned(found)}",
         f"answered: {found['answered']:,} in all; left in this phase: {found['answers_left_in_phase']:,} of "
         f"{found['answers_in_phase']:,}" + ("" if left is None else f"; left in all: {left:,}"),
         f"gathered for the next phase: {found['rows_gathered']:,} of {found['rows_wanted']:,} rows, at most "
         f"{found['client_cap']:,} from one client",
         f"drift before this phase: {found['drift']}",
-        f"answer log: {found['ledger_length']:,} entries, head {found['ledger_head']}",
+        f"answer log: {_entries(found['ledger_length'])}, head {found['ledger_head']}",
     ]
     if past := found.get("past"):
         given = ", ".join(f"{one['answers']:,} in phase {one['number']} (from {one['rows']:,} rows)" for one in past)
@@ -137,6 +136,19 @@ def _as_text(name: str, found: dict[str, Any]) -> str:
     if found.get("one_answer") is not None:
         lines.append(one_answer(found["one_answer"]))
     return "\n".join([*lines, *_halted(found), *_verified(found)])
+
+
+def _learned(found: dict[str, Any]) -> str:
+    """What the current phase learned from."""
+    if found["teachers"]:
+        return f"learned from {found['rows']:,} rows with {found['teachers']:,} teachers"
+    if found["guarantee"]["unit"] == "group":
+        return f"made from {found['rows']:,} rows; with a group, its model learned from the first row of each"
+    return f"learned from {found['rows']:,} rows"
+
+
+def _entries(many: int) -> str:
+    return f"{many:,} {'entry' if many == 1 else 'entries'}"
 
 
 def _halted(found: dict[str, Any]) -> list[str]:
@@ -156,6 +168,6 @@ def _verified(found: dict[str, Any]) -> list[str]:
         return []
     counted = ", ".join(f"{many:,} in phase {phase}" for phase, many in found["verified"]["counted"].items())
     return [
-        f"verified: {found['verified']['length']:,} entries are chained without a gap, and count {counted}, as the "
-        "phases do"
+        f"verified: the answer log has {_entries(found['verified']['length'])}, chained without a gap, which count "
+        f"{counted}, as the phases do"
     ]

@@ -81,10 +81,12 @@ class _Base:
         require("service", "ask a service")  # h11 and msgspec, which are imported where they are used
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("url must be http://host:port or https://host:port")
+            raise ValueError(f"url must be http://host:port or https://host:port, got {url.rpartition('@')[2]!r}")
         if retries < 0:
             raise ValueError(f"retries must be at least 0, got {retries}")
         before, found, named = parts.path.rstrip("/").rpartition("/v2/models/")
+        if model is not None and not (isinstance(model, str) and model):
+            raise ValueError(f"model must be the name of a model, got {model!r}")
         if model is None and not (found and named and "/" not in named):
             raise ValueError(
                 'model must be named, since any service may listen at the url: Client(url, model="clinic"), or a url '

@@ -54,7 +54,10 @@ class AlreadyServed(RuntimeError):
 def folder_of(name: str) -> Path:
     """The folder of the predictor of this name: under $RETICENT_HOME, or in the user's folder for data."""
     if not NAME.fullmatch(name):
-        raise ValueError("name must be letters, digits, '.', '_' and '-', 64 at most, and start with a letter or digit")
+        raise ValueError(
+            "name must be letters, digits, '.', '_' and '-', 64 at most, and start with a letter or digit, got "
+            f"{name!r}"
+        )
     root = os.environ.get("RETICENT_HOME")
     if root:
         return Path(root) / name

@@ -57,7 +57,7 @@ class Binding:
         `spelled` gives the names of the fields for messages.
         """
         say = {field.name: field.name for field in fields(self)} | dict(spelled or {})
-        self._check_host(say)
+        self.check_host(say)
         integer(self.port, say["port"], least=0, most=65535)
         if (self.private_key is not None or self.password is not None) and self.certificate is None:
             raise ValueError(f"{say['certificate']} must be given with {say['private_key']} or {say['password']}")
@@ -78,17 +78,13 @@ class Binding:
         if self.certificate is not None:
             check_files(self.certificate, self.private_key, self.password, say)
 
-    def _check_host(self, say: Mapping[str, str]) -> None:
-        """Refuse what is no host, before anything else is said about it."""
+    def check_host(self, say: Mapping[str, str]) -> None:
+        """Refuse what does not have the form of a host; `say` gives the names of "host" and "port" for messages."""
         if not is_address(self.host) and not re.fullmatch(r"[^\s:/\[\]@?#]+", self.host):
             raise ValueError(
                 f"{say['host']} must be a name or an address without a port, got {self.host!r}; the port is "
                 f"{say['port']}"
             )
-        try:
-            socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):  # the second for a name that no DNS can hold
-            raise ValueError(f"{say['host']} must be a name or an address of this machine, got {self.host!r}") from None
 
     @property
     def address(self) -> str:
