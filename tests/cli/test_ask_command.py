@@ -33,7 +33,7 @@ def test_asking_without_a_server_counts_as_much(run: Reticent, fitted: Path) -> 
     shown_as_text = run("status", "clinic", "--verify")
     assert shown_as_text.code == 0
     assert "answered: 4 in all" in shown_as_text.out
-    assert "verified: the answer log has 1 entry, chained without a gap" in shown_as_text.out
+    assert "verified: 1 entry is chained without a gap, and counts" in shown_as_text.out
     assert "Who is protected." in shown_as_text.out
     again = run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv")
     assert again.code == 2

@@ -183,7 +183,7 @@ def _writable(base: type) -> dict[str, tuple[type, list[SignatureParameter]]]:
     for name, value in vars(import_module("reticent.concepts")).items():
         if not (isinstance(value, type) and issubclass(value, base) and value is not base):
             continue
-        kinds = get_type_hints(value.__init__)  # type: ignore[misc]
+        kinds = get_type_hints(value.__init__)
         taken = [each for each in signature(value).parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
         if all(kinds[each.name] in (int, str, int | None) for each in taken):
             found[name.lower()] = value, taken

@@ -167,7 +167,6 @@ def _verified(found: dict[str, Any]) -> list[str]:
     if "verified" not in found:
         return []
     counted = ", ".join(f"{many:,} in phase {phase}" for phase, many in found["verified"]["counted"].items())
-    return [
-        f"verified: the answer log has {_entries(found['verified']['length'])}, chained without a gap, which count "
-        f"{counted}, as the phases do"
-    ]
+    many = found["verified"]["length"]
+    are, count = ("is", "counts") if many == 1 else ("are", "count")
+    return [f"verified: {_entries(many)} {are} chained without a gap, and {count} {counted}, as the phases do"]
