@@ -33,7 +33,7 @@ def test_asking_without_a_server_counts_as_much(run: Reticent, fitted: Path) -> 
     shown_as_text = run("status", "clinic", "--verify")
     assert shown_as_text.code == 0
     assert "answered: 4 in all" in shown_as_text.out
-    assert "verified: 1 entries are chained without a gap" in shown_as_text.out
+    assert "verified: 1 entry is chained without a gap, and counts" in shown_as_text.out
     assert "Who is protected." in shown_as_text.out
     again = run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv")
     assert again.code == 2
@@ -103,9 +103,9 @@ def test_a_server_is_found_asked_and_observed(
 @pytest.mark.parametrize(
     ("damage", "place"),
     [
-        (lambda text: text.replace(b"range", b"rang[e"), r"no TOML: .*line 7"),
+        (lambda text: text.replace(b"range", b"rang[e"), r"is damaged \(line 7 is no TOML\): restore it"),
         (lambda text: text.replace(b'name = "age"', b'name = "\xe4ge"'), "line 5 is not UTF-8"),
-        (lambda text: text.replace(b"[0, 100]", b"[0, 99]"), "was changed: put it back"),
+        (lambda text: text.replace(b"[0, 100]", b"[0, 99]"), r"is damaged \(it was changed\): restore it"),
     ],
     ids=["no TOML", "not UTF-8", "another"],
 )
@@ -118,6 +118,7 @@ def test_a_damaged_model_is_named_with_the_line(
     for command, code in ((("serve", "clinic"), 65), (("status", "clinic"), 2), (asking, 2)):
         outcome = run(*command)
         assert (outcome.code, outcome.out) == (code, "")
+        assert "from a backup. Do not fit again: that would spend epsilon and delta again" in outcome.err
         assert re.search(rf"{re.escape(str(path))}.*{place}", outcome.err)
 
 

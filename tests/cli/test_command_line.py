@@ -31,6 +31,11 @@ def test_help(run: Reticent, arguments: tuple[str, ...]) -> None:
         ("serve-tea", "serve-tea"),
         ("audit teapots", "teapots"),
         ("experiment teapot", "there is no experiment 'teapot'; there are:"),
+        ("fit x.csv --name y", "reticent: --epsilon must be given"),
+        ("fit x.csv --name y --epsilon", "reticent: --epsilon needs a value"),
+        ("fit x.csv --nam y --epsilon 1 --delta 0", "reticent: --name must be given. Did you mean --name instead"),
+        ("serve", "reticent: NAME (or --name) must be given"),
+        ("plan advise 20000", "reticent: FEATURES (or --features) must be given"),
         ("experiment choosing --out {folder}/file", "--out"),
     ],
 )

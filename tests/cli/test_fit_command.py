@@ -7,6 +7,7 @@ import re
 import shlex
 import struct
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,11 +109,12 @@ def test_drift_makes_short_phases_of_votes(run: Reticent, folder: Path) -> None:
         (("--epsilon", "many"), "must be a number such as"),
         (("--delta", "2"), "delta must be"),
         (("--name", "../x"), "name must be letters"),
-        (("--answers", "0"), "must be a whole number, or endless"),
+        (("--answers", "0"), "must be a whole number of at least 1, or endless, got '0'"),
+        (("--client-phases", "0"), "--client-phases: must be a whole number of at least 1, got '0'"),
         (("--target", "age"), "--target 'age' is not the target of schema.toml, which is 'ill'"),
         (("--group", "nobody"), "has no column 'nobody'"),
         (("--learner", "thresholds"), "one column, which is a number"),
-        (("--client-share", "2"), "client_share must be in"),
+        (("--client-share", "2"), "--client-share must be above 0 and at most 1, got 2"),
         (("--schema", "nothing.toml"), "nothing.toml cannot be read"),
     ],
 )  # fmt: skip
@@ -123,6 +125,7 @@ def test_bad_options_are_refused_by_name(
     outcome = run(*FIT[:2], *(word for pair in arguments.items() for word in pair))
     assert outcome.code == 2
     assert message in outcome.err
+    assert outcome.out == ""  # refused before the plan
     assert not (folder / "home").exists()
 
 
@@ -139,6 +142,27 @@ def test_the_plan_says_who_is_learned_from(run: Reticent, folder: Path, options:
     outcome = run(*FIT, *options)
     assert outcome.code == 0
     assert words in outcome.out
+
+
+def test_the_plan_states_the_total_of_all_phases_of_a_client(run: Reticent, folder: Path) -> None:
+    outcome = run(*FIT, "--group", "patient", "--client-phases", "2")
+    plan, _, guarantee = outcome.out.partition("What each option")
+    assert "In total ε = 2, δ = 2e-06: a client may enter 2 phases" in plan
+    assert "epsilon = 2" in guarantee.lower() or "e^2" in guarantee
+    without_group = run(*FIT[:-1], "other", "--client-phases", "2")
+    assert without_group.code == 0
+    assert "In total" not in without_group.out
+
+
+def test_a_large_delta_is_one_line_of_the_plan(run: Reticent, folder: Path) -> None:
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        outcome = run(*("1e-3" if word == "1e-6" else word for word in FIT), "--learner", "private")
+    plan, _, after = outcome.out.partition("What each option")
+    assert outcome.code == 0
+    assert plan.count("WARNING: delta=0.001 is not below 1/3000") == 1
+    assert "is not below" not in after + outcome.err
+    assert not given
 
 
 def test_a_place_that_cannot_be_written_is_found_before_rows_are_read(

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import command_line
 import pytest
-from command_line import Reticent
+from command_line import Reticent, check_refused, served
 
 from reticent.service import home
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
-fitted = pytest.fixture(command_line.fitted)
+fitted, clinic = pytest.fixture(command_line.fitted), pytest.fixture(command_line.clinic)
 
 
 def test_keys(run: Reticent, fitted: Path) -> None:
@@ -37,12 +37,14 @@ def test_keys(run: Reticent, fitted: Path) -> None:
     assert "give --rate, --burst or --quota" in run("keys", "set", "clinic", "ward 3").err
     assert "must be a whole number, or none" in run("keys", "set", "clinic", "ward 3", "--quota", "many").err
     assert "quota must be at least 0, got -1" in run("keys", "set", "clinic", "ward 3", "--quota=-1").err
-    assert "there is no key" in run("keys", "set", "clinic", "x", "--quota", "1").err
+    assert "there is no key of the name or id 'x'" in run("keys", "set", "clinic", "x", "--quota", "1").err
+    assert "burst needs a rate, got burst 3" in run("keys", "add", "clinic", "ward 4", "--burst", "3").err
     for name in (" ", "."):
-        assert "name must be 1 to 64 letters" in run("keys", "add", "clinic", name).err
+        assert "WHO, the name of the key, must be 1 to 64 letters" in run("keys", "add", "clinic", name).err
     secret = token.partition(".")[2].encode()
     assert not any(secret in one.read_bytes() for one in home.folder_of("clinic").iterdir())
-    assert run("keys", "add", "clinic", "ward 3").code == 2
+    assert "nor one that was revoked, got 'ward 3'" in run("keys", "add", "clinic", "ward 3").err
+    assert "start with a letter or digit, got '../x'" in run("keys", "list", "../x").err
     rotated = run("keys", "rotate", "clinic", "ward 3")
     assert (rotated.code, rotated.out[:13]) == (0, token[:13])
     assert rotated.out.strip() != token
@@ -50,3 +52,19 @@ def test_keys(run: Reticent, fitted: Path) -> None:
     assert run("keys", "revoke", "clinic", "ward 3").code == 0
     assert "revoked" in run("keys", "list", "clinic").out
     assert "there is no key" in run("keys", "revoke", "clinic", "x").err
+
+
+def test_the_key_that_is_not_accepted_is_named(run: Reticent, clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("keys", "add", "clinic", "ward").code == 0
+    (clinic / "empty").write_text("\n")
+    (clinic / "wrong").write_text("no-such.key\n")
+    asking = ("ask", "clinic", "--table", "new.csv", "--out", "a.csv")
+    with served():
+        for command in (asking, ("status", "clinic")):
+            monkeypatch.delenv("RETICENT_KEY", raising=False)
+            assert "requires a key that allows this: set $RETICENT_KEY" in run(*command).err
+            check_refused(run(*command, "--key-file", "wrong"), "the key in --key-file wrong was not accepted")
+            check_refused(run(*command, "--key-file", "empty"), "--key-file: empty holds no key")
+            check_refused(run(*command, "--key-file", "none"), "--key-file: none cannot be read: No such file")
+            monkeypatch.setenv("RETICENT_KEY", "no-such.key")
+            assert run(*command).err == "reticent: the key in $RETICENT_KEY was not accepted\n"

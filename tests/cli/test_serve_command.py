@@ -16,6 +16,7 @@ from command_line import Reticent
 
 from reticent.cli.errors import UsageError
 from reticent.cli.serve import check_free
+from reticent.service import home
 from reticent.service.store import schema
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
@@ -32,6 +33,16 @@ def test_what_cannot_be_opened_is_said_in_one_line(
     outcome = run("serve", "clinic")
     assert (outcome.code, outcome.out) == (75, "")
     assert outcome.err == "reticent: the store or the keys cannot be used: unable to open database file\n"
+
+
+def test_a_folder_in_place_of_the_model_is_damage(run: Reticent, fitted: Path) -> None:
+    """65 and not 75: a supervisor must not start it again."""
+    model = home.folder_of("clinic") / home.MODEL
+    model.unlink()
+    model.mkdir()
+    outcome = run("serve", "clinic")
+    assert (outcome.code, outcome.out) == (65, "")
+    assert f"{model} is damaged (it is a folder): restore it from a backup. Do not fit again" in outcome.err
 
 
 def help_of(command: str) -> str:
@@ -73,6 +84,24 @@ def test_a_host_that_is_not_here_is_named(run: Reticent, fitted: Path, monkeypat
     with pytest.raises(UsageError, match=r"192\.0\.2\.1.*choose another --host") as refused:
         check_free("192.0.2.1", 0)  # of no machine: RFC 5737
     assert refused.value.code == 2
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "http://127.0.0.1", "", "[::1]", "a b", "localhost/x"])
+def test_a_host_is_a_name_or_an_address(run: Reticent, fitted: Path, host: str) -> None:
+    outcome = run("serve", "clinic", "--host", host)
+    assert outcome.code == 2
+    expected = f"--host must be a name or an address without a port, got {host!r}; the port is --port"
+    assert outcome.err == f"reticent: {expected}\n"
+
+
+def test_an_unknown_host_is_not_called_unencrypted(
+    run: Reticent, fitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("keys", "add", "clinic", "ward").code == 0
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    outcome = run("serve", "clinic", "--host", "nosuch.invalid")
+    assert outcome.code == 2
+    assert "--host must be a name or an address of this machine, got 'nosuch.invalid'" in outcome.err
 
 
 def unknown(*_: Any, **__: Any) -> None:

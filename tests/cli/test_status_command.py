@@ -29,6 +29,23 @@ def test_a_broken_ledger_does_not_verify(run: Reticent, fitted: Path) -> None:
         verification.verify(home.folder_of("clinic") / home.STORE)
 
 
+def test_with_a_group_a_model_learns_from_one_row_of_each(run: Reticent, folder: Path) -> None:
+    assert run(*command_line.FIT, "--group", "patient", "--learner", "private").code == 0
+    shown = run("status", "clinic").out
+    assert "phase 1: made from 3,000 rows; with a group, its model learned from the first row of each" in shown
+    assert "learned from 3,000 rows" not in shown
+
+
+def test_a_record_of_a_halt_that_cannot_be_read(run: Reticent, fitted: Path) -> None:
+    (home.folder_of("clinic") / "halted").write_text("{")
+    outcome = run("serve", "clinic")
+    assert outcome.code == 70
+    for text in (outcome.err, run("status", "clinic").out):
+        assert f"the record of it, {home.folder_of('clinic') / 'halted'}, cannot be read" in text
+        assert "1970" not in text
+        assert "below" not in text
+
+
 def test_an_upgrade_is_told(run: Reticent, fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
     monkeypatch.setitem(schema.UPGRADES, schema.VERSION - 1, lambda db: None)

@@ -153,7 +153,7 @@ def test_nothing_lost_goes_on_at_the_same_count(tmp_path: Path, final: bool) -> 
     answering.close()
     made = backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=final)
     if not final:
-        with pytest.raises(ValueError, match="head is not the last hash"):
+        with pytest.raises(ValueError, match=r"--head 0+ is not the hash at which this backup ends.*mistyped, or"):
             backup.restore(tmp_path / "a.backup", tmp_path / "new", head="00" * 32)
         with pytest.raises(Retired, match="clinic has the same origin"):
             backup.restore(tmp_path / "a.backup", tmp_path / "new", head=made.head)
@@ -305,3 +305,30 @@ def test_what_a_killed_fit_or_backup_leaves_is_removed_by_the_next(tmp_path: Pat
             assert first.is_dir()
         shutil.rmtree(second)
         assert sorted(one.name for one in tmp_path.iterdir()) == sorted([first.name, "a.backup", "clinic"])
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_a_damaged_model_is_not_backed_up(tmp_path: Path, final: bool) -> None:
+    new_answering(tmp_path / "clinic").close()
+    (tmp_path / "clinic" / "model.toml").write_text(MODEL + "more = 1\n")
+    with pytest.raises(Damaged, match=r"clinic/model\.toml is damaged .*restore it from a backup"):
+        backup.write(tmp_path / "clinic", tmp_path / "a.backup", final=final)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["clinic"]
+    (tmp_path / "clinic" / "model.toml").write_text(MODEL)
+    go_on(tmp_path / "clinic").close()  # it was not retired
+
+
+def test_a_backup_with_another_model_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an older version wrote it, which did not check."""
+    new_answering(tmp_path / "clinic").close()
+    (tmp_path / "clinic" / "model.toml").write_text(MODEL + "more = 1\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(home, "check_model", lambda *_: None)
+        backup.write(tmp_path / "clinic", tmp_path / "a.backup")
+    shutil.rmtree(tmp_path / "clinic")
+    with pytest.raises(Damaged) as refused:
+        backup.restore(tmp_path / "a.backup", tmp_path / "new")
+    assert str(refused.value) == (
+        f"{tmp_path / 'a.backup'} holds a model.toml that is not the one its store was made with"
+    )
+    assert [one.name for one in tmp_path.iterdir()] == ["a.backup"]

@@ -225,6 +225,11 @@ def test_bad_addresses(url: str) -> None:
 )
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_a_client_must_name_its_model(kind: Any, url: str) -> None:
+    for wrong in (3, ""):
+        with pytest.raises(ValueError, match=f"model must be the name of a model, got {wrong!r}"):
+            kind("http://127.0.0.1:9", model=wrong)
+    with pytest.raises(ValueError, match=r"url must be http://.*, got 'host:9'"):
+        kind("ftp://ann:secret@host:9", model="a")
     with pytest.raises(ValueError, match=r"model must be named.*model=\"clinic\""):
         kind(url)
     with pytest.raises(ValueError, match="model 'a' is not the one that the url names, 'b'"):

@@ -118,6 +118,11 @@ def missing_model(folder: Path) -> None:
     (folder / "model.toml").unlink()
 
 
+def folder_for_model(folder: Path) -> None:
+    (folder / "model.toml").unlink()
+    (folder / "model.toml").mkdir()
+
+
 def missing_state(folder: Path) -> None:
     (folder / "phase-1.state").unlink()
 
@@ -142,7 +147,8 @@ def old_store(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [changed_model, missing_model, missing_state, torn_state, edited_state, other_state, old_store]
+    "damage",
+    [changed_model, missing_model, folder_for_model, missing_state, torn_state, edited_state, other_state, old_store],
 )
 def test_damage_is_refused(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     folder = tmp_path / "clinic"

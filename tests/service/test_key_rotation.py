@@ -13,7 +13,7 @@ from reticent.service.keys import KeyTable, make_key
 
 def test_a_rotated_key_is_the_same_client(tmp_path: Path) -> None:
     table = KeyTable(tmp_path / "keys.sqlite")
-    with pytest.raises(ValueError, match="no key of that name or id; there are none yet"):
+    with pytest.raises(ValueError, match="no key of the name or id 'ward 3'; there are none yet"):
         table.rotate("ward 3")
     old, key = make_key("ward 3", ["ask"], quota=10)
     table.add(key)
@@ -27,7 +27,7 @@ def test_a_rotated_key_is_the_same_client(tmp_path: Path) -> None:
     same = ring.authenticate(f"Bearer {new}")
     assert (same.id, same.quota, ring.allowance(same).used) == (key.id, 10, 7)
     table.revoke("ward 3")
-    for who, why in (("ward 3", "revoked"), ("ward 4", "no key of that name or id; there are: 'ward 3'")):
+    for who, why in (("ward 3", "revoked"), ("ward 4", "no key of the name or id 'ward 4'; there are: 'ward 3'")):
         with pytest.raises(ValueError, match=why):
             table.rotate(who)
     table.close()

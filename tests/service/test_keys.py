@@ -222,7 +222,7 @@ def test_bad_changes_change_nothing(table: KeyTable, limits: dict[str, Any], wor
 def test_a_revoked_key_is_not_changed(table: KeyTable) -> None:
     table.add(make_key("a")[1])
     table.revoke("a")
-    with pytest.raises(ValueError, match="this key is revoked"):
+    with pytest.raises(ValueError, match="the key of a is revoked"):
         table.change("a", quota=3)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from reticent.errors import BudgetExhausted
-from reticent.service.client import ServiceError
+from reticent.service.client import NotSent, ServiceError
 
 
 class AnswerFile:
@@ -99,7 +99,7 @@ class AnswerFile:
 
     def leave(self, error: BaseException) -> None:
         """Say how to continue; if certainly nothing was answered, leave no files behind."""
-        refused = isinstance(error, BudgetExhausted) or (
+        refused = isinstance(error, BudgetExhausted | NotSent) or (
             isinstance(error, ServiceError) and (error.status < 500 or error.kind == "no-answers-left")
         )
         if refused and self.done == 0 and self.pending is None:

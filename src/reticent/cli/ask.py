@@ -12,7 +12,7 @@ from reticent.cli.errors import as_usage_errors
 from reticent.cli.opening import open_predictor, schema_of
 from reticent.cli.options import Flag
 from reticent.cli.progress import progress_bar
-from reticent.cli.running_server import address_of, read_key
+from reticent.cli.running_server import address_of, naming_the_key, read_key
 
 if TYPE_CHECKING:
     from reticent.cli.answer_file import AnswerFile
@@ -60,7 +60,7 @@ def ask(
     from reticent.cli.answer_file import AnswerFile, check_out
     from reticent.service import tables
 
-    with as_usage_errors(), ExitStack() as cleanup:
+    with as_usage_errors(), naming_the_key(key_file), ExitStack() as cleanup:
         found = tables.open_table(table)
         check_out(out, resume)
         answerer = cleanup.enter_context(_answerer(name, url, read_key(key_file)))

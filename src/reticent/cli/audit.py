@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from reticent.cli.console import plain_console
 from reticent.cli.errors import UsageError
-from reticent.cli.options import Flag
+from reticent.cli.options import Flag, Whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def mechanisms(
-    *, json: Flag = False, runs: int = 5_000, twins: Path | None = None, jobs: int = 1, quiet: Flag = False
+    *, json: Flag = False, runs: Whole = 5_000, twins: Path | None = None, jobs: Whole = 1, quiet: Flag = False
 ) -> int:
     """Audit every mechanism, and check that the audit catches a broken twin of each.
 

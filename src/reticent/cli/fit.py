@@ -6,35 +6,25 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter, Token
+from cyclopts import Parameter
 
 from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.fit_plan import Choice, Learner, choose
 from reticent.cli.notices import one_answer
-from reticent.cli.options import Flag, Number
+from reticent.cli.options import Flag, Number, whole_number
 from reticent.cli.progress import progress_bar
-from reticent.errors import OneAnswerWarning
+from reticent.errors import OneAnswerWarning, PrivacyWarning
 
 if TYPE_CHECKING:
     from reticent.data.rows import Rows
     from reticent.predictors.everlasting import EverlastingPredictor
     from reticent.service.schema import Schema
     from reticent.service.tables import Table
-
-
-def _answers(_: object, tokens: Sequence[Token]) -> int | str:
-    word = tokens[0].value
-    if word == "endless":
-        return word
-    if not (word.isascii() and word.isdecimal() and int(word) > 0):
-        raise ValueError(f"must be a whole number, or endless, got {word!r}")
-    return int(word)
 
 
 def fit(
@@ -47,10 +37,10 @@ def fit(
     group: str | None = None,
     schema: Path | None = None,
     learner: Learner = "auto",
-    answers: Annotated[int | str, Parameter(converter=_answers)] = "endless",
+    answers: Annotated[int | str, Parameter(converter=whole_number("endless", least=1))] = "endless",
     drift: Literal["none", "slow", "fast"] = "none",
     client_share: Number = 1,
-    client_phases: int = 1,
+    client_phases: Annotated[int, Parameter(converter=whole_number(least=1))] = 1,
     yes: Flag = False,
     quiet: Flag = False,
 ) -> int:
@@ -94,9 +84,12 @@ def fit(
     quiet
         Show no progress.
     """
+    from reticent.predictors.parameters import CheckedParameters
     from reticent.service import home, tables
     from reticent.service.status import in_words
 
+    if not 0 < client_share <= 1:
+        raise UsageError(f"--client-share must be above 0 and at most 1, got {float(client_share):g}")
     with as_usage_errors():
         folder = home.folder_of(name)
         if folder.exists():
@@ -119,17 +112,21 @@ def fit(
             client_share=client_share,
             client_phases=client_phases,
         )
-        print(choice.text(table, client_share=client_share, client_phases=client_phases))
+        predictor = _predictor(
+            choice, epsilon=epsilon, delta=delta, client_share=client_share, client_phases=client_phases
+        )
+        promised = CheckedParameters.of(predictor.get_params(deep=False)).guarantee(
+            grouped=declared.group is not None, seeded=False
+        )
+        print(choice.text(table, promised, client_share=client_share, client_phases=client_phases))
         if not choice.plan.phases or not choice.plan.sustained:
             raise UsageError(choice.required())
         if (better := choice.better()) is not None:
             _confirm(better, yes)
-        predictor = _predictor(
-            choice, epsilon=epsilon, delta=delta, client_share=client_share, client_phases=client_phases
-        )
         training = read_rows(found, declared, rows, quiet=quiet)
         with progress_bar("learning", quiet=quiet), warnings.catch_warnings():
             warnings.simplefilter("ignore", OneAnswerWarning)  # printed below
+            warnings.filterwarnings("ignore", "delta=.* is not below 1/", PrivacyWarning)  # printed in the plan
             predictor.fit(training.X, _labels(declared, training), groups=training.groups)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta)).close()

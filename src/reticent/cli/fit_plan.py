@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from reticent.cli.errors import UsageError
 if TYPE_CHECKING:
     from reticent.plan.advise import Advice, Option
     from reticent.plan.everlasting import Everlasting
+    from reticent.privacy.guarantee import Guarantee
     from reticent.service.schema import Schema
 
 Learner = Literal["auto", "linear", "trees", "thresholds", "private", "private-model"]
@@ -135,7 +137,7 @@ class Choice:
             )
         return found
 
-    def text(self, table: Path, *, client_share: Any, client_phases: int) -> str:
+    def text(self, table: Path, promised: Guarantee, *, client_share: Any, client_phases: int) -> str:
         """The plan and the advice, for the terminal."""
         from reticent.plan.advise import CHECK
 
@@ -148,6 +150,8 @@ class Choice:
             f"{schema.classes[0]!r}",
             "",
             str(self.plan),
+            *self._total(promised, client_phases),
+            *self._delta(),
             *self._who_is_learned_from(client_share, client_phases),
             "",
             f"What each option is expected to lose, of all answers, to {self.reference}:",
@@ -163,6 +167,24 @@ class Choice:
         elif self.learner == "trees":
             lines.append(FOURIER)
         return "\n".join(lines)
+
+    def _total(self, promised: Guarantee, phases: int) -> list[str]:
+        """The privacy of all phases together, if that is not what a phase costs."""
+        if (promised.epsilon, promised.delta) == (self.plan.guarantee.epsilon, self.plan.guarantee.delta):
+            return []
+        return [
+            f"In total ε = {promised.epsilon:g}, δ = {promised.delta:g}: a client may enter {phases} phases "
+            "(--client-phases), and each costs the ε and δ above."
+        ]
+
+    def _delta(self) -> list[str]:
+        """A warning if δ is too large for the number of rows; both are public."""
+        from reticent.privacy.parameters import check_delta
+
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            check_delta(self.plan.guarantee.delta, rows=self.plan.rows)
+        return [f"WARNING: {one.message}" for one in given]
 
     def _who_is_learned_from(self, share: Any, phases: int) -> list[str]:
         """Whose rows and queries are learned from."""

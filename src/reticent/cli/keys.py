@@ -12,7 +12,7 @@ from cyclopts import Parameter, Token
 
 from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.opening import existing_folder
-from reticent.cli.options import Flag
+from reticent.cli.options import Flag, Whole, whole_number
 
 if TYPE_CHECKING:
     from reticent.service.keys import Key, KeyTable
@@ -20,24 +20,19 @@ if TYPE_CHECKING:
 NO_LIMIT = "none"
 
 
-def _limit(kind: type[int] | type[float]) -> Any:
-    """Make a converter for a limit: a number, or `none` to remove the limit."""
-
-    def convert(_: object, tokens: Sequence[Token]) -> int | float | str:
-        word = tokens[0].value
-        if word == NO_LIMIT:
-            return word
-        try:
-            return kind(word)
-        except ValueError:
-            what = "whole number" if kind is int else "number"
-            raise ValueError(f"must be a {what}, or {NO_LIMIT} to remove the limit, got {word!r}") from None
-
-    return convert
+def _rate(_: object, tokens: Sequence[Token]) -> float | str:
+    """Convert a rate: a number, or `none` to remove the limit."""
+    word = tokens[0].value
+    if word == NO_LIMIT:
+        return word
+    try:
+        return float(word)
+    except ValueError:
+        raise ValueError(f"must be a number, or {NO_LIMIT} to remove the limit, got {word!r}") from None
 
 
-Rate = Annotated[float | str | None, Parameter(converter=_limit(float))]
-Count = Annotated[int | str | None, Parameter(converter=_limit(int))]
+Rate = Annotated[float | str | None, Parameter(converter=_rate)]
+Count = Annotated[int | str | None, Parameter(converter=whole_number(NO_LIMIT))]
 
 
 def add(
@@ -46,8 +41,8 @@ def add(
     *,
     scope: Annotated[list[Literal["ask", "observe", "admin"]] | None, Parameter(negative="")] = None,
     rate: float | None = None,
-    burst: int | None = None,
-    quota: int | None = None,
+    burst: Whole | None = None,
+    quota: Whole | None = None,
 ) -> int:
     """Make a key and print it. It is shown only now: just its hash is stored.
 
@@ -66,9 +61,10 @@ def add(
     quota
         Answers in all.
     """
-    from reticent.service.keys import make_key
+    from reticent.service.keys import check_name, make_key
 
     with as_usage_errors(), _key_table(name) as table:
+        check_name(who, "WHO, the name of the key,")
         token, key = make_key(who, scope or ["ask"], rate=rate, burst=burst, quota=quota)
         table.add(key)
     print(token)
@@ -111,7 +107,7 @@ def set_limits(name: str, who: str, *, rate: Rate = None, burst: Count = None, q
     rate
         Answers per second, or none for no limit. Without --burst, as many are allowed at once as in one second.
     burst
-        Answers at once.
+        Answers at once, or none for as many as in one second.
     quota
         Answers in all, including those given so far, or none for no limit.
     """

@@ -18,7 +18,7 @@ from cyclopts import App, Parameter, Token
 
 from reticent.cli.dispatch import run
 from reticent.cli.errors import UsageError
-from reticent.cli.options import exact_number
+from reticent.cli.options import exact_number, whole_number
 
 if TYPE_CHECKING:
     from reticent.plan import Plan
@@ -32,7 +32,7 @@ def plan(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True, show=Fa
 
     `reticent plan` lists what can be planned, `reticent plan NAME --help` its parameters.
     """
-    plans = _plans()
+    plans = planning_functions()
     if not arguments or arguments[0] in ("--help", "-h"):
         print("Usage: reticent plan NAME [OPTIONS]\n")
         width = max(map(len, plans), default=0)
@@ -49,10 +49,10 @@ def plan(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True, show=Fa
             f"plan {name} needs a {objects[0]}, which cannot be written as text: call reticent.plan.{name} in Python; "
             f"`reticent plan {name} --help` shows how"
         )
-    return run(_plan_app(name, plans[name]), options)
+    return run(plan_app(name, plans[name]), options)
 
 
-def _plans() -> dict[str, Callable[..., Plan]]:
+def planning_functions() -> dict[str, Callable[..., Plan]]:
     """The functions of reticent.plan, by name."""
     return {name: value for name, value in sorted(vars(import_module("reticent.plan")).items()) if isfunction(value)}
 
@@ -66,7 +66,7 @@ def _objects(function: Callable[..., Plan]) -> list[str]:
     ]  # fmt: skip
 
 
-def _plan_app(name: str, function: Callable[..., Plan]) -> App:
+def plan_app(name: str, function: Callable[..., Plan]) -> App:
     """A command that takes those parameters of a planning function that can be written as text."""
     hints = get_type_hints(function)
     described = parameter_help(function)
@@ -150,21 +150,41 @@ def _as_option(hint: Any, *, help: str | None) -> Any:
             return Annotated[base | None, Parameter(converter=partial(_concept, base=base), help=text)]
     if len(plain) < len(kinds):  # a name may stand for an object, but text is no array
         return Annotated[str, Parameter(help=help)] if str in kinds and bytes not in kinds else None
+    if int in kinds:
+        words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+        return Annotated[hint, Parameter(converter=whole_number(*words, any_word=str in kinds), help=help)]
     return Annotated[hint, Parameter(help=help)]
+
+
+EXAMPLES = {"bits": 16, "dimensions": 2, "features": 4, "k": 3, "unit": "s"}  # by the names of parameters
 
 
 def _concept(_: object, tokens: Sequence[Token], *, base: type) -> object:
     """A concept class or domain: its name in reticent.concepts, in any case, and its arguments after colons."""
-    concepts = import_module("reticent.concepts")
-    known = {
-        name.lower(): value
-        for name, value in vars(concepts).items()
-        if isinstance(value, type) and issubclass(value, base) and value is not base
-    }
+    known = _writable(base)
     name, *arguments = tokens[0].value.split(":")
     if name.lower() not in known:
-        raise ValueError(f"there is no {name!r} in reticent.concepts; there are: {', '.join(sorted(known))}")
+        raise ValueError(f"there is no {name!r}; there are: {', '.join(sorted(known))}")
+    made, parameters = known[name.lower()]
+    required = sum(parameter.default is parameter.empty for parameter in parameters)
+    if not required <= len(arguments) <= len(parameters):
+        example = ":".join([name.lower(), *(str(EXAMPLES[parameter.name]) for parameter in parameters)])
+        names = ", then ".join(parameter.name for parameter in parameters)
+        raise ValueError(f"{name.lower()} needs {names}, as in {example}, got {tokens[0].value!r}")
     try:
-        return known[name.lower()](*(int(each) if each.isdecimal() else each for each in arguments))
+        return made(*(int(each) if each.isdecimal() else each for each in arguments))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{tokens[0].value!r} cannot be made: {error}") from error
+
+
+def _writable(base: type) -> dict[str, tuple[type, list[SignatureParameter]]]:
+    """The classes below `base` whose arguments can be written as text, with these, by name."""
+    found = {}
+    for name, value in vars(import_module("reticent.concepts")).items():
+        if not (isinstance(value, type) and issubclass(value, base) and value is not base):
+            continue
+        kinds = get_type_hints(value.__init__)
+        taken = [each for each in signature(value).parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
+        if all(kinds[each.name] in (int, str, int | None) for each in taken):
+            found[name.lower()] = value, taken
+    return found

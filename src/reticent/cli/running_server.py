@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from reticent.cli.errors import UsageError
@@ -26,6 +27,25 @@ def read_key(key_file: Path | None) -> str | None:
     if key_file is None:
         return os.environ.get("RETICENT_KEY") or None
     try:
-        return key_file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        raise UsageError(f"--key-file: {key_file} cannot be read, or holds no key") from None
+        key = key_file.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise UsageError(f"--key-file: {key_file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        key = ""
+    if not key:
+        raise UsageError(f"--key-file: {key_file} holds no key")
+    return key
+
+
+@contextmanager
+def naming_the_key(key_file: Path | None) -> Iterator[None]:
+    """Say which key a server has not accepted, if one was sent."""
+    from reticent.service.client import ServiceError
+
+    try:
+        yield
+    except ServiceError as error:
+        sent = f"--key-file {key_file}" if key_file is not None else "$RETICENT_KEY"
+        if error.kind != "no-key" or (key_file is None and not os.environ.get("RETICENT_KEY")):
+            raise
+        raise UsageError(f"the key in {sent} was not accepted") from None

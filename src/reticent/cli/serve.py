@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.opening import existing_folder, open_predictor, schema_of
-from reticent.cli.options import Flag
+from reticent.cli.options import Flag, Whole
 from reticent.cli.running_server import ADDRESS
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def serve(
     name: str,
     *,
     host: str = "127.0.0.1",
-    port: int = 8341,
+    port: Whole = 8341,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     behind_proxy: Flag = False,
@@ -49,7 +49,7 @@ def serve(
     tls_cert
         A certificate with its chain, in PEM.
     tls_key
-        Its private key, in PEM; if it is encrypted, $RETICENT_TLS_PASSWORD decrypts it.
+        Its private key, in PEM, if it is not in the same file; if it is encrypted, $RETICENT_TLS_PASSWORD decrypts it.
     behind_proxy
         A proxy in front of the server terminates TLS.
     """
@@ -70,9 +70,11 @@ def serve(
             port=port,
             certificate=tls_cert,
             private_key=tls_key,
-            password=None if tls_key is None else os.environ.get("RETICENT_TLS_PASSWORD"),
+            password=None if tls_cert is None else os.environ.get("RETICENT_TLS_PASSWORD"),
             behind_proxy=behind_proxy,
         )
+        binding.check_host(OPTIONS)
+        check_known(host)  # or another reason would be given to refuse it
         binding.check(keyring, OPTIONS)
         check_free(host, port)
         batcher = Batcher(answering, waiting_rows=max(1, min(WAITING_ROWS, WAITING_NUMBERS // answering.columns)))
@@ -89,16 +91,22 @@ def serve(
     return answering.halt.code
 
 
+def check_known(host: str) -> None:
+    """Refuse a name that has no address."""
+    import socket
+
+    try:
+        socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):  # the second for a name that no DNS can hold
+        raise UsageError(f"--host must be a name or an address of this machine, got {host!r}") from None
+
+
 def check_free(host: str, port: int) -> None:
     """Refuse an address that is not this machine's, or a port in use, with the option to change."""
     import errno
     import socket
 
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # the second for a name that no DNS can hold
-        raise UsageError(f"--host must be a name or an address of this machine, got {host!r}") from None
-    for family, kind, protocol, _, address in found:
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         with socket.socket(family, kind, protocol) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

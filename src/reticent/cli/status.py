@@ -8,19 +8,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.cli.errors import as_usage_errors
+from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.notices import PHASES_SHRINK, one_answer
 from reticent.cli.opening import existing_folder, open_predictor
 from reticent.cli.options import Flag
 from reticent.cli.progress import progress_bar
-from reticent.cli.running_server import address_of, read_key
+from reticent.cli.running_server import address_of, naming_the_key, read_key
 
 if TYPE_CHECKING:
     from reticent.service.answering import AnsweringService
 
 
 def status(
-    name: str | None = None, *, verify: Flag = False, json: Flag = False, key_file: Path | None = None
+    name: str | None = None,
+    *,
+    verify: Flag = False,
+    json: Flag = False,
+    url: str | None = None,
+    key_file: Path | None = None,
 ) -> int:
     """Show what a predictor guarantees, and its current phase; without a name, list all predictors.
 
@@ -32,6 +37,8 @@ def status(
         Check every entry of the answer log, and that all counts add up.
     json
         Print a JSON object instead of text.
+    url
+        The address of a server; by default that of the server that runs on this machine, if one does.
     key_file
         A file with the key for a running server; by default the key is in $RETICENT_KEY.
     """
@@ -41,9 +48,14 @@ def status(
     if name is None:
         print("\n".join(home.names()) or "there are no predictors yet: make one with reticent fit")
         return 0
-    with as_usage_errors():
-        folder = existing_folder(name)
-        found = _status(name, folder, read_key(key_file))
+    with as_usage_errors(), naming_the_key(key_file):
+        if url is not None:
+            if verify:
+                raise UsageError("--verify reads the answer log of a predictor on this machine: leave out --url")
+            found = _status_of_server(name, url, read_key(key_file))
+        else:
+            folder = existing_folder(name)
+            found = _status(name, folder, read_key(key_file))
         if verify:
             with progress_bar("checking the answer log", quiet=json):
                 found["verified"] = asdict(verification.verify(folder / home.STORE))
@@ -55,7 +67,6 @@ def status(
 
 
 def _status(name: str, folder: Path, key: str | None) -> dict[str, Any]:
-    from reticent.service.client import Client
     from reticent.service.home import AlreadyServed
     from reticent.service.store.verification import can_be_written
 
@@ -64,10 +75,15 @@ def _status(name: str, folder: Path, key: str | None) -> dict[str, Any]:
     try:
         answering = open_predictor(name, records=True)
     except AlreadyServed:
-        url = address_of(name)
-        with Client(url, model=name, key=key) as client:
-            return {**client.status(), "words": client.guarantee()["words"], "served": url, "retired": None}
+        return _status_of_server(name, address_of(name), key)
     return _status_and_close(name, folder, answering)
+
+
+def _status_of_server(name: str, url: str, key: str | None) -> dict[str, Any]:
+    from reticent.service.client import Client
+
+    with Client(url, model=name, key=key) as client:
+        return {**client.status(), "words": client.guarantee()["words"], "served": url, "retired": None}
 
 
 def _status_and_close(name: str, folder: Path, answering: AnsweringService) -> dict[str, Any]:
@@ -105,11 +121,10 @@ def _as_text(name: str, found: dict[str, Any]) -> str:
         "",
         found["words"],
         "",
-        f"phase {found['phase']}: learned from {found['rows']:,} rows"
-        + (f" with {found['teachers']:,} teachers" if found["teachers"] else ""),
+        f"phase {found['phase']}: {_learned(found)}",
         f"answered: {found['answered']:,} in all; {_left(found)}",
         *_next_phase(found),
-        f"answer log: {found['ledger_length']:,} entries, head {found['ledger_head']}",
+        f"answer log: {_entries(found['ledger_length'])}, head {found['ledger_head']}",
     ]
     if past := found.get("past"):
         given = ", ".join(f"{one['answers']:,} in phase {one['number']} (from {one['rows']:,} rows)" for one in past)
@@ -141,6 +156,19 @@ def _next_phase(found: dict[str, Any]) -> list[str]:
     ]
 
 
+def _learned(found: dict[str, Any]) -> str:
+    """What the current phase learned from."""
+    if found["teachers"]:
+        return f"learned from {found['rows']:,} rows with {found['teachers']:,} teachers"
+    if found["guarantee"]["unit"] == "group":
+        return f"made from {found['rows']:,} rows; with a group, its model learned from the first row of each"
+    return f"learned from {found['rows']:,} rows"
+
+
+def _entries(many: int) -> str:
+    return f"{many:,} {'entry' if many == 1 else 'entries'}"
+
+
 def _halted(found: dict[str, Any]) -> list[str]:
     """Why it answers no more, if it does not."""
     lines = [f"HALTED: {found['halted']}"] if found["halted"] else []
@@ -157,7 +185,6 @@ def _verified(found: dict[str, Any]) -> list[str]:
     if "verified" not in found:
         return []
     counted = ", ".join(f"{many:,} in phase {phase}" for phase, many in found["verified"]["counted"].items())
-    return [
-        f"verified: {found['verified']['length']:,} entries are chained without a gap, and count {counted}, as the "
-        "phases do"
-    ]
+    many = found["verified"]["length"]
+    are, count = ("is", "counts") if many == 1 else ("are", "count")
+    return [f"verified: {_entries(many)} {are} chained without a gap, and {count} {counted}, as the phases do"]

@@ -131,7 +131,9 @@ def _gathered(folder: Path, scratch: Path) -> Backup:
         raise Damaged(f"{folder} has no state of its phase, or phases end faster than they can be copied")
     if home.seal_of(state) != position.seal:
         raise Damaged(f"{home.state_path(folder, position.phase)} is not the one that the store belongs to")
-    (scratch / MODEL).write_text(home.read_model(folder), encoding="utf-8")
+    model = home.read_model(folder)
+    home.check_model(folder / MODEL, model, verification.settings_of(scratch / STORE))
+    (scratch / MODEL).write_text(model, encoding="utf-8")
     if (folder / KEYS).is_file():
         # Opened for writing, since an interrupted change may have to be undone.
         with closing(sqlite3.connect(f"{(folder / KEYS).resolve().as_uri()}?mode=rw", uri=True)) as db:
@@ -189,10 +191,11 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
     with home.unfinished(folder) as new:
         made = _unpacked(file, new)
         continues = made.retired == RETIRED or (made.retired is None and head is not None)
+        _check_model(file, new)
         if head is not None and head.strip().lower() != made.head:
             raise ValueError(
-                f"head is not the last hash of the backup, whose answer log has {made.length} rows: the original has "
-                "answered since. Without head, its records can be restored"
+                f"--head {head} is not the hash at which this backup ends, after {made.length:,} entries of its answer "
+                "log: it is mistyped, or the predictor has answered since. Without --head, its records can be restored"
             )
         if continues:
             _check_alone(new, folder.parent)
@@ -212,6 +215,14 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
         with _claimed(file, new) if continues else nullcontext():
             home.put_in_place(new, folder)
     return made, continues
+
+
+def _check_model(file: Path, new: Path) -> None:
+    """Refuse a backup, by its name, whose model.toml does not belong to its store."""
+    try:
+        home.check_model(new / MODEL, home.read_model(new), verification.settings_of(new / STORE))
+    except Damaged:
+        raise Damaged(f"{file} holds a {MODEL} that is not the one its store was made with") from None
 
 
 def _check_alone(new: Path, root: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import random
+import socket
 import ssl
 import struct
 import threading
@@ -26,6 +27,7 @@ Array = NDArray[Any]
 
 URL = "http://127.0.0.1:8341"
 AT_ONCE = 50_000  # rows a request
+WRONG_NAME = (62, 63, 64)  # of OpenSSL: the certificate is not for this host, e-mail address or IP address
 NUMBERS = {"BOOL": "?", "INT64": "<i8", "FP64": "<f8"}
 
 
@@ -37,8 +39,16 @@ class ServiceError(RuntimeError):
         self.status, self.kind = status, kind
 
 
-class UntrustedCertificate(ConnectionError):
-    """The certificate of the service is not one that this machine trusts: nothing was sent."""
+class NotSent(ConnectionError):
+    """The service could not be reached: nothing was sent, so nothing was answered."""
+
+
+class UntrustedCertificate(NotSent):
+    """The certificate of the service is not one that this machine trusts, or is for another name: nothing was sent."""
+
+
+class _NoConnection(OSError):
+    """No connection could be made, for the reason in `__cause__`."""
 
 
 class _Reply(NamedTuple):
@@ -71,10 +81,12 @@ class _Base:
         require("service", "ask a service")  # h11 and msgspec, which are imported where they are used
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("url must be http://host:port or https://host:port")
+            raise ValueError(f"url must be http://host:port or https://host:port, got {url.rpartition('@')[2]!r}")
         if retries < 0:
             raise ValueError(f"retries must be at least 0, got {retries}")
         before, found, named = parts.path.rstrip("/").rpartition("/v2/models/")
+        if model is not None and not (isinstance(model, str) and model):
+            raise ValueError(f"model must be the name of a model, got {model!r}")
         if model is None and not (found and named and "/" not in named):
             raise ValueError(
                 'model must be named, since any service may listen at the url: Client(url, model="clinic"), or a url '
@@ -131,22 +143,42 @@ class _Base:
         if served != self._model:
             raise ServiceError(404, "wrong-model", f"{self._where} serves the model {served!r}, not {self._model!r}")
 
-    def _failed(self, question: _Question, reply: _Reply | None, lost: Exception | None) -> Exception:
-        """The error if trying again does not help."""
+    def _failed(self, question: _Question, reply: _Reply | None, lost: Exception | None, sent: bool) -> Exception:
+        """The error if trying again does not help; `sent` says whether the request may have arrived."""
         if reply is None:
-            error = ConnectionError(f"the service at {self._where} does not answer")
-            error.__cause__ = lost
+            kind = ConnectionError if sent else NotSent
+            error = kind(f"the service at {self._where} does not answer")
+            error.__cause__ = lost.__cause__ if isinstance(lost, _NoConnection) else lost
             return error
         if reply.status == 404:
             return ServiceError(404, "wrong-model", f"{self._where} serves no model named {self._model!r}")
         return _error(reply, question.left_out)
 
-    def _untrusted(self, error: ssl.SSLCertVerificationError) -> UntrustedCertificate:
-        return UntrustedCertificate(
-            f"the certificate of {self._where} is not trusted: {error.verify_message}. To trust it, name a file with "
-            "the certificate, or with that of its issuer, in $SSL_CERT_FILE, or by "
+    def _untrusted(self, error: ssl.SSLCertVerificationError, sent: bool) -> ConnectionError:
+        """The error if the certificate is refused; `sent` says whether an earlier try may have arrived."""
+        kind = ConnectionError if sent else UntrustedCertificate
+        if error.verify_code in WRONG_NAME:
+            names = self._names()
+            return kind(
+                f"the certificate of {self._where} is for {', '.join(names) or 'another name'}: ask by "
+                f"{'one of these names' if names else 'the name that it is for'} (--url)"
+            )
+        return kind(
+            f"the certificate of {self._where} is not trusted: {error.verify_message.rstrip('.')}. To trust it, name a "
+            "file with the certificate, or with that of its issuer, in $SSL_CERT_FILE, or by "
             "context=ssl.create_default_context(cafile=…)"
         )
+
+    def _names(self) -> list[str]:
+        """The names that a trusted certificate is for. The connection is closed before anything is sent over it."""
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        with suppress(OSError), socket.create_connection((self._host, self._port), self._timeout) as plain, (
+            context.wrap_socket(plain, server_hostname=self._host)
+        ) as secure:
+            found: Any = secure.getpeercert() or {}
+            return [name for kind, name in found.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
+        return []
 
     def _wait(self, attempt: int, reply: _Reply | None) -> float | None:
         """How long to wait before trying again; None if that would not help."""
@@ -212,21 +244,22 @@ class Client(_Base):
         self.close()
 
     def _answer_to(self, question: _Question) -> _Reply:
-        attempt = 0
+        attempt, sent = 0, False
         while True:
             try:
                 reply, lost = self._send(question), None
             except ssl.SSLCertVerificationError as error:
                 self.close()
-                raise self._untrusted(error) from None
+                raise self._untrusted(error, sent) from None
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 reply, lost = None, error
+            sent = sent or not isinstance(lost, _NoConnection)
             if reply is not None and reply.status == 200:
                 return reply
             wait = self._wait(attempt, reply)
             if wait is None:
-                raise self._failed(question, reply, lost)
+                raise self._failed(question, reply, lost, sent)
             time.sleep(wait)
             attempt += 1
 
@@ -238,11 +271,21 @@ class Client(_Base):
                 connection = http.client.HTTPConnection(self._host, self._port, **made)
             else:
                 connection = http.client.HTTPSConnection(self._host, self._port, context=self._context, **made)
+            _connect(connection)
             self._local.connection = connection
         connection.request(question.method, question.path, question.body or None, question.headers)
         found = connection.getresponse()
         body = found.read()
         return _Reply(found.status, {name.lower(): value for name, value in found.getheaders()}, body)
+
+
+def _connect(connection: http.client.HTTPConnection) -> None:
+    try:
+        connection.connect()
+    except ssl.SSLCertVerificationError:
+        raise
+    except OSError as error:
+        raise _NoConnection from error
 
 
 class AsyncClient(_Base):
@@ -285,20 +328,21 @@ class AsyncClient(_Base):
     async def _answer_to(self, question: _Question) -> _Reply:
         import h11
 
-        attempt = 0
+        attempt, sent = 0, False
         while True:
             try:
                 async with asyncio.timeout(self._timeout):
                     reply, lost = await self._send(question), None
             except ssl.SSLCertVerificationError as error:
-                raise self._untrusted(error) from None
+                raise await asyncio.to_thread(self._untrusted, error, sent) from None
             except (OSError, h11.ProtocolError) as error:
                 reply, lost = None, error
+            sent = sent or not isinstance(lost, _NoConnection)
             if reply is not None and reply.status == 200:
                 return reply
             wait = self._wait(attempt, reply)
             if wait is None:
-                raise self._failed(question, reply, lost)
+                raise self._failed(question, reply, lost, sent)
             await asyncio.sleep(wait)
             attempt += 1
 
@@ -306,7 +350,12 @@ class AsyncClient(_Base):
         wire = self._idle.pop() if self._idle else None
         try:
             if wire is None:
-                streams = await asyncio.open_connection(self._host, self._port, ssl=self._context)
+                try:
+                    streams = await asyncio.open_connection(self._host, self._port, ssl=self._context)
+                except ssl.SSLCertVerificationError:
+                    raise
+                except OSError as error:
+                    raise _NoConnection from error
                 wire = _Wire(*streams, f"{self._host}:{self._port}")
             reply = await wire.send(question)
         except BaseException:

@@ -17,6 +17,7 @@ from reticent.service.files import private
 from reticent.service.store.protocol import Damaged, NotStored
 
 FILE = "halted"  # in the folder of a predictor
+UNREADABLE = "unknown"  # the type of a halt whose record cannot be read
 CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 Kind = Literal["system", "store", "program", "stop"]
@@ -78,6 +79,11 @@ class Halt:
 
     def words(self, folder: Path) -> str:
         """What the operator may know."""
+        if not self.trace and self.type == UNREADABLE:
+            return (
+                f"it stopped for an unknown reason, since the record of it, {folder / FILE}, cannot be read. It does "
+                "not start again by itself: fix the cause, then delete that file."
+            )
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.when))
         advice = ADVICE[self.kind].format(file=folder / FILE)
         return f"{when} UTC: {WORDS[self.kind]} ({self.type}). {advice}"
@@ -130,7 +136,7 @@ def last(folder: Path) -> Halt | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError):  # it is incomplete, or was written by hand
-        return Halt("program", "unknown", "", 0.0)
+        return Halt("program", UNREADABLE, "", 0.0)
 
 
 def check(folder: Path) -> None:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -43,6 +43,7 @@ RETIREMENT = {
         "paid for by the same people, a second time"
     ),
 }
+FROM_BACKUP = "restore it from a backup. Do not fit again: that would spend epsilon and delta again"
 SEAL = 64  # the last bytes of a state: the SHA-256 of all bytes before them, which `state_file` checks
 
 
@@ -53,7 +54,10 @@ class AlreadyServed(RuntimeError):
 def folder_of(name: str) -> Path:
     """The folder of the predictor of this name: under $RETICENT_HOME, or in the user's folder for data."""
     if not NAME.fullmatch(name):
-        raise ValueError("name must be letters, digits, '.', '_' and '-', 64 at most, and start with a letter or digit")
+        raise ValueError(
+            "name must be letters, digits, '.', '_' and '-', 64 at most, and start with a letter or digit, got "
+            f"{name!r}"
+        )
     root = os.environ.get("RETICENT_HOME")
     if root:
         return Path(root) / name
@@ -74,16 +78,21 @@ def read_model(folder: str | os.PathLike[str]) -> str:
         raw = path.read_bytes()
     except FileNotFoundError:
         if (path.parent / STORE).exists():
-            raise Damaged(
-                f"{path} is missing, although there is a store beside it: restore it from a backup. Do not fit again: "
-                "that would spend epsilon and delta again"
-            ) from None
+            raise Damaged(f"{path} is missing, although there is a store beside it: {FROM_BACKUP}") from None
         raise FileNotFoundError(f"there is no predictor in {folder}: make one by `reticent fit`") from None
+    except IsADirectoryError:
+        raise Damaged(f"{path} is damaged (it is a folder): {FROM_BACKUP}") from None
     try:
         return raw.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise Damaged(f"{path} is damaged: line {line} is not UTF-8; put it back as it was") from None
+        raise Damaged(f"{path} is damaged (line {line} is not UTF-8): {FROM_BACKUP}") from None
+
+
+def check_model(path: Path, text: str, settings: Mapping[str, str]) -> None:
+    """Refuse the text of a model.toml that is not the one which the store with these settings was made with."""
+    if hashlib.sha256(text.encode()).hexdigest() != settings["model"]:
+        raise Damaged(f"{path} is damaged ({_difference(text)}): {FROM_BACKUP}")
 
 
 class Home(Guarded):
@@ -131,9 +140,7 @@ class Home(Guarded):
             if self.store.retired is not None and not records:
                 why = RETIREMENT[self.store.retired]
                 raise Retired(f"{self.name} answers no more, and only its records can be read: {why}")
-            if hashlib.sha256(text.encode()).hexdigest() != self.store.settings["model"]:
-                what = f"{self.folder / MODEL} was changed{_no_toml(text)}"
-                raise Damaged(f"{what}: put it back as it was, or fit a new predictor")
+            check_model(self.folder / MODEL, text, self.store.settings)
             self.model = text
             if (found := seal_of(self.state)) != self.store.position.seal:
                 what = "is missing" if found is None else "is not the one that the store belongs to"
@@ -221,13 +228,14 @@ class Home(Guarded):
         self.close()
 
 
-def _no_toml(text: str) -> str:
-    """Where a text, which is public, stops being TOML; empty if it is TOML."""
+def _difference(text: str) -> str:
+    """What is wrong with the text of a model.toml, which is public."""
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        return f", and is no TOML: {error}"
-    return ""
+        found = re.search(r"line \d+", str(error))
+        return f"{found[0] if found else 'its end'} is no TOML"
+    return "it was changed"
 
 
 def state_path(folder: Path, phase: int) -> Path:

@@ -66,6 +66,17 @@ def make_key(
     >>> token.startswith(key.id), key.allows("observe"), key.allows("admin")
     (True, True, False)
     """
+    check_name(name)
+    wanted = tuple(dict.fromkeys(scopes))
+    if not wanted or not set(wanted) <= set(SCOPES):
+        raise ValueError(f"scopes must be some of {', '.join(SCOPES)}")
+    identity = secrets.token_hex(6)
+    token = _token(identity)
+    return token, Key(identity, name, digest_of(token), wanted, *_limits(rate, burst, quota), time.time())
+
+
+def check_name(name: str, say: str = "name") -> None:
+    """Refuse what cannot be the name of a key; messages call it what `say` is."""
     if not (
         re.fullmatch(r"[\w .@-]{1,64}", name)
         and name[0].isalnum()
@@ -73,15 +84,9 @@ def make_key(
         and not any("FILLER" in unicodedata.name(one, "") for one in name)  # letters that print as nothing
     ):
         raise ValueError(
-            "name must be 1 to 64 letters, digits, spaces or any of . @ - _, start with a letter or digit, and not end "
-            f"with a space, got {name!r}"
+            f"{say} must be 1 to 64 letters, digits, spaces or any of . @ - _, start with a letter or digit, and not "
+            f"end with a space, got {name!r}"
         )
-    wanted = tuple(dict.fromkeys(scopes))
-    if not wanted or not set(wanted) <= set(SCOPES):
-        raise ValueError(f"scopes must be some of {', '.join(SCOPES)}")
-    identity = secrets.token_hex(6)
-    token = _token(identity)
-    return token, Key(identity, name, digest_of(token), wanted, *_limits(rate, burst, quota), time.time())
 
 
 def _limits(rate: float | None, burst: int | None, quota: int | None) -> tuple[float | None, int | None, int | None]:
@@ -91,7 +96,7 @@ def _limits(rate: float | None, burst: int | None, quota: int | None) -> tuple[f
     if burst is not None:
         integer(burst, "burst", least=1, most=LARGEST)
         if rate is None:
-            raise ValueError("burst needs a rate")
+            raise ValueError(f"burst needs a rate, got burst {burst} without one")
     if quota is not None:
         integer(quota, "quota", least=0, most=LARGEST)
     if rate is not None and burst is None:
@@ -136,7 +141,9 @@ class KeyTable(Guarded):
             try:
                 self._connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)", values)
             except sqlite3.IntegrityError:
-                raise ValueError("name must be one that no other key has, nor one that was revoked") from None
+                raise ValueError(
+                    f"the name of a key must be one that no other key has, nor one that was revoked, got {key.name!r}"
+                ) from None
 
     def revoke(self, name_or_id: str) -> Key:
         """Revoke a key. Its answers stay counted."""
@@ -155,7 +162,7 @@ class KeyTable(Guarded):
         """
         key = self._named(name_or_id)
         if key.revoked is not None:
-            raise ValueError("this key is revoked: make a new one")
+            raise ValueError(f"the key of {key.name} is revoked: make a new one")
         token = _token(key.id)
         with self._guard.claim():
             self._connection.execute("UPDATE keys SET digest = ? WHERE id = ?", (digest_of(token), key.id))
@@ -175,7 +182,7 @@ class KeyTable(Guarded):
         """
         key = self._named(name_or_id)
         if key.revoked is not None:
-            raise ValueError("this key is revoked: make a new one")
+            raise ValueError(f"the key of {key.name} is revoked: make a new one")
         if burst is UNCHANGED:
             burst = key.burst if rate is UNCHANGED else None
         limits = _limits(key.rate if rate is UNCHANGED else rate, burst, key.quota if quota is UNCHANGED else quota)
@@ -188,7 +195,7 @@ class KeyTable(Guarded):
         found = [key for key in keys if name_or_id in (key.id, key.name)]
         if not found:
             there = f"there are: {', '.join(repr(key.name) for key in keys)}" if keys else "there are none yet"
-            raise ValueError(f"there is no key of that name or id; {there}")
+            raise ValueError(f"there is no key of the name or id {name_or_id!r}; {there}")
         return found[0]
 
     def all(self) -> list[Key]:

@@ -25,7 +25,7 @@ KINDS: dict[str, tuple[int, str, str]] = {
     "wrong-type": (415, "The media type or encoding is not known", "Use one of those that are named."),
     "key-reused": (422, "The Idempotency-Key was used for another body", "Use a new key for a new question."),
     "too-many-requests": (429, "The rate of this key is used up", "Wait as long as Retry-After says."),
-    "quota-used-up": (429, "The quota of this key is used up", "Whoever runs the service can make another key."),
+    "quota-used-up": (429, "More is asked than the key's quota has left", "Whoever runs the service can raise it."),
     "internal": (500, "Something went wrong here", "Nothing that was not recorded was answered. Try again."),
     "busy": (503, "Too many requests are waiting", "Wait as long as Retry-After says."),
     "halted": (503, "Answering has stopped", "Whoever runs the service must start it again."),

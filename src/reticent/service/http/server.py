@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import ipaddress
+import re
 import socket
 from collections.abc import Mapping, Sized
 from contextlib import suppress
@@ -24,6 +26,7 @@ from reticent.service.http.problems import Problem
 from reticent.service.http.responses import raw
 from reticent.service.http.routes import make_app
 from reticent.service.http.service import Service
+from reticent.service.http.tls import check_files
 
 HOST, PORT = "127.0.0.1", 8341
 QUICK = 1 << 14  # bytes: a request with a longer body is answered by a task
@@ -54,6 +57,7 @@ class Binding:
         `spelled` gives the names of the fields for messages.
         """
         say = {field.name: field.name for field in fields(self)} | dict(spelled or {})
+        self.check_host(say)
         integer(self.port, say["port"], least=0, most=65535)
         if (self.private_key is not None or self.password is not None) and self.certificate is None:
             raise ValueError(f"{say['certificate']} must be given with {say['private_key']} or {say['password']}")
@@ -71,11 +75,37 @@ class Binding:
                 f"{say['private_key']}, or {say['behind_proxy']} if a proxy in front takes care of TLS"
             )
 
+        if self.certificate is not None:
+            check_files(self.certificate, self.private_key, self.password, say)
+
+    def check_host(self, say: Mapping[str, str]) -> None:
+        """Refuse what does not have the form of a host; `say` gives the names of "host" and "port" for messages."""
+        if not is_address(self.host) and not re.fullmatch(r"[^\s:/\[\]@?#]+", self.host):
+            raise ValueError(
+                f"{say['host']} must be a name or an address without a port, got {self.host!r}; the port is "
+                f"{say['port']}"
+            )
+
     @property
     def address(self) -> str:
-        """Its URL."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        """A URL by which this machine reaches it: by the loopback address if it listens on all addresses."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(_normal(self.host), self.host)
+        host = f"[{host}]" if ":" in host else host
         return f"{'http' if self.certificate is None else 'https'}://{host}:{self.port}"
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an address, of either version of IP."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _normal(host: str) -> str:
+    """An address in its usual form; a name as it is."""
+    return str(ipaddress.ip_address(host)) if is_address(host) else host
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,6 +91,12 @@ def origin(path: Path) -> tuple[str, str | None]:
         return read_settings(db)["id"], read_retirement(db)
 
 
+def settings_of(path: Path) -> dict[str, str]:
+    """The settings that a store was made with. It may be of any version."""
+    with reading(path, any_version=True) as db:
+        return read_settings(db)
+
+
 @contextmanager
 def reading(path: Path, *, any_version: bool = False) -> Iterator[sqlite3.Connection]:
     """A connection that reads a store and changes nothing beside it.
