@@ -232,7 +232,7 @@ def test_one_private_model_answers_without_end(run: Reticent, folder: Path) -> N
     shown = run("status", "clinic", "--verify").out
     assert "\nanswered: 4 in all; no end\nnext phase: none, since queries are not learned from\n" in shown
     assert KEPT in shown
-    assert "verified: 1 entries" in shown
+    assert "verified: 1 entry" in shown
     found = json.loads(run("status", "clinic", "--json").out)
     assert (found["endless"], found["answers_in_phase"], found["answers_left_in_phase"]) == (True, 2**53, 2**53)
     assert (found["answers_left"], found["rows_wanted"], found["guarantee"]["protects"]) == (None, 0, "rows")
