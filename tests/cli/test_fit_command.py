@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import command_line
-import httpx
+import patient
 import pytest
 from command_line import FIT, Reticent, served
 
@@ -256,10 +256,10 @@ def test_a_server_of_one_private_model(run: Reticent, folder: Path) -> None:
     with served() as url:
         assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").code == 0
         assert "answered: 2 in all; no end\n" in run("status", "clinic").out
-        assert httpx.get(f"{url}/guarantee").text.strip().endswith(KEPT)
-        found = httpx.get(f"{url}/status").json()
+        assert patient.get(f"{url}/guarantee").text.strip().endswith(KEPT)
+        found = patient.get(f"{url}/status").json()
         assert (found["endless"], found["answers_left_in_phase"], found["rows_gathered"]) == (True, 2**53, 0)
-        assert "\nreticent_endless 1.0\n" in httpx.get(f"{url}/metrics").text
+        assert "\nreticent_endless 1.0\n" in patient.get(f"{url}/metrics").text
         assert _holding_a_query(home.folder_of("clinic")) == set()
     assert _holding_a_query(home.folder_of("clinic")) == set()
 
