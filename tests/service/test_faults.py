@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -69,14 +70,20 @@ def test_a_service_that_answers_too_early_or_forgets_repeats_is_caught(tmp_path:
 
 
 LEARNING = """
-import signal, sys
+import os, queue, signal, sys
 from pathlib import Path
 from shop import labels, new_answering, request, started
 
+def hold(process):
+    os.kill(process.pid, signal.SIGSTOP)
+    held.put(process.pid)
+
 if __name__ == "__main__":
+    held = queue.Queue()
     answering = new_answering(Path(sys.argv[1]), elsewhere=True)
-    with started(lambda process: print(process.pid, flush=True)):
+    with started(hold):
         labels(answering.answer([request(answering.status().rows_wanted)]))
+        print(held.get(), flush=True)  # it learns, and the answers are on the disk
         signal.pause()
 """
 
@@ -93,6 +100,7 @@ def test_killed_while_another_process_learns_both_are_gone_and_the_next_one_lear
     with server, server.stdout:
         learner = int(server.stdout.readline())
         server.kill()
+    os.kill(learner, signal.SIGCONT)
     wait_until(lambda: not alive(learner))
     again = AnsweringService(Home(folder), elsewhere=False)
     assert list(folder.glob("next-*")) == []
