@@ -21,7 +21,7 @@ from reticent.concepts.thresholds import Thresholds
 from reticent.data.tables import Array
 from reticent.teachers.linear_voters import LinearVoters
 from reticent.teachers.models import ModelVoters
-from reticent.teachers.teachers import Teachers, Voters, report
+from reticent.teachers.teachers import Teachers, Voters, as_teacher, report
 from reticent.teachers.thresholds import ThresholdVoters
 from reticent.teachers.trees import CutVoters, TreeVoters
 
@@ -47,10 +47,10 @@ def to_arrays(teachers: Teachers) -> tuple[dict[str, Any], dict[str, Array]]:
     check_is_fitted(teachers)
     if teachers.classes_.dtype.kind not in "biufUSMm":
         raise TypeError("classes must be numbers, strings or datetimes to be saved")
-    kind, more, arrays = _taken_apart(teachers._voters)
+    kind, more, arrays = _taken_apart(teachers.voters)
     header = {
         "kind": kind,
-        "estimator": _name(teachers._estimator()),
+        "estimator": _name(as_teacher(teachers.estimator)),
         "shards": teachers.n_teachers_,
         "random_state": int(teachers.random_state),
         "columns": int(teachers.n_features_in_),
@@ -82,15 +82,13 @@ def from_arrays(
         teachers = Teachers(
             estimator, shards=shards, classes=classes.tolist(), random_state=header["random_state"], n_jobs=n_jobs
         )
-        if made_with != (mine := _name(teachers._estimator())):
+        if made_with != (mine := _name(as_teacher(estimator))):
             raise ValueError(f"estimator must be the {made_with} that the teachers were made with, got {mine}")
-        teachers._voters = _put_together(header, arrays, teachers, trust_models)
+        voters = _put_together(header, arrays, estimator, trust_models)
     except KeyError:
         raise ValueError(_DAMAGED) from None
-    teachers.classes_, teachers.n_teachers_, teachers.n_features_in_ = classes, shards, columns
-    if "names" in arrays:
-        teachers.feature_names_in_ = arrays["names"].astype(object)
-    return teachers
+    names = arrays["names"].astype(object) if "names" in arrays else None
+    return teachers.restore(voters, classes=classes, columns=columns, names=names)
 
 
 def _name(estimator: Any) -> str:
@@ -122,7 +120,7 @@ def _cuts(cuts: CutVoters) -> dict[str, Array]:
     return {name: getattr(cuts, name) for name in CUTS}
 
 
-def _put_together(header: Mapping[str, Any], arrays: Mapping[str, Array], of: Teachers, trusted: bool) -> Voters:
+def _put_together(header: Mapping[str, Any], arrays: Mapping[str, Array], estimator: Any, trusted: bool) -> Voters:
     kind, count, columns, classes = header["kind"], header["shards"], header["columns"], len(arrays["classes"])
     if kind == "linear":
         bias = np.array(arrays["bias"])
@@ -142,7 +140,7 @@ def _put_together(header: Mapping[str, Any], arrays: Mapping[str, Array], of: Te
             _check(all(part.shape == (count,) for part in parts))
             _check(_within(parts[0], columns) and _within(parts[2], classes) and _within(parts[3], classes))
             cuts = CutVoters(*parts, classes=classes)
-        return _thresholds(header, cuts, of) if kind == "thresholds" else _trees(header, arrays, cuts)
+        return _thresholds(header, cuts, estimator) if kind == "thresholds" else _trees(header, arrays, cuts)
     _check(kind in ("skops", "joblib"))
     constant = np.array(arrays["constant"])
     models = _models(kind, arrays["models"].tobytes(), trusted)
@@ -151,12 +149,12 @@ def _put_together(header: Mapping[str, Any], arrays: Mapping[str, Array], of: Te
     return ModelVoters(models, constant, arrays["classes"], report=telling)
 
 
-def _thresholds(header: Mapping[str, Any], cuts: CutVoters | None, of: Teachers) -> ThresholdVoters:
+def _thresholds(header: Mapping[str, Any], cuts: CutVoters | None, estimator: Any) -> ThresholdVoters:
     how = dict(header["domain"])
     kind = DOMAINS.get(how.pop("domain"))
-    if kind is None or cuts is None or not isinstance(of.estimator, Thresholds):
+    if kind is None or cuts is None or not isinstance(estimator, Thresholds):
         raise ValueError(_DAMAGED)
-    return ThresholdVoters(cuts, of.estimator, kind(**how))
+    return ThresholdVoters(cuts, estimator, kind(**how))
 
 
 def _trees(header: Mapping[str, Any], arrays: Mapping[str, Array], cuts: CutVoters | None) -> TreeVoters:

@@ -143,7 +143,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         group with more rows than two average shards is refused: cap the rows of a group, or take fewer shards.
         """
         count, seed = self._numbers()
-        estimator = self._estimator()
+        estimator = as_teacher(self.estimator)
         declared_classes(self.classes)
         warn_of_order(estimator, self.classes, stacklevel=2)
         table = as_private_table(X)
@@ -176,7 +176,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         and the teachers are the same to the last bit.
         """
         count, seed = self._numbers()
-        estimator, labels = self._estimator(), sorted_classes(classes)
+        estimator, labels = as_teacher(self.estimator), sorted_classes(classes)
         if not np.array_equal(labels, np.asarray(list(classes))):
             raise ValueError("classes must be in ascending order: codes are indices among them")
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "biufM":
@@ -189,11 +189,8 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"codes must be indices among the {len(labels)} classes")
         shard = self._dealt(len(X), count, groups)
         self._floats = X.dtype.kind == "f"
-        self._voters = self._train(estimator, Shards(X, codes, shard, count, labels, release), seed)
-        self.classes_, self.n_teachers_, self.n_features_in_ = labels, count, X.shape[1]
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        return self
+        voters = self._train(estimator, Shards(X, codes, shard, count, labels, release), seed)
+        return self.restore(voters, classes=labels, columns=X.shape[1])
 
     def votes(self, X: Any) -> Integers:
         """How many teachers vote for each class: a row for each row of `X`, a column a class, whole numbers."""
@@ -227,6 +224,36 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         """`ask` on rows that were read before, as for `fit_rows`."""
         return self._voters.ask(X, teachers)
 
+    # ── saving ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def voters(self) -> Voters:
+        """The trained teachers, in the form in which they vote. **Not private**; for `teachers.saving`."""
+        check_is_fitted(self)
+        return self._voters
+
+    def restore(self, voters: Voters, *, classes: Array, columns: int, names: Array | None = None) -> Self:
+        """Take over trained teachers, as if `fit` had trained them; the inverse of `voters`.
+
+        Parameters
+        ----------
+        voters : Voters
+            As many teachers as `shards`, trained by an equal `Teachers`.
+        classes : array of shape (n_classes,)
+            The `classes_` of that object.
+        columns : int
+            Number of columns that the teachers learned from.
+        names : array of str or None, default=None
+            Names of the columns, if they have any.
+        """
+        self.n_teachers_ = self._numbers()[0]
+        self._voters, self.classes_, self.n_features_in_ = voters, classes, columns
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if names is not None:
+            self.feature_names_in_ = names
+        return self
+
     # ── how they are trained ──────────────────────────────────────────────────────────────────────────────────────
 
     def _numbers(self) -> tuple[int, int]:
@@ -239,22 +266,6 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         """The shard of each row, with groups; None where its place says it."""
         check_shards(rows, count if groups is None else 1)
         return None if groups is None else deal(rows, count, groups)
-
-    def _estimator(self) -> Any:
-        """What each teacher is a copy of."""
-        if self.estimator is None:
-            return LogisticTeacher()
-        if isinstance(self.estimator, ConceptClass):
-            return self.estimator
-        methods = ("fit", "predict", "get_params", "__sklearn_tags__")
-        if isinstance(self.estimator, type) or not all(hasattr(self.estimator, name) for name in methods):
-            raise TypeError(
-                "estimator must be None, a scikit-learn classifier or a concept class, "
-                f"got {getattr(self.estimator, '__name__', type(self.estimator).__name__)}"
-            )
-        if not is_classifier(self.estimator):
-            raise TypeError(f"estimator must be a classifier, got {type(self.estimator).__name__}")
-        return self.estimator
 
     @silent()
     def _train(self, estimator: Any, shards: Shards, seed: int) -> Voters:
@@ -310,7 +321,30 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         with silent() if differ and self._warned else nullcontext():
             validate_data(self, X, reset=False, skip_check_array=True)
         self._warned |= differ
-        return self._read(table, self._estimator())
+        return self._read(table, as_teacher(self.estimator))
+
+
+def as_teacher(estimator: Any) -> Any:
+    """Return what each teacher is a copy of, or raise a `TypeError` if it cannot teach.
+
+    Parameters
+    ----------
+    estimator : classifier, ConceptClass or None
+        The parameter of `Teachers`. None stands for `LogisticTeacher()`.
+    """
+    if estimator is None:
+        return LogisticTeacher()
+    if isinstance(estimator, ConceptClass):
+        return estimator
+    methods = ("fit", "predict", "get_params", "__sklearn_tags__")
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
+        raise TypeError(
+            "estimator must be None, a scikit-learn classifier or a concept class, "
+            f"got {getattr(estimator, '__name__', type(estimator).__name__)}"
+        )
+    if not is_classifier(estimator):
+        raise TypeError(f"estimator must be a classifier, got {type(estimator).__name__}")
+    return estimator
 
 
 def report(failures: list[str], teachers: int, what: str) -> None:
