@@ -69,7 +69,7 @@ class Transcript:
         return np.setdiff1d(np.arange(self.rows), self.asked)
 
 
-def run(
+def ask_all(
     chooser: Chooser, transcript: Transcript, votes: Callable[[Integers], Integers], labeller: Labeller
 ) -> Transcript:
     """Ask whatever the chooser wants to know, until it has enough or there are no more answers."""

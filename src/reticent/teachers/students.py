@@ -189,11 +189,11 @@ class VotingStudents(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The average of what the students hold likely."""
         check_is_fitted(self)
         X = as_table(X)
-        shares: Floats = np.mean([spread(one, X, len(self.classes_)) for one in self.students_], axis=0)
+        shares: Floats = np.mean([all_probabilities(one, X, len(self.classes_)) for one in self.students_], axis=0)
         return shares
 
 
-def spread(student: Any, X: Table, classes: int) -> Floats:
+def all_probabilities(student: Any, X: Table, classes: int) -> Floats:
     """Probabilities of all classes, 0 for those that the student never saw."""
     shares = np.asarray(student.predict_proba(X))
     found = np.zeros((len(shares), classes))
