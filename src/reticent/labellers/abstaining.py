@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
@@ -14,7 +16,7 @@ from reticent.exact import Number, integer, rational
 from reticent.labellers.ballots import Ballots, Bought, Labels, Votes
 from reticent.labellers.base import ABSTAINS, Labeller
 from reticent.labellers.budget import check_budget
-from reticent.labellers.search import FURTHEST, LAST, STEP, difference_tail, single_noise, winner_right
+from reticent.labellers.search import FURTHEST, LAST, STEP, laplace_difference_tail, single_noise, winner_right
 from reticent.mechanisms.above_threshold import split
 from reticent.mechanisms.sparse_vector import SparseVector as SparseVectorRun
 from reticent.mechanisms.sparse_vector import stability
@@ -26,7 +28,29 @@ from reticent.privacy.events import Composed, DiscreteGaussian, Event, Repeated,
 HALTS = (1, 10, 50, 200)  # numbers of unanswered questions that plans try
 
 
-class Confident(Labeller):
+class AbstainingLabeller(Labeller):
+    """A labeller that decides question by question whether to answer, and closes by what it decided: a base class."""
+
+    closes_early = True
+    abstains = True
+    stateless = False
+    resumable = False
+
+    def _label(self, counts: Votes) -> Labels:
+        labels: list[int] = []
+        for row in counts:
+            if self.closed:
+                break
+            found = self._ask(row)
+            labels.append(ABSTAINS if found is None else found)
+        return np.array(labels, dtype=np.int64)
+
+    @abstractmethod
+    def _ask(self, counts: Votes) -> int | None:
+        """Return the label of one question, or None to decline it."""
+
+
+class Confident(AbstainingLabeller):
     """GNMax where the winner is clearly ahead, and no answer elsewhere; see `ConfidentGNMax`.
 
     Guarantee. For a replaced row: (ε, δ) over `questions` tests and at most `answers` labels, whichever are answered.
@@ -56,10 +80,6 @@ class Confident(Labeller):
     """
 
     name = "confident"
-    closes_early = True
-    abstains = True
-    stateless = False
-    resumable = False
 
     def __init__(
         self,
@@ -116,12 +136,9 @@ class Confident(Labeller):
             lost = passes * ((closest > 0) + 0.5 * (closest == 0) - winner_right(ballots, spread))
             return questions * share, ballots.mean(lost) / share
 
-        low, high = 0, LAST + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if answered(STEP**middle)[1] <= loss else (low, middle)
-        answers, lost = answered(STEP**low)
-        count, questions = int(answers), math.floor(STEP**low)
+        power = bisect_right(range(1, LAST + 1), loss, key=lambda power: answered(STEP**power)[1])
+        answers, lost = answered(STEP**power)
+        count, questions = int(answers), math.floor(STEP**power)
         yield Bought(cls.name, count if lost <= loss else 0, min(lost, loss), {"questions": questions}, cls.stateless)
 
     @property
@@ -129,17 +146,11 @@ class Confident(Labeller):
         """Whether no more questions are answered."""
         return self._run.answers_left == 0 or self._run.queries_left == 0
 
-    def _label(self, counts: Votes) -> Labels:
-        labels = []
-        for row in counts:
-            if self.closed:
-                break
-            found = self._run.ask(row)
-            labels.append(ABSTAINS if found is None else found)
-        return np.array(labels, dtype=np.int64)
+    def _ask(self, counts: Votes) -> int | None:
+        return self._run.ask(counts)
 
 
-class SparseVector(Labeller):
+class SparseVector(AbstainingLabeller):
     """The exact majority where it is stable, no answer elsewhere, until `halts` questions went unanswered.
 
     Guarantee. (ε, δ) for a replaced row over all answers, however many.
@@ -165,10 +176,6 @@ class SparseVector(Labeller):
 
     name = "sparse-vector"
     counted = False
-    closes_early = True
-    abstains = True
-    stateless = False
-    resumable = False
 
     def __init__(
         self,
@@ -193,7 +200,7 @@ class SparseVector(Labeller):
         for halts in HALTS:
             run = cls(teachers=ballots.teachers, epsilon=epsilon, delta=delta, halts=halts)._run
             slow, fast = sorted(float(rate) for rate in split(run.event.epsilon))  # type: ignore[attr-defined]
-            halting = ballots.mean(difference_tail(distances - run.width, fast, slow))
+            halting = ballots.mean(laplace_difference_tail(distances - run.width, fast, slow))
             answers = int(min(FURTHEST, halts * (1 - halting) / halting))
             yield Bought(cls.name, answers, 0.0, {"halts": halts}, cls.stateless)
 
@@ -202,14 +209,8 @@ class SparseVector(Labeller):
         """Whether no more questions are answered."""
         return self._run.halts_left == 0
 
-    def _label(self, counts: Votes) -> Labels:
-        labels = []
-        for row in counts:
-            if self.closed:
-                break
-            found = self._run.ask_counts(row)
-            labels.append(ABSTAINS if found is None else found)
-        return np.array(labels, dtype=np.int64)
+    def _ask(self, counts: Votes) -> int | None:
+        return self._run.ask_counts(counts)
 
 
 # ── the least noise that fits ─────────────────────────────────────────────────────────────────────────────────────

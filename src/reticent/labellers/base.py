@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from reticent.errors import BudgetExhausted
 from reticent.exact import Number, integer
-from reticent.labellers.ballots import Ballots, Bought, Labels, Votes
+from reticent.labellers.ballots import Ballots, Bought, Floats, Labels, Votes
+from reticent.labellers.chances import right_chances, two_class_chances
 from reticent.labellers.search import most_answers
 from reticent.labellers.table import VoteTable
 from reticent.mechanisms.counts import Integers, integer_array
@@ -192,20 +193,23 @@ class Labeller(Guarded, ABC):
         The first questions are answered, as many as may still be asked: there may be fewer labels than rows. A
         question that the labeller declines has the label −1. Raises `BudgetExhausted` once it is closed.
         """
+        return self._answer(votes, self._read, self._label)
+
+    def _answer(
+        self, votes: Integers, read: Callable[[Integers], Votes], draw: Callable[[Votes], Labels]
+    ) -> Labels:
+        """Read the votes, label the questions that may still be asked, and count them."""
         with self._guard.claim():
-            self._check_open()
-            counts = self._read(votes)[: self.answers_left]
-            labels = self._label(counts) if len(counts) else np.empty(0, dtype=np.int64)
+            if self.closed:
+                raise BudgetExhausted("all answers have been given: plan for more with answers=")
+            counts = read(votes)[: self.answers_left]
+            labels = draw(counts) if len(counts) else np.empty(0, dtype=np.int64)
             self.asked += len(labels)
             return labels
 
     @abstractmethod
     def _label(self, counts: Votes) -> Labels:
         """Labels for the first questions, as many as are answered. All noise comes from `self._noise`."""
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise BudgetExhausted("all answers have been given: plan for more with answers=")
 
     def _read(self, votes: Integers) -> Votes:
         counts = integer_array(votes, "votes", least=0, most=self.teachers)
@@ -242,9 +246,19 @@ class Labeller(Guarded, ABC):
 
     # ── planning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def accuracy(self, votes: Integers, truth: Integers) -> float:
-        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
+    def chances(self, votes: Integers) -> Floats:
+        """Return the chance of every label at known votes, with one row per question and one column per class.
+
+        **Not private**: for planning only. A labeller with a closed form implements `_chances`.
+        """
+        return self._chances(self._read(votes))
+
+    def _chances(self, counts: Votes) -> Floats:
         raise NotImplementedError(f"{type(self).__name__} has no closed form for the chance of a right label")
+
+    def accuracy(self, votes: Integers, truth: Integers) -> float:
+        """Return the expected share of right labels at known votes. **Not private**: for planning only."""
+        return float(right_chances(self.chances(votes), truth).mean())
 
     def expected_answers(self, most: int, *, split: bool) -> int:
         """About how many of `most` questions are answered if teachers are evenly `split` on all, or agree on all.
@@ -297,10 +311,8 @@ class TableLabeller(Labeller):
     def _label(self, counts: Votes) -> Labels:
         return self.table.draw(counts[:, 1], self._noise)
 
-    def accuracy(self, votes: Integers, truth: Integers) -> float:
-        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
-        ones = self.table.probabilities[self._read(votes)[:, 1]]
-        return float(np.where(np.asarray(truth) == 1, ones, 1 - ones).mean())
+    def _chances(self, counts: Votes) -> Floats:
+        return two_class_chances(self.table.probabilities[counts[:, 1]])
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
@@ -10,12 +11,13 @@ from functools import lru_cache
 import numpy as np
 from scipy.optimize import brentq
 
-from reticent.exact import Number, integer
+from reticent.exact import Number
 from reticent.labellers.ballots import Ballots, Bought, Floats
 from reticent.labellers.base import TableLabeller
 from reticent.labellers.budget import best_order, check_budget, share, spendable
+from reticent.labellers.chances import right_chances, two_class_chances
 from reticent.labellers.search import FURTHEST, LAST, STEP, majority_answers
-from reticent.labellers.table import MOST_TEACHERS, ONE, VoteTable, check_order, excess_moments
+from reticent.labellers.table import ONE, VoteTable, check_order, check_teachers, excess_moments
 from reticent.noise import Noise
 from reticent.privacy.events import RenyiDP, Repeated
 from reticent.privacy.parameters import check_positive
@@ -84,9 +86,8 @@ class Greedy(TableLabeller):
             return
 
         def lost(power: int) -> float:
-            chances = _chances(small.teachers, epsilon, delta, max(1, round(STEP**power)))
-            ones = chances[small.counts[:, 1]]
-            return small.loss(np.where(small.truth == 1, ones, 1 - ones))
+            chances = _table_chances(small.teachers, epsilon, delta, max(1, round(STEP**power)))
+            return small.loss(right_chances(two_class_chances(chances[small.counts[:, 1]]), small.truth))
 
         fair = small.loss(np.full(len(small.truth), 0.5))  # the limit for ever more answers
         if fair <= loss:
@@ -99,14 +100,12 @@ class Greedy(TableLabeller):
             low, high = max(0, low - step), low
         while high < LAST and lost(high) <= loss:
             low, high = high, min(high + step, LAST)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if lost(middle) <= loss else (low, middle)
+        low += bisect_right(range(low + 1, high), loss, key=lost)
         yield Bought(cls.name, min(FURTHEST, int(max(1, round(STEP**low)) * factor**2)), lost(low))
 
 
 @lru_cache(maxsize=256)
-def _chances(teachers: int, epsilon: Fraction, delta: Fraction, answers: int) -> Floats:
+def _table_chances(teachers: int, epsilon: Fraction, delta: Fraction, answers: int) -> Floats:
     return Greedy(teachers=teachers, epsilon=epsilon, delta=delta, answers=answers).table.probabilities
 
 
@@ -134,8 +133,7 @@ def greedy_table(teachers: int, *, order: Number, divergence: Number) -> VoteTab
     >>> float(table.divergence(20)) <= 0.002, table.probabilities[[50, 60, 70, 80]].round(3)
     (True, array([0.5  , 0.57 , 0.639, 0.703]))
     """
-    count = integer(teachers, "teachers", least=1, most=MOST_TEACHERS)
-    alpha = check_order(order)
+    count, alpha = check_teachers(teachers), check_order(order)
     return _table(count, alpha, float(check_positive(divergence, "divergence")) * (1 - _SLACK / 100))
 
 
@@ -149,7 +147,7 @@ def _table(count: int, alpha: float, target: float) -> VoteTable:
             upper[index:] = 1
             break
         upper[index] = _next(int(upper[index - 1]), alpha, budget)
-    return VoteTable(np.concatenate([upper[::-1], ONE - upper[1 - count % 2 :]]))
+    return VoteTable.symmetric(upper, count)
 
 
 def _next(start: int, alpha: float, budget: float) -> int:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from reticent.exact import Number, integer, rational
-from reticent.labellers.ballots import Ballots, Bought, Labels, Votes
+from reticent.labellers.ballots import Ballots, Bought, Floats, Labels, Votes
 from reticent.labellers.base import PollingLabeller
 from reticent.labellers.budget import check_budget, share
-from reticent.labellers.table import MOST_TEACHERS, ONE, VoteTable, check_order, excess_moments
+from reticent.labellers.chances import right_chances, two_class_chances
+from reticent.labellers.table import MOST_TEACHERS, ONE, VoteTable, check_order, check_teachers, excess_moments
 from reticent.mechanisms.counts import Integers, integer_array
 from reticent.noise import Noise
 from reticent.privacy.events import RenyiDP, Repeated
@@ -101,23 +102,23 @@ class Poll(PollingLabeller):
             return
         for size in POLLS:
             for flip in FLIPS:
-                ones = poll_table(ballots.teachers, poll=size, flip=flip).probabilities[ballots.counts[:, 1]]
-                lost = ballots.loss(np.where(ballots.truth == 1, ones, 1 - ones))
                 try:
                     labeller = cls(teachers=ballots.teachers, epsilon=epsilon, delta=delta, poll=size, flip=flip)
                 except ValueError:  # not a single answer fits
                     continue
+                lost = ballots.loss(right_chances(labeller.chances(ballots.counts), ballots.truth))
                 yield Bought(cls.name, labeller.answers or 0, lost, {"poll": size, "flip": flip})
 
     def _label(self, counts: Votes) -> Labels:
-        polled = np.asarray(self._noise.uniform(self.teachers, len(counts) * self.poll)).reshape(len(counts), self.poll)
-        return self._majority((polled < counts[:, 1:]).sum(axis=1))
+        return self._majority((self._drawn(len(counts)) < counts[:, 1:]).sum(axis=1))
 
     def draw_polls(self, questions: int) -> NDArray[np.int64]:
         """Which teachers to ask, with one row per question. Secret: whoever learns it learns their votes."""
         self._guard.check()
-        size = integer(questions, "questions", least=1)
-        return np.asarray(self._noise.uniform(self.teachers, size * self.poll)).reshape(size, self.poll)
+        return self._drawn(integer(questions, "questions", least=1))
+
+    def _drawn(self, questions: int) -> NDArray[np.int64]:
+        return np.asarray(self._noise.uniform(self.teachers, questions * self.poll)).reshape(questions, self.poll)
 
     def label_polls(self, votes: Integers) -> Labels:
         """Labels from the votes, 0 or 1, of the teachers that `draw_polls` named, with one row per question.
@@ -125,24 +126,22 @@ class Poll(PollingLabeller):
         Like `label`, it answers the first questions, as many as may still be asked, and raises once it is closed. Use
         each poll for one question only.
         """
-        with self._guard.claim():
-            self._check_open()
-            found = integer_array(votes, "votes", least=0, most=1)
-            if found.ndim != 2 or found.shape[1] != self.poll:
-                raise ValueError(f"votes must have one row per question and {self.poll} votes, 0 or 1, in each")
-            labels = self._majority(found[: self.answers_left].sum(axis=1))
-            self.asked += len(labels)
-            return labels
+        return self._answer(votes, self._read_polls, lambda found: self._majority(found.sum(axis=1)))
+
+    def _read_polls(self, votes: Integers) -> Votes:
+        found = integer_array(votes, "votes", least=0, most=1)
+        if found.ndim != 2 or found.shape[1] != self.poll:
+            raise ValueError(f"votes must have one row per question and {self.poll} votes, 0 or 1, in each")
+        return found
 
     def _majority(self, ones: NDArray[np.int64]) -> Labels:
         share_, whole = self.flip.numerator, self.flip.denominator
         coin = np.asarray(self._noise.uniform(2 * whole, len(ones)))  # below 2·share: a random answer, even or odd
         return np.where(coin < 2 * share_, coin % 2, (ones > self.poll // 2).astype(np.int64))
 
-    def accuracy(self, votes: Integers, truth: Integers) -> float:
-        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
-        ones = poll_table(self.teachers, poll=self.poll, flip=self.flip).probabilities[self._read(votes)[:, 1]]
-        return float(np.where(np.asarray(truth) == 1, ones, 1 - ones).mean())
+    def _chances(self, counts: Votes) -> Floats:
+        table = poll_table(self.teachers, poll=self.poll, flip=self.flip)
+        return two_class_chances(table.probabilities[counts[:, 1]])
 
 
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -153,8 +152,7 @@ def poll_table(teachers: int, *, poll: int = 7, flip: Number = 0.005) -> VoteTab
 
     With probability `flip` the answer is a fair coin; else it is the majority of the poll, an odd number of teachers.
     """
-    count = integer(teachers, "teachers", least=1, most=MOST_TEACHERS)
-    return _table(count, *check_poll(poll, flip))
+    return _table(check_teachers(teachers), *check_poll(poll, flip))
 
 
 @lru_cache(maxsize=8)
@@ -166,7 +164,7 @@ def _table(count: int, size: int, eta: Fraction) -> VoteTable:
     if count % 2 == 0:
         upper[0] = ONE // 2
     upper = np.maximum.accumulate(upper)
-    return VoteTable(np.concatenate([ONE - upper[::-1], upper[1 - count % 2 :]]))
+    return VoteTable.symmetric(ONE - upper, count)
 
 
 def poll_price(teachers: int, *, poll: int, flip: Number, order: Number) -> Fraction:

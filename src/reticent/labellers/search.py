@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -61,7 +62,7 @@ def repeats(
     guess = (scale / ratio / float(single_noise(epsilon, delta))) ** 2
     if guess >= 4 * FURTHEST:  # events here cost up to some 1/0.8 times as much as the count
         return FURTHEST
-    event = event_of(short(scale))
+    event = event_of(four_digits(scale))
     if guess < 1000:
         return calibrate.answers(event, epsilon=epsilon, delta=delta)
 
@@ -75,9 +76,7 @@ def repeats(
         low, high = 2 * low, low
     while high < 4096 and fits(high):
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+    low += bisect_left(range(low + 1, high), True, key=lambda power: not fits(power))
     return min(FURTHEST, math.floor(guess * 1.001**low))
 
 
@@ -112,17 +111,17 @@ def widest(ballots: Ballots, right: Callable[[float], Floats], most: float) -> t
         return math.exp(high), over(high) + most
     if over(low) > 0:
         return math.exp(low), over(low) + most
-    scale = float(short(math.exp(brentq(over, low, high, xtol=1e-6))))
+    scale = float(four_digits(math.exp(brentq(over, low, high, xtol=1e-6))))
     return scale, min(over(math.log(scale)) + most, most)
 
 
-def short(value: float) -> Fraction:
+def four_digits(value: float) -> Fraction:
     """Four digits of a number, rounded down, as an exact decimal."""
     unit = Fraction(10) ** (math.floor(math.log10(value)) - 3)
     return math.floor(Fraction(value) / unit + Fraction(1, 10**6)) * unit
 
 
-def difference_tail(reach: NDArray[np.int64], fast: float, slow: float) -> Floats:
+def laplace_difference_tail(reach: NDArray[np.int64], fast: float, slow: float) -> Floats:
     """P(X − Y ≥ k) for Laplace variables of two rates."""
 
     def tail(k: Floats) -> Floats:

@@ -47,6 +47,11 @@ class VoteTable:
         entries.flags.writeable = False
         object.__setattr__(self, "entries", entries)
 
+    @classmethod
+    def symmetric(cls, complements: Entries, teachers: int) -> VoteTable:
+        """Return the table that treats both classes alike, from 2^62 less its entries at ⌈K/2⌉, …, K of K votes."""
+        return cls(np.concatenate([complements[::-1], ONE - complements[1 - teachers % 2 :]]))
+
     @property
     def teachers(self) -> int:
         """How many vote."""
@@ -90,6 +95,11 @@ class VoteTable:
         if not bool(np.isfinite(ends).all()):
             raise ValueError("the table leaks without bound: an entry is 0 or 2^62 beside one that is not")
         return games.profile(games.Coins(ends[1], -ends[0]), integer(answers, "answers", least=1))
+
+
+def check_teachers(teachers: int) -> int:
+    """Return a number of teachers for which there can be a table."""
+    return integer(teachers, "teachers", least=1, most=MOST_TEACHERS)
 
 
 def check_order(order: object) -> float:

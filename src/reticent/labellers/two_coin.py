@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
@@ -12,11 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.exact import Number, exp_fractions, integer
-from reticent.labellers.ballots import Ballots, Bought, Labels, Votes
+from reticent.labellers.ballots import Ballots, Bought, Floats, Labels, Votes
 from reticent.labellers.base import Labeller
 from reticent.labellers.budget import check_budget, spendable
+from reticent.labellers.chances import draw_exponential, exponential_chances, right_chances
 from reticent.labellers.search import FURTHEST
-from reticent.labellers.table import MOST_TEACHERS, ONE, Entries, VoteTable, check_order, excess_moments, log_ratios
+from reticent.labellers.table import (
+    MOST_TEACHERS,
+    ONE,
+    Entries,
+    VoteTable,
+    check_order,
+    check_teachers,
+    excess_moments,
+    log_ratios,
+)
 from reticent.mechanisms.counts import Integers
 from reticent.noise import Noise
 from reticent.privacy.events import RenyiDP
@@ -28,7 +39,7 @@ FEWEST_HITS = 50  # with fewer, it closes after a number of answers that nobody 
 _PAD = 2e-12  # far more than what the few floating-point operations on a certified moment can add
 
 
-class Closing(NamedTuple):
+class BlurredClosing(NamedTuple):
     """How the end of a labeller is blurred, so that it tells little about any one question."""
 
     scale: Fraction  # of both noises
@@ -117,7 +128,7 @@ class TwoCoin(Labeller):
         self.fallback = None if fallback is None else integer(fallback, "fallback", least=0, most=classes - 1)
         if (query_epsilon is None) != (query_delta is None):
             raise ValueError("query_epsilon and query_delta must be given together, or neither")
-        self.closing = None if query_epsilon is None else closing(query_epsilon, query_delta, self.tries)
+        self.closing = None if query_epsilon is None else blurred_closing(query_epsilon, query_delta, self.tries)
         least = self.tries + (0 if self.closing is None else self.closing.margin)
 
         def hits(steep: Fraction) -> Hits:
@@ -167,9 +178,9 @@ class TwoCoin(Labeller):
             for tries in TRIES:
                 options: dict[str, Any] = {"steepness": steepness, "tries": tries}
                 labeller = cls(**shape, epsilon=epsilon, delta=delta, **options)
-                chances, hits = labeller.chances(ballots.counts)
-                right = chances[np.arange(len(chances)), ballots.truth]
-                answers = min(FURTHEST, (labeller.hits - tries) / max(ballots.mean(hits), 1e-300))
+                right = right_chances(labeller.chances(ballots.counts), ballots.truth)
+                hits = ballots.mean(labeller.expected_hits(ballots.counts))
+                answers = min(FURTHEST, (labeller.hits - tries) / max(hits, 1e-300))
                 yield Bought(cls.name, int(answers), ballots.loss(right), options, cls.stateless)
 
     @property
@@ -217,17 +228,19 @@ class TwoCoin(Labeller):
     def _draw(self, counts: Votes) -> Labels:
         if self.table is not None:
             return self.table.draw(counts[:, 1], self._noise)
-        return np.array([self._noise.choose(row, rate=self.rate) for row in counts], dtype=np.int64)
+        return draw_exponential(counts, self.rate, self._noise)
 
-    def chances(self, votes: Integers) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The chances of the labels and the expected hits at known votes. Not private: for planning only."""
-        counts = self._read(votes)
-        weights = np.exp(float(self.rate) * (counts - counts.max(axis=1, keepdims=True)))
-        single = weights / weights.sum(axis=1, keepdims=True)
+    def _chances(self, counts: Votes) -> Floats:
+        single = exponential_chances(counts, self.rate)
         agree = (single**2).sum(axis=1, keepdims=True)
         never = (1 - agree) ** self.tries
         last = np.full(self.classes, 1 / self.classes) if self.fallback is None else np.eye(self.classes)[self.fallback]
-        return single**2 * (1 - never) / agree + never * last, ((1 - agree) * (1 - never) / agree)[:, 0]
+        return np.asarray(single**2 * (1 - never) / agree + never * last)
+
+    def expected_hits(self, votes: Integers) -> Floats:
+        """Return the expected number of hits at known votes. **Not private**: for planning only."""
+        agree = (exponential_chances(self._read(votes), self.rate) ** 2).sum(axis=1)
+        return np.asarray(_hits_per_question(agree, self.tries))
 
     def expected_answers(self, most: int, *, split: bool) -> int:
         """About how many of `most` questions it answers if the teachers are evenly `split` on all, or agree on all.
@@ -239,17 +252,17 @@ class TwoCoin(Labeller):
         """
         rest = 1.0 if split else math.exp(-float(self.rate) * self.teachers)  # the weight of a class beside the first
         agree = (1 + (self.classes - 1) * rest**2) / (1 + (self.classes - 1) * rest) ** 2
-        each = max((1 - agree) * (1 - (1 - agree) ** self.tries) / agree, 1e-300)
+        each = max(_hits_per_question(agree, self.tries), 1e-300)
         paid: float = self.hits - self.tries + 1
         if self.closing is not None:
             paid = self.hits - self.closing.margin
             paid -= float(self.closing.scale) * math.log(max(1.0, min(most, paid / each)))
         return max(1, math.floor(min(most, paid / each)))
 
-    def accuracy(self, votes: Integers, truth: Integers) -> float:
-        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
-        chances = self.chances(votes)[0]
-        return float(chances[np.arange(len(chances)), np.asarray(truth)].mean())
+
+def _hits_per_question(agree: Any, tries: int) -> Any:
+    """The expected hits of a question on which two coins agree with this chance."""
+    return (1 - agree) * (1 - (1 - agree) ** tries) / agree
 
 
 # ── what a hit costs ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -258,11 +271,11 @@ class TwoCoin(Labeller):
 @lru_cache(maxsize=8)
 def logistic_table(teachers: int, rate: Fraction) -> VoteTable:
     """One coin: 1 with probability 1/(1 + e^(−s(2v − K))) at v of K votes, that is ∝ e^(s·votes) for either class."""
-    count = integer(teachers, "teachers", least=1, most=MOST_TEACHERS)
+    count = check_teachers(teachers)
     lead = 2 * np.arange((count + 1) // 2, count + 1) - count
     losing = np.exp(-float(rate) * lead) / (1 + np.exp(-float(rate) * lead))
     complements = np.clip(np.rint(losing * float(ONE)).astype(np.int64), 1, ONE // 2)
-    return VoteTable(np.concatenate([complements[::-1], ONE - complements[1 - count % 2 :]]))
+    return VoteTable.symmetric(complements, count)
 
 
 @lru_cache(maxsize=64)
@@ -329,13 +342,13 @@ def table_price(entries: Entries, order: object) -> Fraction | None:
 
 
 @lru_cache(maxsize=64)
-def closing(query_epsilon: object, query_delta: object, tries: int) -> Closing:
+def blurred_closing(query_epsilon: Number, query_delta: Number, tries: int) -> BlurredClosing:
     """The scale J/ε of both noises, and by how much the blurred end must come before the hard one.
 
     The hard end shows only if threshold noise less fresh noise is at least m although that has probability below
     δ·e^(−ε); the margin is m + J − 2.
 
-    >>> closing(1, 1e-6, 2).margin
+    >>> blurred_closing(1, 1e-6, 2).margin
     34
     """
     # An ε beyond 100 is treated as 100, which claims more: e^(−ε) would have as many digits as ε is large.
@@ -346,10 +359,8 @@ def closing(query_epsilon: object, query_delta: object, tries: int) -> Closing:
     low, high = 0, 1  # `high` is far enough, `low` is not
     while _difference_tail(scale, high) > most:
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _difference_tail(scale, middle) > most else (low, middle)
-    return Closing(scale, high + tries - 2)
+    reach = low + 1 + bisect_left(range(low + 1, high), True, key=lambda reach: _difference_tail(scale, reach) <= most)
+    return BlurredClosing(scale, reach + tries - 2)
 
 
 def _difference_tail(scale: Fraction, reach: int) -> Fraction:
