@@ -178,7 +178,7 @@ def test_no_search_goes_on_without_end(classes: int, options: dict[str, Any], mo
 
         return run
 
-    monkeypatch.setattr(greedy_module, "_chances", counted("tables", greedy_module._chances))
+    monkeypatch.setattr(greedy_module, "_table_chances", counted("tables", greedy_module._table_chances))
     monkeypatch.setattr(accounting, "fits", counted("prices", cheap_fits))
     plan = pate(300, classes=classes, **options, **BUDGET)
     assert all(0 <= each.answers <= FURTHEST for each in plan.bought)

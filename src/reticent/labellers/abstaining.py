@@ -1,4 +1,4 @@
-"""Answers only where the vote is clear: the labellers of the literature that may decline a question."""
+"""Labellers of the literature that answer only where the vote is clear, and decline other questions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from reticent.noise import Noise
 from reticent.privacy import calibrate
 from reticent.privacy.events import Composed, DiscreteGaussian, Event, Repeated, Seeded
 
-HALTS = (1, 10, 50, 200)  # numbers of unanswered questions that plans try
+HALTS = (1, 10, 50, 200)  # values that plans try
 
 
 class AbstainingLabeller(Labeller):
@@ -51,9 +51,9 @@ class AbstainingLabeller(Labeller):
 
 
 class Confident(AbstainingLabeller):
-    """GNMax where the winner is clearly ahead, and no answer elsewhere; see `ConfidentGNMax`.
+    """GNMax on questions where the winner is clearly ahead; it declines all others. See `ConfidentGNMax`.
 
-    Guarantee. For a replaced row: (ε, δ) over `questions` tests and at most `answers` labels, whichever are answered.
+    Guarantee. For a replaced row: (ε, δ) over `questions` tests and at most `answers` labels, for any questions.
 
     Why. See `ConfidentGNMax`. `test_share` of the squared budget pays for the tests, the rest for the labels.
 
@@ -66,13 +66,13 @@ class Confident(AbstainingLabeller):
     classes : int, default=2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
-        Number of labels at most.
+        Largest number of labels.
     questions : int or None, default=None
-        Number of questions at most, at least `answers`; None for as many as answers.
+        Largest number of questions, at least `answers`; None for `answers`.
     threshold : int or None, default=None
-        Votes that the winner needs; None for three quarters of the teachers.
+        Number of votes that the winner needs; None for three quarters of the teachers.
     test_share : float or Fraction, default=0.25
         Share of the squared budget that pays for the tests.
     unsafe_noise : Noise or None, default=None
@@ -123,12 +123,12 @@ class Confident(AbstainingLabeller):
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """The most questions whose answers lose no more, with the usual threshold and share for the tests."""
+        """Yield the most questions whose answers lose at most `loss`, with the default threshold and test share."""
         sigma = float(single_noise(epsilon, delta))
         ahead = ballots.counts.max(axis=1) - 3 * ballots.teachers // 4
 
         def answered(questions: float) -> tuple[float, float]:
-            """How many of the questions are answered, and the loss on these."""
+            """The expected number of answers, and the loss on these."""
             passes = norm.cdf(ahead / (2 * sigma * math.sqrt(questions)))
             share = max(ballots.mean(passes), 1e-12)
             spread = sigma * math.sqrt(2 * max(1.0, questions * share) / 0.75)
@@ -143,7 +143,7 @@ class Confident(AbstainingLabeller):
 
     @property
     def closed(self) -> bool:
-        """Whether no more questions are answered."""
+        """Whether all questions are refused from now on."""
         return self._run.answers_left == 0 or self._run.queries_left == 0
 
     def _ask(self, counts: Votes) -> int | None:
@@ -151,9 +151,9 @@ class Confident(AbstainingLabeller):
 
 
 class SparseVector(AbstainingLabeller):
-    """The exact majority where it is stable, no answer elsewhere, until `halts` questions went unanswered.
+    """The exact majority on questions where it is stable; it declines others, and closes after `halts` of these.
 
-    Guarantee. (ε, δ) for a replaced row over all answers, however many.
+    Guarantee. For a replaced row: (ε, δ) over all answers, however many.
 
     Why. See `mechanisms.SparseVector`.
 
@@ -167,9 +167,9 @@ class SparseVector(AbstainingLabeller):
     classes : int, default=2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     halts : int, default=50
-        Number of unanswered questions after which it closes.
+        Number of declined questions after which it closes.
     unsafe_noise : Noise or None, default=None
         For tests only: replaces the noise of the operating system.
     """
@@ -188,14 +188,15 @@ class SparseVector(AbstainingLabeller):
         unsafe_noise: Noise | None = None,
     ) -> None:
         self._run = SparseVectorRun(epsilon=epsilon, delta=delta, halts=halts, unsafe_noise=unsafe_noise)
-        event = self._run.event.event if isinstance(self._run.event, Seeded) else self._run.event  # marked below, once
+        run_event = self._run.event  # the base class marks it as seeded, once
+        event = run_event.event if isinstance(run_event, Seeded) else run_event
         super().__init__(teachers=teachers, classes=classes, event=event, answers=None, unsafe_noise=unsafe_noise)
 
     @classmethod
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """Answers until the halts are used up. What is answered is the noiseless majority."""
+        """Yield the expected number of answers for some numbers of halts. Answers are the noiseless majority."""
         distances = np.array([stability(row)[1] for row in ballots.counts])
         for halts in HALTS:
             run = cls(teachers=ballots.teachers, epsilon=epsilon, delta=delta, halts=halts)._run
@@ -206,7 +207,7 @@ class SparseVector(AbstainingLabeller):
 
     @property
     def closed(self) -> bool:
-        """Whether no more questions are answered."""
+        """Whether all questions are refused from now on."""
         return self._run.halts_left == 0
 
     def _ask(self, counts: Votes) -> int | None:

@@ -1,13 +1,13 @@
-"""Noise on the votes, and the class with the most: the labellers of the literature that answer every question."""
+"""Labellers of the literature that add noise to the votes and answer every question."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
 from scipy.stats import norm
@@ -32,18 +32,8 @@ def _bit_event(voters: int) -> Callable[[Fraction], Event]:
     return lambda sigma: GaussianBit(sigma, voters)
 
 
-def _histogram(sigma: Fraction) -> Event:
-    return DiscreteGaussian(sigma, 2)
-
-
-def _bounded_range(scale: Fraction) -> Event:
-    return BoundedRange(2 / scale)
-
-
 @lru_cache(maxsize=64)
-def _least_noise(
-    event_of: Callable[[Fraction], Event], epsilon: Fraction, delta: Fraction, answers: int
-) -> Fraction:
+def _least_noise(event_of: Callable[[Fraction], Event], epsilon: Fraction, delta: Fraction, answers: int) -> Fraction:
     return calibrate.noise(lambda scale: Repeated(event_of(scale), answers), epsilon=epsilon, delta=delta)
 
 
@@ -51,8 +41,8 @@ class Gaussian(Labeller):
     """The majority of two classes after discrete Gaussian noise; see `noisy_majority`.
 
     Guarantee. For a replaced row: the event of R noisy counts (`price="count"`) or of R bits (`price="bit"`), within
-    (ε, δ). The noise is the least for which that can be certified. A bit costs less than the count from which it is
-    computed, so `price="bit"` needs less noise.
+    (ε, δ). The noise is the least that can be certified. A bit costs less than the count from which it is computed, so
+    `price="bit"` needs less noise.
 
     Why. See `noisy_majority`: only the bit is released, so both prices hold.
 
@@ -63,11 +53,11 @@ class Gaussian(Labeller):
     teachers : int
         Number of teachers that vote.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
     price : {"count", "bit"}, default="count"
-        What the event accounts for.
+        Whether the event accounts for the noisy count or for the released bit.
     unsafe_noise : Noise or None, default=None
         For tests only: replaces the noise of the operating system.
     """
@@ -99,7 +89,7 @@ class Gaussian(Labeller):
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """As many noisy counts as fit at the widest noise that loses no more."""
+        """Yield how many noisy counts fit at the widest noise that loses at most `loss`."""
         _, answers, lost = majority_answers(ballots, epsilon, delta, loss)
         yield Bought(cls.name, answers, lost)
 
@@ -117,7 +107,7 @@ class Bit(Gaussian):
 
     Guarantee. For a replaced row: the event of R bits, within (ε, δ).
 
-    Why. See `noisy_majority`.
+    Why. See `noisy_majority`, and for the price the page "Bit" of the documentation.
 
     Source. As for `Gaussian`.
 
@@ -126,7 +116,7 @@ class Bit(Gaussian):
     teachers : int
         Number of teachers that vote.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
     unsafe_noise : Noise or None, default=None
@@ -152,7 +142,7 @@ class Bit(Gaussian):
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """From what the noisy count buys to π/2 times as much, which is the most that a bit gains."""
+        """Yield between 1 and π/2 times what the noisy count buys: a bit gains no more."""
         sigma, start, lost = majority_answers(ballots, epsilon, delta, loss)
 
         def fits(power: int) -> bool:
@@ -183,14 +173,11 @@ class NoisyWinner(Labeller):
 
     Attributes
     ----------
-    answer_event : Callable[[Fraction], Event]
-        Class attribute. The event of one answer with noise of a given scale.
     scale : Fraction
         Scale of the noise.
     """
 
     scales = True
-    answer_event: ClassVar[Callable[[Fraction], Event]]
 
     def __init__(
         self,
@@ -206,6 +193,11 @@ class NoisyWinner(Labeller):
         self.scale = _least_noise(self.answer_event, exact_epsilon, exact_delta, count)
         event = Repeated(self.answer_event(self.scale), count)
         super().__init__(teachers=teachers, classes=classes, event=event, answers=count, unsafe_noise=unsafe_noise)
+
+    @staticmethod
+    @abstractmethod
+    def answer_event(scale: Fraction) -> Event:
+        """Return the event of one answer with noise of this scale."""
 
     @classmethod
     def is_automatic(cls, classes: int) -> bool:
@@ -229,7 +221,7 @@ class GNMax(NoisyWinner):
     classes : int, default=2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
     unsafe_noise : Noise or None, default=None
@@ -237,20 +229,29 @@ class GNMax(NoisyWinner):
     """
 
     name = "gnmax"
-    answer_event = staticmethod(_histogram)
+
+    @staticmethod
+    def answer_event(scale: Fraction) -> Event:
+        """Return the event of one answer with noise of this scale."""
+        return DiscreteGaussian(scale, 2)
+
+    @property
+    def sigma(self) -> Fraction:
+        """The scale of the noise."""
+        return self.scale
 
     @classmethod
     def is_compared(cls, classes: int) -> bool:
-        """For more than two classes: for two, noise on one count is enough."""
+        """For more than two classes: with two classes, noise on one count is enough."""
         return classes > 2
 
     @classmethod
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """As many noisy histograms as fit at the widest noise that loses no more."""
+        """Yield how many noisy histograms fit at the widest noise that loses at most `loss`."""
         sigma, lost = widest(ballots, lambda sigma: winner_right(ballots, sigma), loss)
-        yield Bought(cls.name, repeats(_histogram, sigma, epsilon, delta, math.sqrt(2)), lost)
+        yield Bought(cls.name, repeats(cls.answer_event, sigma, epsilon, delta, math.sqrt(2)), lost)
 
     def _label(self, counts: Votes) -> Labels:
         labels: Labels = gnmax(counts, sigma=self.scale, voters=self.teachers, unsafe_noise=self._noise).value
@@ -274,7 +275,7 @@ class Gumbel(NoisyWinner):
     classes : int, default=2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
     unsafe_noise : Noise or None, default=None
@@ -282,7 +283,11 @@ class Gumbel(NoisyWinner):
     """
 
     name = "gumbel"
-    answer_event = staticmethod(_bounded_range)
+
+    @staticmethod
+    def answer_event(scale: Fraction) -> Event:
+        """Return the event of one answer with noise of this scale."""
+        return BoundedRange(2 / scale)
 
     @property
     def rate(self) -> Fraction:
@@ -293,13 +298,13 @@ class Gumbel(NoisyWinner):
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """As many draws as fit at the widest noise that loses no more."""
+        """Yield how many draws fit at the widest noise that loses at most `loss`."""
 
         def right(scale: float) -> Floats:
             return np.asarray(1 / (1 + np.exp(np.minimum(-ballots.leads / scale, 700.0)).sum(axis=1)))
 
         scale, lost = widest(ballots, right, loss)
-        yield Bought(cls.name, repeats(_bounded_range, scale, epsilon, delta), lost)
+        yield Bought(cls.name, repeats(cls.answer_event, scale, epsilon, delta), lost)
 
     def _label(self, counts: Votes) -> Labels:
         return draw_exponential(counts, self.rate, self._noise)

@@ -172,7 +172,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         epsilon: Number,
         delta: Number,
-        classes: Sequence[Any] | str | None = None,
+        classes: Sequence[Any] | Array | str | None = None,
         n_teachers: int | str = "auto",
         labeller: LabellerLike = "auto",
         labeller_options: Mapping[str, Any] | None = None,
@@ -441,7 +441,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._needs_space() or self.teacher is None or self.student is None:
             numbers = as_numbers(table, name)
             check_missing(numbers, allow_nan=False, name=name)
-            # A pipeline may name its columns: frames stay frames for teachers and students of one's own.
+            # The caller's pipelines may select columns by name: for them, frames stay frames.
             return numbers if self.teacher is None and self.student is None else table
         concepts = isinstance(self.teacher, ConceptClass) or isinstance(self.student, ConceptClass)
         allowed = not concepts and all(takes_nan(one) for one in (self.teacher, self.student))

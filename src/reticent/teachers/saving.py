@@ -1,4 +1,4 @@
-"""Trained teachers as numbers and arrays, and back: the same votes to the last bit, and nothing that can run."""
+"""Saving trained teachers as numbers and arrays, and loading them: the same votes to the last bit, and no code."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from reticent.concepts.domains import Datetimes, Domain, Floats, Integers
 from reticent.concepts.thresholds import Thresholds
+from reticent.data.executor import Executor
 from reticent.data.tables import Array
 from reticent.teachers.linear_voters import LinearVoters
 from reticent.teachers.models import ModelVoters
@@ -31,10 +32,22 @@ NODES = ("roots", "feature", "threshold", "missing_left", "children", "vote")
 
 
 def to_arrays(teachers: Teachers) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Trained teachers as what JSON can hold, and arrays.
+    """Return trained teachers as a header for JSON, and arrays.
 
-    Linear teachers, thresholds and decision trees are plain numbers. Teachers of other kinds are saved by skops if it
-    is installed, which loads types that it knows without running anything; else by joblib, whose files can run code.
+    Linear teachers, thresholds and decision trees are plain numbers. Other teachers are saved by skops if it is
+    installed, which loads known types without running code; else by joblib, whose files can run code.
+
+    Parameters
+    ----------
+    teachers : Teachers
+        Fitted teachers.
+
+    Returns
+    -------
+    header : dict[str, Any]
+        Kind and sizes, as values that JSON can hold.
+    arrays : dict[str, ndarray]
+        The numbers.
 
     >>> rows = np.random.default_rng(0).normal(size=(1_000, 3))
     >>> teachers = Teachers(shards=20, classes=("no", "yes")).fit(rows, np.where(rows[:, 0] > 0, "yes", "no"))
@@ -68,12 +81,23 @@ def from_arrays(
     estimator: Any,
     *,
     trust_models: bool = False,
-    n_jobs: int | None = None,
+    n_jobs: int | Executor | None = None,
 ) -> Teachers:
-    """The teachers that `to_arrays` was given; `estimator` is what they were made with.
+    """Return the teachers that were saved by `to_arrays`.
 
-    Teachers that are not plain numbers are loaded only if `trust_models` says that whoever wrote them may run code
-    here; those of skops also without it, if they hold nothing but types that skops knows.
+    Parameters
+    ----------
+    header : Mapping[str, Any]
+        The header.
+    arrays : Mapping[str, ndarray]
+        The arrays.
+    estimator : classifier, ConceptClass or None
+        The estimator that the teachers were made with.
+    trust_models : bool, default=False
+        Whether to load teachers that are not plain numbers, which may run code of whoever wrote the file. Teachers
+        saved by skops are loaded without it if skops knows all of their types.
+    n_jobs : int, Executor or None, default=None
+        The `n_jobs` of the teachers.
     """
     try:
         classes, shards, columns, made_with = (
@@ -145,8 +169,9 @@ def _put_together(header: Mapping[str, Any], arrays: Mapping[str, Array], estima
     constant = np.array(arrays["constant"])
     models = _models(kind, arrays["models"].tobytes(), trusted)
     _check(len(models) == len(constant) == count and _within(constant + 1, classes + 1))
-    telling = partial(report, teachers=count, what="answer")
-    return ModelVoters(models, constant, arrays["classes"], report=telling)
+    return ModelVoters(
+        models, constant, arrays["classes"], report=partial(report, teachers=count, what="answer")
+    )
 
 
 def _thresholds(header: Mapping[str, Any], cuts: CutVoters | None, estimator: Any) -> ThresholdVoters:
@@ -202,6 +227,6 @@ def _check(sound: bool) -> None:
         raise ValueError(_DAMAGED)
 
 
-def _within(places: Array, end: int) -> bool:
+def _within(indices: Array, end: int) -> bool:
     """Whether all are whole numbers from 0 to below `end`."""
-    return places.dtype.kind in "iu" and (not len(places) or bool(0 <= places.min() <= places.max() < end))
+    return indices.dtype.kind in "iu" and (not len(indices) or bool(0 <= indices.min() <= indices.max() < end))
