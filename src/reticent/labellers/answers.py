@@ -75,7 +75,7 @@ def best(
     delta: Number,
     classes: int = 2,
     queries: int | None = None,
-    torn: Number | None = None,
+    disagreement: Number | None = None,
     loss: Number = 0.01,
     stateless: bool = False,
 ) -> Bought:
@@ -95,7 +95,7 @@ def best(
         Number of classes they vote on.
     queries : int or None, default=None
         Number of answers that are enough, if it is known.
-    torn : float, Fraction or None, default=None
+    disagreement : float, Fraction or None, default=None
         Share of the questions on which teachers disagree; see `Ballots.guess`.
     loss : float or Fraction, default=0.01
         Largest acceptable loss against the noiseless majority.
@@ -105,7 +105,7 @@ def best(
     >>> best(1000, epsilon=1, delta=1e-6, queries=500).labeller
     'greedy'
     """
-    ballots = Ballots.guess(teachers, classes=classes, torn=torn)
+    ballots = Ballots.guess(teachers, classes=classes, disagreement=disagreement)
     wanted = 1 if queries is None else integer(queries, "queries", least=1)
     offers = []
     for kind in automatic(classes, stateless=stateless):

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Votes = NDArray[np.int64]
 
-TORN = 0.1  # the share of questions on which teachers are assumed to disagree
+DISAGREEMENT = 0.1  # the share of questions on which teachers are assumed to disagree
 WIDEST = 2000  # teachers: more would not make a guess finer
 
 
@@ -50,7 +50,7 @@ class Ballots:
 
     @classmethod
     def guess(
-        cls, teachers: int, *, classes: int = 2, torn: Number | None = None, margins: ArrayLike | None = None
+        cls, teachers: int, *, classes: int = 2, disagreement: Number | None = None, margins: ArrayLike | None = None
     ) -> Ballots:
         """Return ballots from a guess of the winner's leads. The winner is right; the runner-up has all other votes.
 
@@ -60,17 +60,17 @@ class Ballots:
             Number of teachers that vote.
         classes : int, default=2
             Number of classes they vote on.
-        torn : float, Fraction or None, default=None
+        disagreement : float, Fraction or None, default=None
             Share of the questions on which teachers disagree, where every lead is equally likely; on all others they
             agree. None for a tenth.
         margins : array-like or None, default=None
             The leads, as shares of the teachers, numbers from 0 to 1, in place of a guess.
         """
-        if torn is not None and margins is not None:
-            raise ValueError(f"torn={torn} must be left out where margins are given: they say how far teachers agree")
+        if disagreement is not None and margins is not None:
+            raise ValueError(f"disagreement={disagreement} must be left out if margins are given, which replace it")
         count, columns = integer(teachers, "teachers", least=1), integer(classes, "classes", least=2)
         if margins is None:
-            share = float(check_share(TORN if torn is None else torn, "torn"))
+            share = float(check_share(DISAGREEMENT if disagreement is None else disagreement, "disagreement"))
             leads = np.append((np.arange(200) + 0.5) / 200, 1.0)
             weights = np.append(np.full(200, share / 200), 1 - share)
         else:
