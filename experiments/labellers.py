@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.table import Table
 from reticent.labellers import Gaussian, Greedy, Poll, TwoCoin
-from reticent.labellers.two_coin import closing
+from reticent.labellers.two_coin import blurred_closing
 from reticent.privacy import divergences
 from reticent.privacy.events import GaussianBit, Repeated
 from reticent.privacy.games import gaussian_bits
@@ -70,7 +70,7 @@ def _hits() -> Table:
 
 def _closing() -> Table:
     rows = tuple(
-        (f"{epsilon:g}", f"1e{round(math.log10(delta))}", str(tries), str(closing(epsilon, delta, tries).margin))
+        (f"{epsilon:g}", f"1e{math.log10(delta):.0f}", str(tries), str(blurred_closing(epsilon, delta, tries).margin))
         for epsilon, delta, tries in ((1, 1e-6, 2), (1, 1e-6, 3), (0.5, 1e-6, 2), (0.1, 1e-9, 2))
     )
     columns = ("query ε", "query δ", "tries J", "hits kept back")

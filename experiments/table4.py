@@ -248,7 +248,7 @@ def _asked(split: Split, method: str, votes: Integers, teachers: int, epsilon: f
     """What was asked by a method, and the labels that were released for it."""
     limit = len(votes) if method == PSQ else split.asked
     transcript = Transcript(len(votes), limit)
-    queries.run(
+    queries.ask_all(
         _chooser(method, transcript, split),
         transcript,
         votes.__getitem__,

@@ -71,7 +71,7 @@ def test_a_third_class_that_is_never_given_is_not_told_of_and_can_be_seen() -> N
     known = {**KNOWN, "classes": ("ill", "none", "well")}
     model, told = caught(lambda: rt.PATEClassifier(**known, queries="passive").fit(X, y, public=X[:300]))
     assert told == []
-    assert model.recipe_.n_queries == 300  # a passive fit asks all public rows
+    assert model.settings_.n_queries == 300  # a passive fit asks all public rows
     assert set(model.classes_) - set(model.predict(X[:300])) == {"none"}
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from reticent.audit.laws import law
-from reticent.labellers.two_coin import closing
+from reticent.labellers.two_coin import blurred_closing
 from reticent.mechanisms.between_thresholds import BetweenThresholds, _plan
 from reticent.noise import Noise
 
@@ -298,7 +298,7 @@ class TwoCoins:
 
     def __init__(self, noise: Noise) -> None:
         self.noise = noise
-        self.scale, self.margin = closing(self.epsilon, self.delta, 1)
+        self.scale, self.margin = blurred_closing(self.epsilon, self.delta, 1)
 
     def fit(self, X: Any, y: Any) -> None:
         self.used, self.closed = 0, False

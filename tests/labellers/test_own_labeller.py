@@ -79,7 +79,7 @@ def test_a_pate_classifier_takes_it(labeller: Any) -> None:
     )  # fmt: skip
     assert clone(model).get_params()["labeller"] == labeller
     model.fit(X, y, public=public)
-    assert model.recipe_.labeller == "laplace"
+    assert model.settings_.labeller == "laplace"
     assert len(model.labels_) == 20
     assert fits(model.event_, **BUDGET)
     assert model.score(public, truth) > 0.9

@@ -15,7 +15,7 @@ from reticent.audit import exact, law
 from reticent.errors import BudgetExhausted
 from reticent.labellers import TwoCoin, VoteTable
 from reticent.labellers.table import BITS, ONE
-from reticent.labellers.two_coin import Closing, closed_form_price, closing, logistic_table, table_price
+from reticent.labellers.two_coin import BlurredClosing, blurred_closing, closed_form_price, logistic_table, table_price
 from reticent.noise import Noise, Seeded
 from reticent.privacy import epsilon
 
@@ -300,7 +300,7 @@ class TestClosingTime:
     REACH = 40
 
     def law(
-        self, hits: Sequence[int], end: int, tries: int, how: Closing, *, fresh: bool, scales: Scales
+        self, hits: Sequence[int], end: int, tries: int, how: BlurredClosing, *, fresh: bool, scales: Scales
     ) -> np.ndarray[Any, Any]:
         """The chances to close before the first question, the second, …, or never; `scales` shrink the two noises."""
         once, a = (math.exp(-1 / (float(how.scale) * share)) for share in scales)
@@ -316,7 +316,9 @@ class TestClosingTime:
             alive = alive * (1 - closes)
         return np.array([*chances, float(alive.sum())])
 
-    def worst(self, how: Closing, epsilon: float, tries: int, fresh: bool = True, scales: Scales = FULL) -> float:
+    def worst(
+        self, how: BlurredClosing, epsilon: float, tries: int, fresh: bool = True, scales: Scales = FULL
+    ) -> float:
         generator = np.random.default_rng(0)
         end, worst = how.margin + 8, 0.0
         for case in range(100):
@@ -332,18 +334,18 @@ class TestClosingTime:
 
     @pytest.mark.parametrize(("epsilon", "delta", "tries"), [(1, 1e-6, 2), (2, 1e-4, 1), (0.5, 1e-3, 3)])
     def test_it_hides_one_question(self, epsilon: float, delta: float, tries: int) -> None:
-        how = closing(epsilon, delta, tries)
+        how = blurred_closing(epsilon, delta, tries)
         assert self.worst(how, epsilon, tries) <= delta
         assert self.worst(how, epsilon, tries, fresh=False) > delta  # the twin: one noisy cap
         assert self.worst(how, epsilon, tries, scales=(0.5, 1)) > delta  # the twin: half of the noise drawn once
         assert self.worst(how, epsilon, tries, scales=(1, 0.5)) > delta  # the twin: half of the fresh noise
-        assert self.worst(Closing(how.scale, 0), epsilon, tries) > delta  # the twin: the hard end shows
+        assert self.worst(BlurredClosing(how.scale, 0), epsilon, tries) > delta  # the twin: the hard end shows
 
 
 def test_the_margin_is_the_least_that_the_tail_allows() -> None:
-    assert closing(1, 1e-6, 2) == Closing(Fraction(2), 34)
+    assert blurred_closing(1, 1e-6, 2) == BlurredClosing(Fraction(2), 34)
     for query_epsilon, query_delta, tries in ((0.5, 1e-4, 1), (1, 1e-6, 3), (4, 1e-9, 2)):
-        found = closing(query_epsilon, query_delta, tries)
+        found = blurred_closing(query_epsilon, query_delta, tries)
         a = math.exp(-query_epsilon / tries)
         z = np.arange(-4000, 4001)
         mass = (1 - a) / (1 + a) * a ** np.abs(z)
@@ -389,7 +391,7 @@ def test_labels_and_hits_are_as_frequent_as_they_should(classes: int) -> None:
     )
     row = [400, 600] if classes == 2 else [300, 400, 200, 100]
     questions = np.tile(row, (4000, 1))
-    chances, hits = labeller.chances(questions[:1])
+    chances, hits = labeller.chances(questions[:1]), labeller.expected_hits(questions[:1])
     labels, drawn = labeller._toss(questions)
     for label in range(classes):
         p = chances[0, label]
@@ -440,7 +442,7 @@ def test_the_steepness_that_is_advised_is_accepted(teachers: int) -> None:
 
 @pytest.mark.parametrize("query_epsilon", [1e-9, 1e9])
 def test_the_closing_is_found_for_any_epsilon(query_epsilon: float) -> None:
-    how = closing(query_epsilon, 1e-6, 2)
+    how = blurred_closing(query_epsilon, 1e-6, 2)
     assert how.scale == 2 / min(Fraction(str(query_epsilon)), Fraction(100))
 
 

@@ -361,7 +361,7 @@ def test_a_table_takes_few_steps_however_little_it_may_leak(
     [
         ({"answers": 1563}, "answers must be at most 1562"),
         ({"teachers": 10}, "do not buy a single answer of a poll of 7 of 10 teachers.*take a larger epsilon"),
-        ({"teachers": 10, "epsilon": 1e-6}, "flip=0.005 costs more than can be said"),
+        ({"teachers": 10, "epsilon": 1e-6}, "flip=0.005 has no finite price"),
         ({"epsilon": 1e-6, "delta": 1e-12}, "epsilon must be above 1.28e-05"),
     ],
 )

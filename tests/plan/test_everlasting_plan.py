@@ -149,14 +149,14 @@ def test_phases_held_to_too_few_rows_end() -> None:
 
 @pytest.mark.parametrize("labeller", ["greedy", "gaussian", "poll", "two-coin"])
 def test_the_loss_is_that_of_the_labeller_for_votes_as_guessed(labeller: str) -> None:
-    plan = everlasting(20_000, 20, labeller=labeller, torn=0.3, phases=1, most_noise=10, **BUDGET)
+    plan = everlasting(20_000, 20, labeller=labeller, disagreement=0.3, phases=1, most_noise=10, **BUDGET)
     one = plan.phases[0]
     assert one.labeller == labeller
     made = labellers.make(
         labeller, teachers=one.teachers, answers=one.answers if labeller != "poll" else None,
         **{**BUDGET, **one.options},
     )  # fmt: skip
-    ballots = Ballots.guess(one.teachers, torn=0.3)
+    ballots = Ballots.guess(one.teachers, disagreement=0.3)
     times = np.rint(ballots.weights * 40_000).astype(int)
     right = made.accuracy(np.repeat(ballots.counts, times, axis=0), np.repeat(ballots.truth, times))
     assert one.loss == pytest.approx(ballots.majority - right, abs=1e-3)
@@ -176,7 +176,7 @@ def test_two_coin_is_named_where_it_buys_more() -> None:
     assert plan.two_coin.answers > plan.phases[0].answers
     assert plan.two_coin.loss <= 0.01
     assert "two-coin labeller" in str(plan)
-    assert everlasting(300_000, 20, epsilon=1, delta=1e-6, phases=1, torn=0.99).two_coin is None
+    assert everlasting(300_000, 20, epsilon=1, delta=1e-6, phases=1, disagreement=0.99).two_coin is None
 
 
 @pytest.mark.parametrize("answers", ["endless", 5_000])
@@ -241,7 +241,7 @@ def test_what_a_plan_requires_is_accepted(
         ({"rows_per_teacher": 0}, ValueError, "rows_per_teacher"),
         ({"labeller": "sparse-vector"}, ValueError, "labeller"),
         ({"most_noise": 0}, ValueError, "most_noise"),
-        ({"torn": 2}, ValueError, "torn"),
+        ({"disagreement": 2}, ValueError, "disagreement"),
         ({"phases": 0}, ValueError, "phases"),
         ({"max_rows": 0}, ValueError, "max_rows"),
         ({"training_stream": "none"}, ValueError, "training_stream"),

@@ -73,7 +73,7 @@ def test_gnmax_of_two_classes_loses_what_was_planned() -> None:
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_two_coin_gives_about_as_many_answers_as_planned(classes: int) -> None:
-    ballots = Ballots.guess(500, classes=classes, torn=0.5)
+    ballots = Ballots.guess(500, classes=classes, disagreement=0.5)
     found = bought("two-coin", ballots, loss=0.1, **BUDGET)
     generator = np.random.default_rng(0)
     asked = generator.choice(len(ballots.truth), 2 * found.answers, p=ballots.weights)
@@ -89,7 +89,7 @@ def test_two_coin_gives_about_as_many_answers_as_planned(classes: int) -> None:
 
 
 def test_sparse_vector_gives_about_as_many_answers_as_planned() -> None:
-    ballots = Ballots.guess(1000, torn=0.5)
+    ballots = Ballots.guess(1000, disagreement=0.5)
     found = next(each for each in candidates("sparse-vector", ballots, **BUDGET) if each.options == {"halts": 10})
     asked = np.random.default_rng(0).choice(len(ballots.truth), 3000, p=ballots.weights)
     given_ = []
@@ -114,17 +114,17 @@ def test_many_teachers_are_planned_for_as_fewer() -> None:
 
 
 def test_more_of_anything_buys_more() -> None:
-    base: dict[str, Any] = {"teachers": 400, "epsilon": 1, "delta": 1e-6, "torn": 0.1, "loss": 0.01}
+    base: dict[str, Any] = {"teachers": 400, "epsilon": 1, "delta": 1e-6, "disagreement": 0.1, "loss": 0.01}
     for name in ("greedy", "two-coin", "gaussian"):
 
         def answers(name: str = name, **changed: Any) -> int:
             parameters = base | changed
-            ballots = Ballots.guess(parameters.pop("teachers"), torn=parameters.pop("torn"))
+            ballots = Ballots.guess(parameters.pop("teachers"), disagreement=parameters.pop("disagreement"))
             return bought(name, ballots, **parameters).answers
 
         least = answers()
         assert least > 0
-        for change in ({"teachers": 800}, {"epsilon": 2}, {"delta": 1e-4}, {"torn": 0.05}, {"loss": 0.02}):
+        for change in ({"teachers": 800}, {"epsilon": 2}, {"delta": 1e-4}, {"disagreement": 0.05}, {"loss": 0.02}):
             assert answers(**change) > least, (name, change)
 
 
@@ -178,7 +178,7 @@ def test_no_search_goes_on_without_end(classes: int, options: dict[str, Any], mo
 
         return run
 
-    monkeypatch.setattr(greedy_module, "_chances", counted("tables", greedy_module._chances))
+    monkeypatch.setattr(greedy_module, "_table_chances", counted("tables", greedy_module._table_chances))
     monkeypatch.setattr(accounting, "fits", counted("prices", cheap_fits))
     plan = pate(300, classes=classes, **options, **BUDGET)
     assert all(0 <= each.answers <= FURTHEST for each in plan.bought)
@@ -226,15 +226,15 @@ def test_margins_that_are_given_are_used() -> None:
         ({"delta": 1}, "delta"),
         ({"classes": 1}, "classes"),
         ({"queries": 0}, "queries"),
-        ({"torn": 0}, "torn"),
-        ({"torn": 1}, "torn"),
+        ({"disagreement": 0}, "disagreement"),
+        ({"disagreement": 1}, "disagreement"),
         ({"loss": 0}, "loss"),
         ({"loss": 1.5}, "loss"),
         ({"margins": []}, "margins"),
         ({"margins": [0.5, 1.5]}, "margins"),
         ({"margins": [math.nan]}, "margins.*got nan"),
         ({"margins": "abc"}, "margins must be numbers from 0 to 1.*got 'abc'"),
-        ({"margins": [0.5], "torn": 0.2}, "torn=0.2 must be left out"),
+        ({"margins": [0.5], "disagreement": 0.2}, "disagreement=0.2 must be left out"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(change: dict[str, Any], message: str) -> None:

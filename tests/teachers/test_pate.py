@@ -45,7 +45,8 @@ from reticent.privacy import is_seeded
 from reticent.service.home import Home
 from reticent.teachers import Teachers, pate, students
 from reticent.teachers import queries as queries_module
-from reticent.teachers.pate import PATEClassifier, Recipe, auto_teachers
+from reticent.teachers.pate import PATEClassifier
+from reticent.teachers.pate_settings import PATESettings, auto_teachers
 from reticent.teachers.space import PublicSpace
 from reticent.teachers.students import Constant, NoiseAware, VotingStudents
 
@@ -129,21 +130,21 @@ def test_exact_law_of_the_whole_fit(queries: str, student: Any, monkeypatch: pyt
 class Uncounted(PATEClassifier):
     """A twin: the noise of one answer, used for every answer."""
 
-    def _labeller(self, recipe: Recipe, classes: int, unsafe_noise: Noise | None) -> Labeller:
-        labeller = super()._labeller(recipe._replace(n_queries=1), classes, unsafe_noise)
-        labeller.answers = recipe.n_queries
+    def _labeller(self, settings: PATESettings, classes: int, unsafe_noise: Noise | None) -> Labeller:
+        labeller = super()._labeller(settings._replace(n_queries=1), classes, unsafe_noise)
+        labeller.answers = settings.n_queries
         return labeller
 
 
 class FreeWhenClear(PATEClassifier):
     """A twin: where at least three in five teachers agree there is no need to ask, it thinks."""
 
-    def _labeller(self, recipe: Recipe, classes: int, unsafe_noise: Noise | None) -> Labeller:
-        labeller: Any = super()._labeller(recipe, classes, unsafe_noise)
+    def _labeller(self, settings: PATESettings, classes: int, unsafe_noise: Noise | None) -> Labeller:
+        labeller: Any = super()._labeller(settings, classes, unsafe_noise)
         noisy = labeller._label
 
         def label(counts: Array) -> Array:
-            clear = counts.max(axis=1) >= 0.8 * recipe.n_teachers
+            clear = counts.max(axis=1) >= 0.8 * settings.n_teachers
             return np.asarray(np.where(clear, counts.argmax(axis=1), noisy(counts)))
 
         labeller._label = label
@@ -307,6 +308,22 @@ def test_a_twin_that_is_like_any_other_estimator_shows_its_margins() -> None:
         assert "margins_" in twin._repr_html_()
 
 
+def test_a_model_that_version_0_1_0_pickled_is_read() -> None:
+    """It has `recipe_`, a `Recipe` of the module `pate`."""
+    model = PATEClassifier(epsilon=1, delta=1e-3, classes=(0, 1), n_teachers=20, n_queries=10)
+    generator = np.random.default_rng(0)
+    X, public = generator.normal(size=(400, 2)), generator.normal(size=(40, 2))
+    model.fit(X, (X[:, 0] > 0).astype(int), public=public)
+    saved = pickle.dumps(model, protocol=0)
+    older = saved.replace(b"creticent.teachers.pate_settings\nPATESettings\n", b"creticent.teachers.pate\nRecipe\n")
+    older = older.replace(b"Vsettings_\n", b"Vrecipe_\n")
+    assert older.count(b"ecipe") == 2
+    loaded = pickle.loads(older)
+    assert loaded.settings_ == model.settings_
+    assert not hasattr(loaded, "recipe_")
+    assert loaded.predict(public).tolist() == model.predict(public).tolist()
+
+
 def test_margins_are_the_lead_of_the_winner_over_the_runner_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the first class loses, and where the second is neither winner nor runner-up."""
     (X, y), public = blobs(400, classes=3), np.zeros((3, 5))
@@ -389,7 +406,7 @@ def test_groups_are_the_unit_and_share_a_teacher(monkeypatch: pytest.MonkeyPatch
     assert int(np.abs(votes[0] - votes[1]).sum(axis=1).max()) <= 2  # one vote, from one class to another
     with pytest.raises(ValueError, match=r"n_teachers=301 is more than there are groups.*at most 300"):
         model.set_params(n_teachers=301).fit(X, y, public=public, groups=groups)
-    assert clone(model).set_params(n_teachers="auto").fit(X, y, public=public, groups=y).recipe_.n_teachers == 2
+    assert clone(model).set_params(n_teachers="auto").fit(X, y, public=public, groups=y).settings_.n_teachers == 2
 
 
 @pytest.mark.parametrize(("largest", "teachers"), [(1, 20), (40, 20), (41, 19), (200, 4), (398, 2)])
@@ -398,7 +415,7 @@ def test_a_large_group_leaves_fewer_teachers(largest: int, teachers: int) -> Non
     (X, y), (public, _) = blobs(400), blobs(60, seed=1)
     groups = np.maximum(np.arange(400) - largest + 1, 0)
     model = PATEClassifier(epsilon=1, delta=1e-4, classes=(0, 1))
-    assert model.fit(X, y, public=public, groups=groups).recipe_.n_teachers == teachers
+    assert model.fit(X, y, public=public, groups=groups).settings_.n_teachers == teachers
     if teachers < 20:
         with pytest.raises(ValueError, match=f"take at most {teachers} teachers"):
             model.set_params(n_teachers=teachers + 1).fit(X, y, public=public, groups=groups)
@@ -423,16 +440,16 @@ def test_a_large_delta_is_warned_of() -> None:
 # ── what is chosen by public numbers ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_recipe_does_not_depend_on_what_rows_hold() -> None:
+def test_the_settings_do_not_depend_on_what_rows_hold() -> None:
     public = blobs(300, seed=1)[0]
     model = PATEClassifier(epsilon=1, delta=1e-5, classes=(0, 1))
-    recipes = {
-        model.fit(scale * X, y, public=public).recipe_
+    settings = {
+        model.fit(scale * X, y, public=public).settings_
         for X, y in (blobs(2000), blobs(2000, seed=5))
         for y in (y, np.zeros(2000, dtype=int))
         for scale in (1, 1e3)
     }
-    assert recipes == {Recipe(n_teachers=100, n_queries=90, labeller="greedy")}
+    assert settings == {PATESettings(n_teachers=100, n_queries=90, labeller="greedy")}
 
 
 EXACT: dict[str, Any] = {"epsilon": Fraction(1), "delta": Fraction(1, 10**6)}
@@ -450,7 +467,7 @@ def test_teachers_grow_with_the_noise_and_keep_their_rows() -> None:
 def test_the_labeller_is_chosen_by_public_numbers() -> None:
     def chosen(rows: int, public: int, classes: int) -> str:
         model = PATEClassifier(epsilon=1, delta=1e-6, n_teachers=100)
-        return model._recipe(rows, None, public, classes).labeller
+        return model._settings(rows, None, public, classes).labeller
 
     assert chosen(8000, 1000, 2) == "greedy"
     assert chosen(8000, 1000, 5) in ("gnmax", "gumbel")
@@ -461,7 +478,7 @@ def test_the_labeller_is_the_plans_without_a_state(teachers: int, asked: int, cl
     budget: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
     model = PATEClassifier(**budget, n_teachers=teachers, n_queries=asked)
     plan = plan_pate(teachers, **budget, classes=classes, queries=asked)
-    assert model._recipe(10**5, None, 10**4, classes).labeller == plan.best(stateless=True).labeller
+    assert model._settings(10**5, None, 10**4, classes).labeller == plan.best(stateless=True).labeller
     if asked == 5000:  # where it is not simply the best
         assert plan.best().labeller == "two-coin"
 

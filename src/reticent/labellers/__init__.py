@@ -1,4 +1,4 @@
-"""Votes of teachers in, private labels out: greedy, poll, two-coin, those of the literature, and your own."""
+"""Labellers: they turn the votes of teachers into private labels."""
 
 from reticent.labellers.abstaining import Confident, SparseVector
 from reticent.labellers.base import ABSTAINS, Labeller, LabellerSpec, PollingLabeller, TableLabeller

@@ -1,8 +1,10 @@
-"""Answers only where the vote is clear: the labellers of the literature that may decline a question."""
+"""Labellers of the literature that answer only where the vote is clear, and decline other questions."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
@@ -14,7 +16,7 @@ from reticent.exact import Number, integer, rational
 from reticent.labellers.ballots import Ballots, Bought, Labels, Votes
 from reticent.labellers.base import ABSTAINS, Labeller
 from reticent.labellers.budget import check_budget
-from reticent.labellers.search import FURTHEST, LAST, STEP, difference_tail, single_noise, winner_right
+from reticent.labellers.search import FURTHEST, LAST, STEP, laplace_difference_tail, single_noise, winner_right
 from reticent.mechanisms.above_threshold import split
 from reticent.mechanisms.sparse_vector import SparseVector as SparseVectorRun
 from reticent.mechanisms.sparse_vector import stability
@@ -23,13 +25,35 @@ from reticent.noise import Noise
 from reticent.privacy import calibrate
 from reticent.privacy.events import Composed, DiscreteGaussian, Event, Repeated, Seeded
 
-HALTS = (1, 10, 50, 200)  # numbers of unanswered questions that plans try
+HALTS = (1, 10, 50, 200)  # values that plans try
 
 
-class Confident(Labeller):
-    """GNMax where the winner is clearly ahead, and no answer elsewhere; see `ConfidentGNMax`.
+class AbstainingLabeller(Labeller):
+    """A labeller that decides question by question whether to answer, and closes by what it decided: a base class."""
 
-    Guarantee. For a replaced row: (ε, δ) over `questions` tests and at most `answers` labels, whichever are answered.
+    closes_early = True
+    abstains = True
+    stateless = False
+    resumable = False
+
+    def _label(self, counts: Votes) -> Labels:
+        labels: list[int] = []
+        for row in counts:
+            if self.closed:
+                break
+            found = self._ask(row)
+            labels.append(ABSTAINS if found is None else found)
+        return np.array(labels, dtype=np.int64)
+
+    @abstractmethod
+    def _ask(self, counts: Votes) -> int | None:
+        """Return the label of one question, or None to decline it."""
+
+
+class Confident(AbstainingLabeller):
+    """GNMax on questions where the winner is clearly ahead; it declines all others. See `ConfidentGNMax`.
+
+    Guarantee. For a replaced row: (ε, δ) over `questions` tests and at most `answers` labels, for any questions.
 
     Why. See `ConfidentGNMax`. `test_share` of the squared budget pays for the tests, the rest for the labels.
 
@@ -42,13 +66,13 @@ class Confident(Labeller):
     classes : int, default=2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
-        Number of labels at most.
+        Largest number of labels.
     questions : int or None, default=None
-        Number of questions at most, at least `answers`; None for as many as answers.
+        Largest number of questions, at least `answers`; None for `answers`.
     threshold : int or None, default=None
-        Votes that the winner needs; None for three quarters of the teachers.
+        Number of votes that the winner needs; None for three quarters of the teachers.
     test_share : float or Fraction, default=0.25
         Share of the squared budget that pays for the tests.
     unsafe_noise : Noise or None, default=None
@@ -56,10 +80,6 @@ class Confident(Labeller):
     """
 
     name = "confident"
-    closes_early = True
-    abstains = True
-    stateless = False
-    resumable = False
 
     def __init__(
         self,
@@ -103,12 +123,12 @@ class Confident(Labeller):
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """The most questions whose answers lose no more, with the usual threshold and share for the tests."""
+        """Yield the most questions whose answers lose at most `loss`, with the default threshold and test share."""
         sigma = float(single_noise(epsilon, delta))
         ahead = ballots.counts.max(axis=1) - 3 * ballots.teachers // 4
 
         def answered(questions: float) -> tuple[float, float]:
-            """How many of the questions are answered, and the loss on these."""
+            """The expected number of answers, and the loss on these."""
             passes = norm.cdf(ahead / (2 * sigma * math.sqrt(questions)))
             share = max(ballots.mean(passes), 1e-12)
             spread = sigma * math.sqrt(2 * max(1.0, questions * share) / 0.75)
@@ -116,33 +136,24 @@ class Confident(Labeller):
             lost = passes * ((closest > 0) + 0.5 * (closest == 0) - winner_right(ballots, spread))
             return questions * share, ballots.mean(lost) / share
 
-        low, high = 0, LAST + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if answered(STEP**middle)[1] <= loss else (low, middle)
-        answers, lost = answered(STEP**low)
-        count, questions = int(answers), math.floor(STEP**low)
+        power = bisect_right(range(1, LAST + 1), loss, key=lambda power: answered(STEP**power)[1])
+        answers, lost = answered(STEP**power)
+        count, questions = int(answers), math.floor(STEP**power)
         yield Bought(cls.name, count if lost <= loss else 0, min(lost, loss), {"questions": questions}, cls.stateless)
 
     @property
     def closed(self) -> bool:
-        """Whether no more questions are answered."""
+        """Whether all questions are refused from now on."""
         return self._run.answers_left == 0 or self._run.queries_left == 0
 
-    def _label(self, counts: Votes) -> Labels:
-        labels = []
-        for row in counts:
-            if self.closed:
-                break
-            found = self._run.ask(row)
-            labels.append(ABSTAINS if found is None else found)
-        return np.array(labels, dtype=np.int64)
+    def _ask(self, counts: Votes) -> int | None:
+        return self._run.ask(counts)
 
 
-class SparseVector(Labeller):
-    """The exact majority where it is stable, no answer elsewhere, until `halts` questions went unanswered.
+class SparseVector(AbstainingLabeller):
+    """The exact majority on questions where it is stable; it declines others, and closes after `halts` of these.
 
-    Guarantee. (ε, δ) for a replaced row over all answers, however many.
+    Guarantee. For a replaced row: (ε, δ) over all answers, however many.
 
     Why. See `mechanisms.SparseVector`.
 
@@ -156,19 +167,15 @@ class SparseVector(Labeller):
     classes : int, default=2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     halts : int, default=50
-        Number of unanswered questions after which it closes.
+        Number of declined questions after which it closes.
     unsafe_noise : Noise or None, default=None
         For tests only: replaces the noise of the operating system.
     """
 
     name = "sparse-vector"
     counted = False
-    closes_early = True
-    abstains = True
-    stateless = False
-    resumable = False
 
     def __init__(
         self,
@@ -181,35 +188,30 @@ class SparseVector(Labeller):
         unsafe_noise: Noise | None = None,
     ) -> None:
         self._run = SparseVectorRun(epsilon=epsilon, delta=delta, halts=halts, unsafe_noise=unsafe_noise)
-        event = self._run.event.event if isinstance(self._run.event, Seeded) else self._run.event  # marked below, once
+        run_event = self._run.event  # the base class marks it as seeded, once
+        event = run_event.event if isinstance(run_event, Seeded) else run_event
         super().__init__(teachers=teachers, classes=classes, event=event, answers=None, unsafe_noise=unsafe_noise)
 
     @classmethod
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """Answers until the halts are used up. What is answered is the noiseless majority."""
+        """Yield the expected number of answers for some numbers of halts. Answers are the noiseless majority."""
         distances = np.array([stability(row)[1] for row in ballots.counts])
         for halts in HALTS:
             run = cls(teachers=ballots.teachers, epsilon=epsilon, delta=delta, halts=halts)._run
             slow, fast = sorted(float(rate) for rate in split(run.event.epsilon))  # type: ignore[attr-defined]
-            halting = ballots.mean(difference_tail(distances - run.width, fast, slow))
+            halting = ballots.mean(laplace_difference_tail(distances - run.width, fast, slow))
             answers = int(min(FURTHEST, halts * (1 - halting) / halting))
             yield Bought(cls.name, answers, 0.0, {"halts": halts}, cls.stateless)
 
     @property
     def closed(self) -> bool:
-        """Whether no more questions are answered."""
+        """Whether all questions are refused from now on."""
         return self._run.halts_left == 0
 
-    def _label(self, counts: Votes) -> Labels:
-        labels = []
-        for row in counts:
-            if self.closed:
-                break
-            found = self._run.ask_counts(row)
-            labels.append(ABSTAINS if found is None else found)
-        return np.array(labels, dtype=np.int64)
+    def _ask(self, counts: Votes) -> int | None:
+        return self._run.ask_counts(counts)
 
 
 # ── the least noise that fits ─────────────────────────────────────────────────────────────────────────────────────

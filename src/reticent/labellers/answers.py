@@ -1,4 +1,4 @@
-"""How many answers each labeller buys, for votes that are known or guessed."""
+"""How many answers a budget buys from each labeller, for known or guessed votes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,24 @@ def candidates(
     loss: Number = 0.01,
     exact: bool = True,
 ) -> Iterator[Bought]:
-    """What a labeller buys within (ε, δ), for each setting that is tried; some may lose more than `loss`.
+    """Yield what (ε, δ) buys from a labeller, for each setting that is tried; some settings may lose more than `loss`.
 
-    Labellers with nothing to set but the number of answers give the most for which the expected share of right answers
-    is at most `loss` below that of the noiseless majority. A declined question is neither an answer nor a loss. Without
-    `exact`, many teachers are replaced by fewer; answers grow with the square of their number.
+    A labeller without other settings offers the most answers at which the expected share of right answers is at most
+    `loss` below that of the noiseless majority. A declined question is neither an answer nor a loss.
+
+    Parameters
+    ----------
+    labeller : str or type[Labeller]
+        The labeller.
+    ballots : Ballots
+        The votes.
+    epsilon, delta : float or Fraction
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
+    loss : float or Fraction, default=0.01
+        Largest acceptable loss.
+    exact : bool, default=True
+        Whether to compute with all teachers. If not, many teachers may be replaced by fewer, as the number of answers
+        grows with the square of the number of teachers.
     """
     exact_epsilon, exact_delta, _ = check_budget(epsilon, delta)
     most = float(check_share(loss, "loss"))
@@ -41,7 +54,7 @@ def bought(
     loss: Number = 0.01,
     exact: bool = True,
 ) -> Bought:
-    """The most answers that a labeller buys within (ε, δ) at no more than this loss; 0 if none."""
+    """Return the offer of `candidates` with the most answers at a loss of at most `loss`; 0 answers if none is."""
     kind = find(labeller).kind
     found = candidates(kind, ballots, epsilon=epsilon, delta=delta, loss=loss, exact=exact)
     most = float(check_share(loss, "loss")) + 1e-12
@@ -50,7 +63,7 @@ def bought(
 
 
 def automatic(classes: int, *, stateless: bool = False) -> list[type[Labeller]]:
-    """The labellers that "auto" chooses from: those without a memory first, and no others if `stateless`."""
+    """Return the labellers that "auto" chooses from: stateless ones first, and no others if `stateless`."""
     found = [kind for kind in REGISTRY.values() if kind.is_automatic(classes) and (kind.stateless or not stateless)]
     return sorted(found, key=lambda kind: not kind.stateless)
 
@@ -62,20 +75,37 @@ def best(
     delta: Number,
     classes: int = 2,
     queries: int | None = None,
-    torn: object = None,
+    disagreement: Number | None = None,
     loss: Number = 0.01,
     stateless: bool = False,
 ) -> Bought:
-    """The labeller to take where nothing is known of the votes, from public numbers alone.
+    """Return the labeller to use where nothing is known about the votes; it follows from public numbers alone.
 
-    Of `automatic`, the one that buys the most answers at a loss of at most `loss`, if the votes are as `Ballots.guess`
-    has them. Where `queries` answers are enough, and one without a memory, which spends its budget on exactly these,
-    buys as many, it is taken. `stateless` leaves out labellers with a memory.
+    It is the labeller of `automatic` that buys the most answers if the votes are as `Ballots.guess` assumes. But if
+    `queries` answers are enough, and a stateless labeller buys as many, it is that one: it spends its whole budget on
+    them.
+
+    Parameters
+    ----------
+    teachers : int
+        Number of teachers that vote.
+    epsilon, delta : float or Fraction
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
+    classes : int, default=2
+        Number of classes they vote on.
+    queries : int or None, default=None
+        Number of answers that are enough, if it is known.
+    disagreement : float, Fraction or None, default=None
+        Share of the questions on which teachers disagree; see `Ballots.guess`.
+    loss : float or Fraction, default=0.01
+        Largest acceptable loss against the noiseless majority.
+    stateless : bool, default=False
+        Whether to leave out labellers with a memory.
 
     >>> best(1000, epsilon=1, delta=1e-6, queries=500).labeller
     'greedy'
     """
-    ballots = Ballots.guess(teachers, classes=classes, torn=torn)
+    ballots = Ballots.guess(teachers, classes=classes, disagreement=disagreement)
     wanted = 1 if queries is None else integer(queries, "queries", least=1)
     offers = []
     for kind in automatic(classes, stateless=stateless):

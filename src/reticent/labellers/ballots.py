@@ -1,4 +1,4 @@
-"""Votes on questions, known or guessed, for planning: how far teachers agree, and what a labeller buys on them."""
+"""Known or guessed votes on questions, for planning."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.promises import check_share
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Votes = NDArray[np.int64]
 
-TORN = 0.1  # the share of questions on which teachers are assumed to disagree
-WIDEST = 2000  # beyond this many teachers, a guess need not be finer
+DISAGREEMENT = 0.1  # the share of questions on which teachers are assumed to disagree
+WIDEST = 2000  # teachers: more would not make a guess finer
 
 
 @dataclass(frozen=True)
 class Ballots:
-    """Votes on some questions, the right classes, and how often each question comes.
+    """Votes on some questions, the right classes, and the frequency of each question.
 
-    For planning from public or guessed votes, or for measuring where votes may be seen. Nothing computed from the votes
+    For planning with public or guessed votes, and for experiments on public data. Nothing that is computed from votes
     of private teachers is private.
 
     Parameters
@@ -35,7 +35,7 @@ class Ballots:
     truth : ndarray of int, shape (questions,)
         The right class of each question.
     weights : ndarray of float, shape (questions,)
-        How often each question comes, as a share of all.
+        Frequency of each question, as a share of all.
     """
 
     counts: Votes
@@ -44,22 +44,33 @@ class Ballots:
 
     @classmethod
     def of(cls, counts: Votes, truth: Labels) -> Ballots:
-        """Ballots in which every question comes once; equal questions are merged."""
+        """Return ballots in which every question occurs once; equal questions are merged."""
         rows, times = np.unique(np.column_stack([counts, truth]), axis=0, return_counts=True)
         return cls(rows[:, :-1], rows[:, -1], times / times.sum())
 
     @classmethod
-    def guess(cls, teachers: int, *, classes: int = 2, torn: object = None, margins: object = None) -> Ballots:
-        """Ballots from a guess of how far the winner leads, as a share of the teachers. The winner is right.
+    def guess(
+        cls, teachers: int, *, classes: int = 2, disagreement: Number | None = None, margins: ArrayLike | None = None
+    ) -> Ballots:
+        """Return ballots from a guess of the winner's leads. The winner is right; the runner-up has all other votes.
 
-        All teachers agree, except on a share `torn` of the questions, a tenth by default, where every lead is equally
-        likely. Or the leads are those given as `margins`, numbers from 0 to 1. The runner-up has all other votes.
+        Parameters
+        ----------
+        teachers : int
+            Number of teachers that vote.
+        classes : int, default=2
+            Number of classes they vote on.
+        disagreement : float, Fraction or None, default=None
+            Share of the questions on which teachers disagree, where every lead is equally likely; on all others they
+            agree. None for a tenth.
+        margins : array-like or None, default=None
+            The leads, as shares of the teachers, numbers from 0 to 1, in place of a guess.
         """
-        if torn is not None and margins is not None:
-            raise ValueError(f"torn={torn} must be left out where margins are given: they say how far teachers agree")
+        if disagreement is not None and margins is not None:
+            raise ValueError(f"disagreement={disagreement} must be left out if margins are given, which replace it")
         count, columns = integer(teachers, "teachers", least=1), integer(classes, "classes", least=2)
         if margins is None:
-            share = float(check_share(TORN if torn is None else torn, "torn"))
+            share = float(check_share(DISAGREEMENT if disagreement is None else disagreement, "disagreement"))
             leads = np.append((np.arange(200) + 0.5) / 200, 1.0)
             weights = np.append(np.full(200, share / 200), 1 - share)
         else:
@@ -82,7 +93,7 @@ class Ballots:
 
     @cached_property
     def leads(self) -> NDArray[np.int64]:
-        """Votes for the right class less the votes for each of the others."""
+        """The votes for the right class minus the votes for each other class."""
         rows = np.arange(len(self.truth))
         others = np.ones(self.counts.shape, dtype=bool)
         others[rows, self.truth] = False
@@ -91,20 +102,20 @@ class Ballots:
 
     @cached_property
     def majority(self) -> float:
-        """How often the noiseless majority is right, a tie counting half."""
+        """The share of questions on which the noiseless majority is right; a tie counts half."""
         closest = self.leads.min(axis=1)
         return self.mean((closest > 0) + 0.5 * (closest == 0))
 
     def mean(self, values: Any) -> float:
-        """The mean over the questions."""
+        """Return the mean over the questions."""
         return float(self.weights @ np.asarray(values, dtype=np.float64))
 
     def loss(self, right: Any) -> float:
-        """How far an expected share of right answers is below that of the noiseless majority."""
+        """Return how far the expected share of right answers is below that of the noiseless majority."""
         return self.majority - self.mean(right)
 
     def coarse(self) -> tuple[Ballots, float]:
-        """At most `WIDEST` teachers with about the same shares of votes, and the factor by which there are fewer."""
+        """Return ballots of at most `WIDEST` teachers with about the same shares, and how many times fewer."""
         if self.teachers <= WIDEST:
             return self, 1.0
         factor = self.teachers / WIDEST
@@ -115,20 +126,20 @@ class Ballots:
 
 @dataclass(frozen=True)
 class Bought:
-    """What a labeller buys: a number of answers at a loss, and the options it is made with.
+    """What a budget buys from a labeller: a number of answers at a loss, and the options of the labeller.
 
     Parameters
     ----------
     labeller : str
-        Its name.
+        Name of the labeller.
     answers : int
-        How many it gives; an expected number where none is set beforehand.
+        Number of answers; the expected number if the labeller closes by itself.
     loss : float
         How far the share of right answers is below that of the noiseless majority.
-    options : dict
-        Its options.
+    options : dict, default={}
+        Options of the labeller.
     stateless : bool, default=True
-        Whether no question shows in the answers to others.
+        Whether no question affects the answers to others.
     """
 
     labeller: str
@@ -138,7 +149,7 @@ class Bought:
     stateless: bool = True
 
 
-def _read_margins(margins: object) -> Floats:
+def _read_margins(margins: ArrayLike) -> Floats:
     wanted = "margins must be numbers from 0 to 1, leads as shares of the teachers, and at least one"
     try:
         leads = np.atleast_1d(np.asarray(margins, dtype=np.float64)).ravel()

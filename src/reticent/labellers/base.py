@@ -1,4 +1,4 @@
-"""The labeller interface: votes of teachers in, private labels out, and one event for all answers."""
+"""The interface of labellers: votes of teachers in, private labels out, and one event for all answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from reticent.errors import BudgetExhausted
 from reticent.exact import Number, integer
-from reticent.labellers.ballots import Ballots, Bought, Labels, Votes
+from reticent.labellers.ballots import Ballots, Bought, Floats, Labels, Votes
+from reticent.labellers.chances import right_chances, two_class_chances
 from reticent.labellers.search import most_answers
 from reticent.labellers.table import VoteTable
 from reticent.mechanisms.counts import Integers, integer_array
@@ -27,7 +28,7 @@ from reticent.privacy.events import Event, Seeded
 from reticent.privacy.guard import Guard, Guarded
 
 ABSTAINS = -1  # the label of a question that a labeller declines to answer
-SHARED = ("teachers", "classes", "epsilon", "delta", "answers", "unsafe_noise")  # set by whoever makes a labeller
+SHARED = ("teachers", "classes", "epsilon", "delta", "answers", "unsafe_noise")  # set by the code that makes a labeller
 OF_QUERIES = ("query_epsilon", "query_delta")  # set by a predictor whose queries are protected
 
 
@@ -58,23 +59,23 @@ class Labeller(Guarded, ABC):
     Attributes
     ----------
     name : str
-        Class attribute. How `labeller=` names it.
+        Class attribute. Its name, for `labeller=`.
     several_classes : bool, default=True
         Class attribute. Whether it takes more than two classes, by a parameter `classes`.
     counted : bool, default=True
-        Class attribute. Whether it takes a number of `answers`; if not, it closes by itself.
+        Class attribute. Whether it takes a number of `answers`. If not, it closes by itself.
     closes_early : bool, default=False
         Class attribute. Whether votes decide when it closes. Such a labeller implements `expected_answers`.
     abstains : bool, default=False
         Class attribute. Whether it may decline a question, with the label −1.
     stateless : bool, default=True
         Class attribute. Whether every question is answered with fresh noise and a public count, so that no question
-        shows in the answers to others.
+        affects the answers to others.
     resumable : bool, default=True
-        Class attribute. Whether `state` and `resume` let another one continue.
+        Class attribute. Whether an equal labeller can continue from its `state`.
     query_share : Fraction or None, default=None
-        Class attribute. For labellers with a memory that protect questions: the share of (ε, δ) that a query pays for
-        what the labeller remembers of it. It is passed as `query_epsilon` and `query_delta`.
+        Class attribute. For labellers with a memory that protect questions: the share of a query's (ε, δ) that pays
+        for what the labeller remembers about it. It is passed as `query_epsilon` and `query_delta`.
     scales : bool, default=False
         Class attribute. Whether R answers of K teachers are about as accurate as R/f² answers of K/f teachers. Plans
         then replace many teachers by fewer.
@@ -107,17 +108,17 @@ class Labeller(Guarded, ABC):
 
     @classmethod
     def takes(cls, classes: int) -> bool:
-        """Whether it labels this number of classes."""
+        """Return whether it labels this number of classes."""
         return cls.several_classes or classes == 2
 
     @classmethod
     def protects_queries(cls) -> bool:
-        """Whether it can serve where questions are protected too: without a memory, or with one that is paid for."""
+        """Return whether it can protect questions too: it is stateless, or queries pay for its memory."""
         return cls.stateless or cls.query_share is not None
 
     @classmethod
     def options(cls) -> tuple[str, ...]:
-        """The names of its own options: keyword parameters of the constructor that no caller sets for all labellers."""
+        """Return the names of its own options: keyword parameters of the constructor that not all labellers have."""
         found: list[str] = []
         for kind in cls.__mro__:
             own = vars(kind).get("__init__")
@@ -129,7 +130,7 @@ class Labeller(Guarded, ABC):
 
     @classmethod
     def spec(cls, **options: Any) -> LabellerSpec:
-        """A labeller of this class with these options, before its budget and teachers are known.
+        """Return the specification of a labeller of this class with these options.
 
         >>> from reticent.labellers import TwoCoin
         >>> TwoCoin.spec(steepness=10)
@@ -139,23 +140,23 @@ class Labeller(Guarded, ABC):
 
     @classmethod
     def is_compared(cls, classes: int) -> bool:
-        """Whether `plan.pate` lists it for this number of classes, where nobody says which to list."""
+        """Return whether `plan.pate` lists it by default for this number of classes."""
         return cls.takes(classes)
 
     @classmethod
     def is_automatic(cls, classes: int) -> bool:
-        """Whether `labeller="auto"` may choose it for this number of classes."""
+        """Return whether `labeller="auto"` may choose it for this number of classes."""
         return False
 
     @classmethod
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """What (ε, δ) buys on these ballots, for each setting that is tried; some may lose more than `loss`.
+        """Yield what (ε, δ) buys on these ballots, for each setting that is tried; some may lose more than `loss`.
 
-        For planning only. As written here, it finds the most answers at this loss by `accuracy`, which should fall
-        with the number of answers. A labeller that closes early, or that has no `accuracy`, offers nothing unless it
-        overrides this. Without `exact` a class may replace many teachers by fewer.
+        For planning only. The default searches for the most answers at this loss by `accuracy`, which should fall as
+        the number of answers grows. A labeller that closes early, or that has no `accuracy`, offers nothing unless it
+        overrides this method. Without `exact` a class may replace many teachers by fewer.
         """
         if not cls.counted or cls.closes_early:
             return
@@ -168,7 +169,7 @@ class Labeller(Guarded, ABC):
                 )
                 each = zip(small.counts, small.truth, strict=True)
                 return small.loss([made.accuracy(row[None], truth[None]) for row, truth in each])
-            except (NotImplementedError, ValueError):  # no closed form; or this many answers do not fit
+            except (NotImplementedError, ValueError):  # no closed form, or this many answers do not fit
                 return None
 
         if (found := most_answers(lost, loss)) is not None:
@@ -178,34 +179,45 @@ class Labeller(Guarded, ABC):
 
     @property
     def answers_left(self) -> int | None:
-        """How many more questions may be asked; None where no number is set."""
+        """The number of questions that may still be asked; None if it is not limited."""
         return None if self.answers is None else self.answers - self.asked
 
     @property
     def closed(self) -> bool:
-        """Whether no more questions are answered."""
+        """Whether all questions are refused from now on."""
         return self.answers_left == 0
 
     def label(self, votes: Integers) -> Labels:
-        """Labels for questions whose votes are given, with one row per question and one column per class.
+        """Return private labels of questions.
 
-        The first questions are answered, as many as may still be asked: there may be fewer labels than rows. A
-        question that the labeller declines has the label −1. Raises `BudgetExhausted` once it is closed.
+        Only the first questions are answered, as many as may still be asked, so there may be fewer labels than rows.
+        A question that the labeller declines has the label −1. Raises `BudgetExhausted` once the labeller is closed.
+
+        Parameters
+        ----------
+        votes : array of int, shape (questions, classes)
+            Number of teachers that vote for each class.
+
+        Returns
+        -------
+        array of int
+            One label per answered question.
         """
+        return self._answer(votes, self._read, self._label)
+
+    def _answer(self, votes: Integers, read: Callable[[Integers], Votes], draw: Callable[[Votes], Labels]) -> Labels:
+        """Read the votes, label the questions that may still be asked, and count them."""
         with self._guard.claim():
-            self._check_open()
-            counts = self._read(votes)[: self.answers_left]
-            labels = self._label(counts) if len(counts) else np.empty(0, dtype=np.int64)
+            if self.closed:
+                raise BudgetExhausted("all answers have been given: plan for more with answers=")
+            counts = read(votes)[: self.answers_left]
+            labels = draw(counts) if len(counts) else np.empty(0, dtype=np.int64)
             self.asked += len(labels)
             return labels
 
     @abstractmethod
     def _label(self, counts: Votes) -> Labels:
-        """Labels for the first questions, as many as are answered. All noise comes from `self._noise`."""
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise BudgetExhausted("all answers have been given: plan for more with answers=")
+        """Return labels of the first questions, as many as are answered. All noise comes from `self._noise`."""
 
     def _read(self, votes: Integers) -> Votes:
         counts = integer_array(votes, "votes", least=0, most=self.teachers)
@@ -218,18 +230,18 @@ class Labeller(Guarded, ABC):
     # ── stopping and resuming ─────────────────────────────────────────────────────────────────────────────────────
 
     def state(self) -> dict[str, int | bool]:
-        """What an equal labeller needs to continue from here. For some labellers it is as secret as the votes."""
+        """Return what an equal labeller needs to continue from here. It may be as secret as the votes."""
         if not self.resumable:
             raise NotImplementedError(f"{type(self).__name__} cannot be stopped and resumed")
-        with self._guard.claim():  # not while answers are under way that it would leave out
+        with self._guard.claim():  # not while answers are drawn, which the state would not include
             return {"asked": self.asked, **self._memory()}
 
     def _memory(self) -> dict[str, int | bool]:
-        """What else an equal labeller needs to continue, as plain numbers."""
+        """Return what else an equal labeller needs to continue, as plain numbers."""
         return {}
 
     def resume(self, state: Mapping[str, int | bool]) -> None:
-        """Continue where an equal labeller was when it returned `state`. That one must give no further answers."""
+        """Continue from the `state` of an equal labeller, which must give no further answers."""
         with self._guard.claim():
             asked = integer(state["asked"], "asked", least=0, most=self.answers)
             if self.asked:
@@ -242,14 +254,31 @@ class Labeller(Guarded, ABC):
 
     # ── planning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def accuracy(self, votes: Integers, truth: Integers) -> float:
-        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
+    def chances(self, votes: Integers) -> Floats:
+        """Return the chance of every label at known votes, with one row per question and one column per class.
+
+        **Not private**: for planning only. A labeller with a closed form implements `_chances`.
+        """
+        return self._chances(self._read(votes))
+
+    def _chances(self, counts: Votes) -> Floats:
         raise NotImplementedError(f"{type(self).__name__} has no closed form for the chance of a right label")
 
-    def expected_answers(self, most: int, *, split: bool) -> int:
-        """About how many of `most` questions are answered if teachers are evenly `split` on all, or agree on all.
+    def accuracy(self, votes: Integers, truth: Integers) -> float:
+        """Return the expected share of right labels at known votes. **Not private**: for planning only."""
+        return float(right_chances(self.chances(votes), truth).mean())
 
-        These are the two extremes, and public. A labeller that closes early must say.
+    def expected_answers(self, most: int, *, split: bool) -> int:
+        """Return about how many of `most` questions are answered in the worst or in the best case.
+
+        Both follow from public numbers. A labeller that closes early must implement this method.
+
+        Parameters
+        ----------
+        most : int
+            Number of questions.
+        split : bool
+            Whether the teachers are evenly split on all questions; if not, they agree on all.
         """
         if self.closes_early:
             raise NotImplementedError(f"{type(self).__name__} closes early, so it must implement expected_answers")
@@ -259,20 +288,20 @@ class Labeller(Guarded, ABC):
 class PollingLabeller(Labeller):
     """A labeller that needs the votes of a few teachers only, drawn in secret for every question.
 
-    `label` takes the votes of all. A predictor asks the drawn teachers alone, which is faster where they are many.
+    `label` takes the votes of all teachers. A predictor asks only those that were drawn, which is faster.
     """
 
     @abstractmethod
     def draw_polls(self, questions: int) -> NDArray[np.int64]:
-        """Which teachers to ask, with one row per question. Secret: whoever learns it learns their votes."""
+        """Return which teachers to ask, with one row per question. Secret: with it, answers reveal single votes."""
 
     @abstractmethod
     def label_polls(self, votes: Integers) -> Labels:
-        """Labels from the votes of the teachers that `draw_polls` named, with one row per question."""
+        """Return labels from the votes of the teachers that `draw_polls` returned, with one row per question."""
 
 
 class TableLabeller(Labeller):
-    """A labeller of two classes that looks up the chance of the answer 1 in a table, with a fresh coin each time.
+    """A labeller of two classes that looks up the chance of the answer 1 in a table and tosses a fresh coin each time.
 
     Parameters
     ----------
@@ -297,26 +326,24 @@ class TableLabeller(Labeller):
     def _label(self, counts: Votes) -> Labels:
         return self.table.draw(counts[:, 1], self._noise)
 
-    def accuracy(self, votes: Integers, truth: Integers) -> float:
-        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
-        ones = self.table.probabilities[self._read(votes)[:, 1]]
-        return float(np.where(np.asarray(truth) == 1, ones, 1 - ones).mean())
+    def _chances(self, counts: Votes) -> Floats:
+        return two_class_chances(self.table.probabilities[counts[:, 1]])
 
 
 @dataclass(frozen=True, repr=False)
 class LabellerSpec:
-    """Which labeller, with which options, before its budget and its teachers are known.
+    """The class and the options of a labeller, before its budget and its teachers are known.
 
-    A labeller holds a budget and cannot be copied, so estimators take a specification of one instead. A specification
-    is a plain value: it can be copied, compared, pickled and cloned by scikit-learn.
+    A labeller holds a budget and cannot be copied, so estimators take a specification instead. A specification is a
+    plain value: it can be copied, compared, pickled and cloned by scikit-learn.
 
     Parameters
     ----------
     kind : type[Labeller]
         The class.
     options : Mapping[str, Any], default={}
-        Its options. `epsilon`, `delta`, `teachers`, `classes`, `answers` and `unsafe_noise` are none of them: whoever
-        makes the labeller sets these.
+        Its options. `epsilon`, `delta`, `teachers`, `classes`, `answers` and `unsafe_noise` are not options: they are
+        set when the labeller is made.
     """
 
     kind: type[Labeller]
@@ -354,7 +381,7 @@ class LabellerSpec:
         answers: int | None,
         unsafe_noise: Noise | None = None,
     ) -> Labeller:
-        """A labeller with this budget. `answers` is ignored where the labeller closes by itself."""
+        """Return a labeller with this budget. `answers` is ignored if the labeller closes by itself."""
         if not self.kind.takes(classes):
             raise ValueError(
                 f"the labeller {self.kind.name!r} takes two classes, got {classes}: take one that "
@@ -364,6 +391,4 @@ class LabellerSpec:
         if self.kind.counted:
             given["answers"] = answers
         kind: Callable[..., Labeller] = self.kind  # subclasses take other parameters than the base
-        return kind(
-            teachers=teachers, epsilon=epsilon, delta=delta, unsafe_noise=unsafe_noise, **given, **self.options
-        )
+        return kind(teachers=teachers, epsilon=epsilon, delta=delta, unsafe_noise=unsafe_noise, **given, **self.options)

@@ -1,8 +1,9 @@
-"""The greedy labeller, and its table: from the middle outwards, each entry is as far from the last as is allowed."""
+"""The greedy labeller and its table, whose entries are as far apart as the budget allows."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
@@ -10,28 +11,30 @@ from functools import lru_cache
 import numpy as np
 from scipy.optimize import brentq
 
-from reticent.exact import Number, integer
+from reticent.exact import Number
 from reticent.labellers.ballots import Ballots, Bought, Floats
 from reticent.labellers.base import TableLabeller
-from reticent.labellers.budget import best_order, check_budget, share, spendable
+from reticent.labellers.budget import check_budget, default_order, share, spendable
+from reticent.labellers.chances import right_chances, two_class_chances
 from reticent.labellers.search import FURTHEST, LAST, STEP, majority_answers
-from reticent.labellers.table import MOST_TEACHERS, ONE, VoteTable, check_order, excess_moments
+from reticent.labellers.table import ONE, VoteTable, check_order, check_teachers, excess_moments
 from reticent.noise import Noise
 from reticent.privacy.events import RenyiDP, Repeated
 from reticent.privacy.parameters import check_positive
 
-_SLACK = 1e-9  # the share of the budget that is left to the rounding of the certificate
+_SLACK = 1e-9  # share of the budget that is left for the rounding of the certificate
 
 
 class Greedy(TableLabeller):
-    """The best that one bit can do: `greedy_table` at the share of the budget that each of R answers has.
+    """Answers by `greedy_table`, the most accurate table, with an equal share of the budget for each of R answers.
 
     Guarantee. For a replaced row, which changes one vote: R answers to adaptive questions have a Rényi divergence of at
-    most R times that of the table, at one order; `.event`, which is within (ε, δ). No question shows in the answers to
-    others, so questions pay nothing.
+    most R times that of the table, at one order. This is `event`, which is within (ε, δ). No question affects the
+    answers to others, so questions cost nothing.
 
     Why. Each answer is a fresh coin whose chance depends on the number of votes, which moves by at most 1. Divergences
-    of one order add up over adaptive questions. The number of answers is public, and there is no state.
+    of one order add up over adaptive questions. The number of answers is public, and there is no other state. The
+    page "Greedy" of the documentation has the proof.
 
     Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 1, with the best table in
     place of Gaussian noise.
@@ -41,11 +44,11 @@ class Greedy(TableLabeller):
     teachers : int
         Number of teachers that vote.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
     order : float, Fraction or None, default=None
-        Order of the Rényi divergence; None for `best_order`.
+        Order of the Rényi divergence; None for `default_order`.
     unsafe_noise : Noise or None, default=None
         For tests only: replaces the noise of the operating system.
     """
@@ -71,24 +74,23 @@ class Greedy(TableLabeller):
 
     @classmethod
     def is_automatic(cls, classes: int) -> bool:
-        """For two classes: it is the best of those without a memory."""
+        """For two classes: it is the best stateless labeller."""
         return classes == 2
 
     @classmethod
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """The most answers at this loss, searched from what Gaussian noise buys."""
+        """Yield the most answers at this loss; the search starts from what Gaussian noise buys."""
         small, factor = (ballots, 1.0) if exact else ballots.coarse()
-        if spendable(epsilon, delta, best_order(epsilon, delta)) is None:  # not a single answer fits
+        if spendable(epsilon, delta, default_order(epsilon, delta)) is None:  # not a single answer fits
             return
 
         def lost(power: int) -> float:
-            chances = _chances(small.teachers, epsilon, delta, max(1, round(STEP**power)))
-            ones = chances[small.counts[:, 1]]
-            return small.loss(np.where(small.truth == 1, ones, 1 - ones))
+            chances = _table_chances(small.teachers, epsilon, delta, max(1, round(STEP**power)))
+            return small.loss(right_chances(two_class_chances(chances[small.counts[:, 1]]), small.truth))
 
-        fair = small.loss(np.full(len(small.truth), 0.5))  # the limit for ever more answers
+        fair = small.loss(np.full(len(small.truth), 0.5))  # the limit as the number of answers grows
         if fair <= loss:
             yield Bought(cls.name, FURTHEST, fair)
             return
@@ -99,14 +101,12 @@ class Greedy(TableLabeller):
             low, high = max(0, low - step), low
         while high < LAST and lost(high) <= loss:
             low, high = high, min(high + step, LAST)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if lost(middle) <= loss else (low, middle)
+        low += bisect_right(range(low + 1, high), loss, key=lost)
         yield Bought(cls.name, min(FURTHEST, int(max(1, round(STEP**low)) * factor**2)), lost(low))
 
 
 @lru_cache(maxsize=256)
-def _chances(teachers: int, epsilon: Fraction, delta: Fraction, answers: int) -> Floats:
+def _table_chances(teachers: int, epsilon: Fraction, delta: Fraction, answers: int) -> Floats:
     return Greedy(teachers=teachers, epsilon=epsilon, delta=delta, answers=answers).table.probabilities
 
 
@@ -114,28 +114,34 @@ def _chances(teachers: int, epsilon: Fraction, delta: Fraction, answers: int) ->
 
 
 def greedy_table(teachers: int, *, order: Number, divergence: Number) -> VoteTable:
-    """The table that answers like the majority as often as a Rényi divergence of one `order` allows.
+    """Return the table that agrees with the majority as often as a Rényi divergence of one order allows.
 
-    In the middle, at half of the votes, the answer is a fair coin. Above it each entry is as large as allowed: the
-    divergences between the entries of v and v + 1 votes, in both directions, stay within `divergence`. Below the middle
-    the table is mirrored. The chance of an answer against the majority falls ever faster with the lead, so clear
-    questions are answered without error.
+    At half of the votes, the answer is a fair coin. Above the middle each entry is as large as allowed: the divergences
+    between the entries of v and v + 1 votes, in both directions, are at most `divergence`. Below the middle the table
+    is mirrored. The chance of an answer against the majority falls faster and faster as the lead grows.
 
     Guarantee. Neighbouring entries have a Rényi divergence of at most `divergence` at this order, which
     `VoteTable.divergence` certifies again on the finished table. No symmetric table with that property answers with the
     majority more often, at any number of votes (up to the rounding to 62 bits and one part in 10^9 of the budget).
 
-    Why. Let S(p) be the largest q with D_α(q‖p) ≤ τ and D_α(p‖q) ≤ τ. For p₁ < p₂ < q the divergences of q from p₂
-    are at most those from p₁, so S never falls; hence by induction from the middle outwards no table within τ has a
-    larger entry anywhere above it. Rounding a finished table down would break the bound, up to infinity where an entry
-    becomes 2^62 beside one that is not; so here every entry is found as an integer, in the light of the one before.
+    Why. The largest entry q that is allowed beside an entry p grows with p, so by induction from the middle outwards no
+    allowed table has a larger entry. Each entry is found as an integer, from the integer before it: rounding a finished
+    table could break the bound. The page "Greedy" of the documentation has the proof.
+
+    Parameters
+    ----------
+    teachers : int
+        Number of teachers that vote.
+    order : float or Fraction
+        Order of the Rényi divergence, above 1.
+    divergence : float or Fraction
+        Largest divergence between neighbouring entries.
 
     >>> table = greedy_table(100, order=20, divergence=0.002)
     >>> float(table.divergence(20)) <= 0.002, table.probabilities[[50, 60, 70, 80]].round(3)
     (True, array([0.5  , 0.57 , 0.639, 0.703]))
     """
-    count = integer(teachers, "teachers", least=1, most=MOST_TEACHERS)
-    alpha = check_order(order)
+    count, alpha = check_teachers(teachers), check_order(order)
     return _table(count, alpha, float(check_positive(divergence, "divergence")) * (1 - _SLACK / 100))
 
 
@@ -145,20 +151,20 @@ def _table(count: int, alpha: float, target: float) -> VoteTable:
     upper = np.empty(count // 2 + 1, dtype=np.int64)  # 2^62 minus the entries at ⌈K/2⌉, ⌈K/2⌉ + 1, …
     upper[0] = ONE // 2 if count % 2 == 0 else _first(alpha, budget)
     for index in range(1, len(upper)):
-        if upper[index - 1] == 1:  # as sure as 62 bits can say
+        if upper[index - 1] == 1:  # as close to 1 as 62 bits allow
             upper[index:] = 1
             break
         upper[index] = _next(int(upper[index - 1]), alpha, budget)
-    return VoteTable(np.concatenate([upper[::-1], ONE - upper[1 - count % 2 :]]))
+    return VoteTable.symmetric(upper, count)
 
 
 def _next(start: int, alpha: float, budget: float) -> int:
-    """The least complement c' of the next entry that keeps both divergences from the complement c within the budget.
+    """The least complement c' of the next entry for which both divergences from the complement c fit the budget.
 
-    With c' = c·e^(−u) both divergences grow with u, so u is closed in on; then comes the integer above.
+    With c' = c·e^(−u) both divergences grow with u. The root u is found first, then the integer above.
     """
     mass, goal = start / ONE, budget * (1 - _SLACK)
-    first, last = 1 / start, math.log(start)  # a shorter step moves no integer; the complement 1 is as far as it goes
+    first, last = 1 / start, math.log(start)  # a shorter step moves no integer; the complement is at least 1
     if _worse(mass, last, alpha) <= goal:
         return _certified(start, 1, alpha, budget)
     if goal == 0 or _worse(mass, first, alpha) > goal:
@@ -193,9 +199,9 @@ def _first(alpha: float, budget: float) -> int:
 
 
 def _certified(start: int, found: int, alpha: float, budget: float) -> int:
-    """An integer from `found` on for which the certificate holds; nearly always `found` itself.
+    """The first integer tried from `found` on for which the certificate holds; nearly always `found` itself.
 
-    Steps double, so that few are tried even where the budget is so small that only `start` itself can be certified.
+    Steps double, so that few are tried even if the budget is so small that only `start` itself can be certified.
     """
     ends = max(1, found)
     step = 1 + (start - ends >> 30)

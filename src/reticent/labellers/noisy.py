@@ -1,34 +1,48 @@
-"""Noise on the votes, and the class with the most: the labellers of the literature that answer every question."""
+"""Labellers of the literature that add noise to the votes and answer every question."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from abc import abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from reticent.exact import Number, integer
 from reticent.labellers.ballots import Ballots, Bought, Floats, Labels, Votes
 from reticent.labellers.base import Labeller
 from reticent.labellers.budget import check_budget
-from reticent.labellers.search import FURTHEST, STEP, majority_answers, repeats, short, widest, winner_right
-from reticent.mechanisms.counts import Integers
+from reticent.labellers.chances import draw_exponential, exponential_chances, two_class_chances
+from reticent.labellers.search import FURTHEST, STEP, four_digits, majority_answers, repeats, widest, winner_right
 from reticent.mechanisms.votes import gnmax, noisy_majority
 from reticent.noise import Noise
 from reticent.privacy import accounting, calibrate
 from reticent.privacy.events import BoundedRange, DiscreteGaussian, Event, GaussianBit, Repeated
+
+# ── the event of one answer, and the least noise that fits ────────────────────────────────────────────────────────
+
+
+@lru_cache(maxsize=64)
+def _bit_event(voters: int) -> Callable[[Fraction], Event]:
+    """The event of one bit with noise of a given scale; kept, so that `_least_noise` knows it again."""
+    return lambda sigma: GaussianBit(sigma, voters)
+
+
+@lru_cache(maxsize=64)
+def _least_noise(event_of: Callable[[Fraction], Event], epsilon: Fraction, delta: Fraction, answers: int) -> Fraction:
+    return calibrate.noise(lambda scale: Repeated(event_of(scale), answers), epsilon=epsilon, delta=delta)
 
 
 class Gaussian(Labeller):
     """The majority of two classes after discrete Gaussian noise; see `noisy_majority`.
 
     Guarantee. For a replaced row: the event of R noisy counts (`price="count"`) or of R bits (`price="bit"`), within
-    (ε, δ). The noise is the least for which that can be certified. A bit costs less than the count from which it is
-    computed, so `price="bit"` needs less noise.
+    (ε, δ). The noise is the least that can be certified. A bit costs less than the count from which it is computed, so
+    `price="bit"` needs less noise.
 
     Why. See `noisy_majority`: only the bit is released, so both prices hold.
 
@@ -39,11 +53,11 @@ class Gaussian(Labeller):
     teachers : int
         Number of teachers that vote.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
     price : {"count", "bit"}, default="count"
-        What the event accounts for.
+        Whether the event accounts for the noisy count or for the released bit.
     unsafe_noise : Noise or None, default=None
         For tests only: replaces the noise of the operating system.
     """
@@ -66,16 +80,16 @@ class Gaussian(Labeller):
         voters = integer(teachers, "teachers", least=1)
         if price not in ("count", "bit"):
             raise ValueError(f"price must be 'count' or 'bit', got {price!r}")
-        bits = voters if price == "bit" else None
-        self.sigma = _majority_sigma(exact_epsilon, exact_delta, count, bits)
-        event = _majority_event(self.sigma, count, bits)
+        event_of = DiscreteGaussian if price == "count" else _bit_event(voters)
+        self.sigma = _least_noise(event_of, exact_epsilon, exact_delta, count)
+        event = Repeated(event_of(self.sigma), count)
         super().__init__(teachers=voters, classes=2, event=event, answers=count, unsafe_noise=unsafe_noise)
 
     @classmethod
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """As many noisy counts as fit at the widest noise that loses no more."""
+        """Yield how many noisy counts fit at the widest noise that loses at most `loss`."""
         _, answers, lost = majority_answers(ballots, epsilon, delta, loss)
         yield Bought(cls.name, answers, lost)
 
@@ -83,11 +97,9 @@ class Gaussian(Labeller):
         drawn = noisy_majority(counts[:, 1], voters=self.teachers, sigma=self.sigma, unsafe_noise=self._noise)
         return drawn.value
 
-    def accuracy(self, votes: Integers, truth: Integers) -> float:
-        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
-        lead = self._read(votes)[:, 1] - ((self.teachers + 1) // 2 - 0.5)
-        ones = norm.cdf(lead / float(self.sigma))
-        return float(np.where(np.asarray(truth) == 1, ones, 1 - ones).mean())
+    def _chances(self, counts: Votes) -> Floats:
+        lead = counts[:, 1] - ((self.teachers + 1) // 2 - 0.5)
+        return two_class_chances(norm.cdf(lead / float(self.sigma)))
 
 
 class Bit(Gaussian):
@@ -95,7 +107,7 @@ class Bit(Gaussian):
 
     Guarantee. For a replaced row: the event of R bits, within (ε, δ).
 
-    Why. See `noisy_majority`.
+    Why. See `noisy_majority`, and for the price the page "Bit" of the documentation.
 
     Source. As for `Gaussian`.
 
@@ -104,7 +116,7 @@ class Bit(Gaussian):
     teachers : int
         Number of teachers that vote.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
     unsafe_noise : Noise or None, default=None
@@ -130,22 +142,70 @@ class Bit(Gaussian):
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """From what the noisy count buys to π/2 times as much, which is the most that a bit gains."""
+        """Yield between 1 and π/2 times what the noisy count buys: a bit gains no more."""
         sigma, start, lost = majority_answers(ballots, epsilon, delta, loss)
 
         def fits(power: int) -> bool:
             answers = math.floor(start * STEP**power)
-            event = GaussianBit(short(sigma), ballots.teachers)
+            event = GaussianBit(four_digits(sigma), ballots.teachers)
             return accounting.fits(Repeated(event, answers), epsilon=epsilon, delta=delta)
 
-        low, high = 0, math.ceil(math.log(math.pi / 2, STEP)) + 1
-        while 0 < start < FURTHEST and high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        yield Bought(cls.name, min(FURTHEST, math.floor(start * STEP**low)), lost)
+        powers = range(1, math.ceil(math.log(math.pi / 2, STEP)) + 1)
+        gain = bisect_left(powers, True, key=lambda power: not fits(power)) if 0 < start < FURTHEST else 0
+        yield Bought(cls.name, min(FURTHEST, math.floor(start * STEP**gain)), lost)
 
 
-class GNMax(Labeller):
+class NoisyWinner(Labeller):
+    """The class that wins after noise on the votes of every class, with the least noise that fits: a base class.
+
+    Parameters
+    ----------
+    teachers : int
+        Number of teachers that vote.
+    classes : int, default=2
+        Number of classes they vote on.
+    epsilon, delta : float or Fraction
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
+    answers : int
+        Number of answers R.
+    unsafe_noise : Noise or None, default=None
+        For tests only: replaces the noise of the operating system.
+
+    Attributes
+    ----------
+    scale : Fraction
+        Scale of the noise.
+    """
+
+    scales = True
+
+    def __init__(
+        self,
+        *,
+        teachers: int,
+        classes: int = 2,
+        epsilon: Number,
+        delta: Number,
+        answers: int,
+        unsafe_noise: Noise | None = None,
+    ) -> None:
+        exact_epsilon, exact_delta, count = check_budget(epsilon, delta, answers)
+        self.scale = _least_noise(self.answer_event, exact_epsilon, exact_delta, count)
+        event = Repeated(self.answer_event(self.scale), count)
+        super().__init__(teachers=teachers, classes=classes, event=event, answers=count, unsafe_noise=unsafe_noise)
+
+    @staticmethod
+    @abstractmethod
+    def answer_event(scale: Fraction) -> Event:
+        """Return the event of one answer with noise of this scale."""
+
+    @classmethod
+    def is_automatic(cls, classes: int) -> bool:
+        """For more than two classes."""
+        return classes > 2
+
+
+class GNMax(NoisyWinner):
     """The class with the most votes after discrete Gaussian noise on each; see `gnmax`.
 
     Guarantee. For a replaced row: R answers within (ε, δ), by the event of R noisy histograms of squared sensitivity 2.
@@ -161,7 +221,7 @@ class GNMax(Labeller):
     classes : int, default=2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
     unsafe_noise : Noise or None, default=None
@@ -169,47 +229,36 @@ class GNMax(Labeller):
     """
 
     name = "gnmax"
-    scales = True
 
-    def __init__(
-        self,
-        *,
-        teachers: int,
-        classes: int = 2,
-        epsilon: Number,
-        delta: Number,
-        answers: int,
-        unsafe_noise: Noise | None = None,
-    ) -> None:
-        exact_epsilon, exact_delta, count = check_budget(epsilon, delta, answers)
-        self.sigma = _winner_sigma(exact_epsilon, exact_delta, count)
-        event = Repeated(_histogram(self.sigma), count)
-        super().__init__(teachers=teachers, classes=classes, event=event, answers=count, unsafe_noise=unsafe_noise)
+    @staticmethod
+    def answer_event(scale: Fraction) -> Event:
+        """Return the event of one answer with noise of this scale."""
+        return DiscreteGaussian(scale, 2)
+
+    @property
+    def sigma(self) -> Fraction:
+        """The scale of the noise."""
+        return self.scale
 
     @classmethod
     def is_compared(cls, classes: int) -> bool:
-        """For more than two classes: for two, noise on one count is enough."""
-        return classes > 2
-
-    @classmethod
-    def is_automatic(cls, classes: int) -> bool:
-        """For more than two classes."""
+        """For more than two classes: with two classes, noise on one count is enough."""
         return classes > 2
 
     @classmethod
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """As many noisy histograms as fit at the widest noise that loses no more."""
+        """Yield how many noisy histograms fit at the widest noise that loses at most `loss`."""
         sigma, lost = widest(ballots, lambda sigma: winner_right(ballots, sigma), loss)
-        yield Bought(cls.name, repeats(_histogram, sigma, epsilon, delta, math.sqrt(2)), lost)
+        yield Bought(cls.name, repeats(cls.answer_event, sigma, epsilon, delta, math.sqrt(2)), lost)
 
     def _label(self, counts: Votes) -> Labels:
-        labels: Labels = gnmax(counts, sigma=self.sigma, voters=self.teachers, unsafe_noise=self._noise).value
+        labels: Labels = gnmax(counts, sigma=self.scale, voters=self.teachers, unsafe_noise=self._noise).value
         return labels
 
 
-class Gumbel(Labeller):
+class Gumbel(NoisyWinner):
     """A class drawn by the exponential mechanism, with probability ∝ e^(c·votes): the winner under Gumbel noise.
 
     Guarantee. For a replaced row: R answers with a privacy loss of bounded range 2c each, within (ε, δ).
@@ -226,7 +275,7 @@ class Gumbel(Labeller):
     classes : int, default=2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
     unsafe_noise : Noise or None, default=None
@@ -234,82 +283,31 @@ class Gumbel(Labeller):
     """
 
     name = "gumbel"
-    scales = True
 
-    def __init__(
-        self,
-        *,
-        teachers: int,
-        classes: int = 2,
-        epsilon: Number,
-        delta: Number,
-        answers: int,
-        unsafe_noise: Noise | None = None,
-    ) -> None:
-        exact_epsilon, exact_delta, count = check_budget(epsilon, delta, answers)
-        scale = _gumbel_scale(exact_epsilon, exact_delta, count)
-        self.rate = 1 / scale
-        event = Repeated(_bounded_range(scale), count)
-        super().__init__(teachers=teachers, classes=classes, event=event, answers=count, unsafe_noise=unsafe_noise)
+    @staticmethod
+    def answer_event(scale: Fraction) -> Event:
+        """Return the event of one answer with noise of this scale."""
+        return BoundedRange(2 / scale)
 
-    @classmethod
-    def is_automatic(cls, classes: int) -> bool:
-        """For more than two classes."""
-        return classes > 2
+    @property
+    def rate(self) -> Fraction:
+        """The factor c of the votes."""
+        return 1 / self.scale
 
     @classmethod
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """As many draws as fit at the widest noise that loses no more."""
+        """Yield how many draws fit at the widest noise that loses at most `loss`."""
 
         def right(scale: float) -> Floats:
             return np.asarray(1 / (1 + np.exp(np.minimum(-ballots.leads / scale, 700.0)).sum(axis=1)))
 
         scale, lost = widest(ballots, right, loss)
-        yield Bought(cls.name, repeats(_bounded_range, scale, epsilon, delta), lost)
+        yield Bought(cls.name, repeats(cls.answer_event, scale, epsilon, delta), lost)
 
     def _label(self, counts: Votes) -> Labels:
-        return np.array([self._noise.choose(row, rate=self.rate) for row in counts], dtype=np.int64)
+        return draw_exponential(counts, self.rate, self._noise)
 
-    def chances(self, votes: Integers) -> NDArray[np.float64]:
-        """The chance of every label at known votes. Not private: for planning only."""
-        counts = self._read(votes)
-        weights = np.exp(float(self.rate) * (counts - counts.max(axis=1, keepdims=True)))
-        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-    def accuracy(self, votes: Integers, truth: Integers) -> float:
-        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
-        chances = self.chances(votes)
-        return float(chances[np.arange(len(chances)), np.asarray(truth)].mean())
-
-
-# ── the least noise that fits ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def _majority_event(sigma: Fraction, answers: int, voters: int | None) -> Event:
-    """Answers at the price of a count, or of a bit of so many voters."""
-    return Repeated(DiscreteGaussian(sigma) if voters is None else GaussianBit(sigma, voters), answers)
-
-
-@lru_cache(maxsize=64)
-def _majority_sigma(epsilon: Fraction, delta: Fraction, answers: int, voters: int | None) -> Fraction:
-    return calibrate.noise(lambda sigma: _majority_event(sigma, answers, voters), epsilon=epsilon, delta=delta)
-
-
-def _histogram(sigma: Fraction) -> Event:
-    return DiscreteGaussian(sigma, 2)
-
-
-@lru_cache(maxsize=64)
-def _winner_sigma(epsilon: Fraction, delta: Fraction, answers: int) -> Fraction:
-    return calibrate.noise(lambda sigma: Repeated(_histogram(sigma), answers), epsilon=epsilon, delta=delta)
-
-
-def _bounded_range(scale: Fraction) -> Event:
-    return BoundedRange(2 / scale)
-
-
-@lru_cache(maxsize=64)
-def _gumbel_scale(epsilon: Fraction, delta: Fraction, answers: int) -> Fraction:
-    return calibrate.noise(lambda scale: Repeated(_bounded_range(scale), answers), epsilon=epsilon, delta=delta)
+    def _chances(self, counts: Votes) -> Floats:
+        return exponential_chances(counts, self.rate)

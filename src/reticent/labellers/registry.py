@@ -1,4 +1,4 @@
-"""The labellers of this package by name, and what `labeller=` accepts: a name, a class or a specification."""
+"""The labellers of this package by name, and what the parameter `labeller` accepts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = tuple(REGISTRY)
 
 
 def names(suits: Callable[[type[Labeller]], bool]) -> tuple[str, ...]:
-    """The names of the labellers that suit.
+    """Return the names of the labellers for which `suits` is true.
 
     >>> names(lambda kind: kind.abstains)
     ('confident', 'sparse-vector')
@@ -35,7 +35,7 @@ def names(suits: Callable[[type[Labeller]], bool]) -> tuple[str, ...]:
 
 
 def find(labeller: LabellerLike, options: Mapping[str, Any] | None = None) -> LabellerSpec:
-    """The specification that is meant by a name, a class or a specification, with these options.
+    """Return the specification of a labeller, given by its name, class or specification.
 
     Parameters
     ----------
@@ -79,18 +79,18 @@ def make(
     unsafe_noise: Noise | None = None,
     **options: Any,
 ) -> Labeller:
-    """A labeller with a budget.
+    """Return a labeller with a budget.
 
     Parameters
     ----------
     labeller : str, type[Labeller] or LabellerSpec
-        Which one; see `find`.
+        The labeller; see `find`.
     teachers : int
         Number of teachers that vote.
     classes : int, default=2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int or None
         Number of answers. Ignored by labellers that close by themselves.
     unsafe_noise : Noise or None, default=None

@@ -1,8 +1,9 @@
-"""How many answers noise of one width buys: searches that the plans of several labellers share."""
+"""Searches for the number of answers that a budget buys, which several labellers share."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -18,14 +19,19 @@ from reticent.privacy.events import DiscreteGaussian, Event, Repeated
 from reticent.privacy.events import Gaussian as GaussianNoise
 
 STEP = 1.01  # numbers of answers are searched among the powers of this
-FURTHEST = 10**15  # answers, as good as endless; the search stops here
-LAST = math.floor(math.log(FURTHEST, STEP))  # the power of `STEP` that gives about this many
+FURTHEST = 10**15  # answers: the search stops here
+LAST = math.floor(math.log(FURTHEST, STEP))  # the power of `STEP` with about this many answers
 
 
 def most_answers(lost: Callable[[int], float | None], loss: float) -> tuple[int, float] | None:
-    """The most answers, a power of `STEP`, that lose at most `loss`, and what they lose; None if even one loses more.
+    """Return the most answers, a power of `STEP`, that lose at most `loss`, and their loss; None if one loses more.
 
-    `lost` says what a number of answers loses, or None where this many cannot be given. It should never fall.
+    Parameters
+    ----------
+    lost : Callable[[int], float or None]
+        The loss of a number of answers, which should never fall; None if this many cannot be given.
+    loss : float
+        Largest acceptable loss.
     """
 
     def at(power: int) -> tuple[int, float] | None:
@@ -45,7 +51,7 @@ def most_answers(lost: Callable[[int], float | None], loss: float) -> tuple[int,
 
 
 def majority_answers(ballots: Ballots, epsilon: Fraction, delta: Fraction, loss: float) -> tuple[float, int, float]:
-    """The widest Gaussian noise on the votes for 1 at this loss, how many noisy counts fit, and what they lose."""
+    """Return the widest Gaussian noise on the votes for 1 at this loss, how many noisy counts fit, and their loss."""
     sigma, lost = widest(ballots, lambda sigma: majority_right(ballots, sigma), loss)
     return sigma, repeats(DiscreteGaussian, sigma, epsilon, delta), lost
 
@@ -54,14 +60,23 @@ def majority_answers(ballots: Ballots, epsilon: Fraction, delta: Fraction, loss:
 def repeats(
     event_of: Callable[[Fraction], Event], scale: float, epsilon: Fraction, delta: Fraction, ratio: float = 1.0
 ) -> int:
-    """How many times an event fits that costs about as much as a count with Gaussian noise of scale/ratio.
+    """Return how many times an event fits, to a thousandth, from below; at most `FURTHEST`.
 
-    To a thousandth, from below. `FURTHEST` if the scale is infinite, or so large that more could not be needed.
+    Parameters
+    ----------
+    event_of : Callable[[Fraction], Event]
+        The event for a scale of the noise.
+    scale : float
+        The scale; it may be infinite.
+    epsilon, delta : Fraction
+        Privacy-loss bound of all events together.
+    ratio : float, default=1.0
+        The event costs about as much as a count with Gaussian noise of scale/ratio.
     """
     guess = (scale / ratio / float(single_noise(epsilon, delta))) ** 2
-    if guess >= 4 * FURTHEST:  # events here cost up to some 1/0.8 times as much as the count
+    if guess >= 4 * FURTHEST:  # events cost up to about 1/0.8 times as much as the count
         return FURTHEST
-    event = event_of(short(scale))
+    event = event_of(four_digits(scale))
     if guess < 1000:
         return calibrate.answers(event, epsilon=epsilon, delta=delta)
 
@@ -75,32 +90,30 @@ def repeats(
         low, high = 2 * low, low
     while high < 4096 and fits(high):
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+    low += bisect_left(range(low + 1, high), True, key=lambda power: not fits(power))
     return min(FURTHEST, math.floor(guess * 1.001**low))
 
 
 @lru_cache(maxsize=64)
 def single_noise(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The noise at which one count with Gaussian noise fits, to four digits."""
+    """Return the least noise at which one count with Gaussian noise fits, to four digits."""
     return calibrate.noise(GaussianNoise, epsilon=epsilon, delta=delta, digits=4)
 
 
 def majority_right(ballots: Ballots, sigma: float) -> Floats:
-    """The chance of a right answer with two classes and Gaussian noise on the votes for 1. Ties go to 1."""
+    """Return the chances of right answers with two classes and Gaussian noise on the votes for 1. Ties go to 1."""
     lead = ballots.counts[:, 1] - ((ballots.teachers + 1) // 2 - 0.5)
     return np.asarray(norm.cdf(np.where(ballots.truth == 1, lead, -lead) / sigma))
 
 
 def winner_right(ballots: Ballots, sigma: float) -> Floats:
-    """The chance that the right class wins under Gaussian noise on all, or a lower bound with more than two classes."""
+    """Return the chances that the right class wins under Gaussian noise; lower bounds with more than two classes."""
     wrong = norm.cdf(-ballots.leads / (sigma * math.sqrt(2))).sum(axis=1)
     return np.asarray(np.maximum(0.0, 1 - wrong))
 
 
 def widest(ballots: Ballots, right: Callable[[float], Floats], most: float) -> tuple[float, float]:
-    """The widest noise, to four digits, at which the loss is at most this, and the loss there; infinite if all are."""
+    """Return the widest noise, to four digits, with a loss of at most `most`, and that loss. It may be infinite."""
 
     def over(log_scale: float) -> float:
         return ballots.loss(right(math.exp(log_scale))) - most
@@ -112,18 +125,18 @@ def widest(ballots: Ballots, right: Callable[[float], Floats], most: float) -> t
         return math.exp(high), over(high) + most
     if over(low) > 0:
         return math.exp(low), over(low) + most
-    scale = float(short(math.exp(brentq(over, low, high, xtol=1e-6))))
+    scale = float(four_digits(math.exp(brentq(over, low, high, xtol=1e-6))))
     return scale, min(over(math.log(scale)) + most, most)
 
 
-def short(value: float) -> Fraction:
-    """Four digits of a number, rounded down, as an exact decimal."""
+def four_digits(value: float) -> Fraction:
+    """Return a number rounded down to four digits, as an exact decimal."""
     unit = Fraction(10) ** (math.floor(math.log10(value)) - 3)
     return math.floor(Fraction(value) / unit + Fraction(1, 10**6)) * unit
 
 
-def difference_tail(reach: NDArray[np.int64], fast: float, slow: float) -> Floats:
-    """P(X − Y ≥ k) for Laplace variables of two rates."""
+def laplace_difference_tail(reach: NDArray[np.int64], fast: float, slow: float) -> Floats:
+    """Return P(X − Y ≥ k) for each k of `reach` and Laplace variables X and Y of two rates, `fast` > `slow`."""
 
     def tail(k: Floats) -> Floats:
         return np.asarray((fast**2 * np.exp(-slow * k) - slow**2 * np.exp(-fast * k)) / (2 * (fast**2 - slow**2)))

@@ -1,4 +1,4 @@
-"""A table over the number of votes: with which probability the answer is 1, and an exact bound on what that leaks."""
+"""Tables over the number of votes: the probability of the answer 1, and a certified bound on what an answer leaks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.exact import integer, rational, upward
+from reticent.exact import Number, integer, rational, upward
 from reticent.mechanisms.counts import Integers, integer_array
 from reticent.noise import Noise
 from reticent.privacy import games
@@ -21,19 +21,24 @@ MOST_TEACHERS = 1 << 24  # a longer table would take too much memory
 Entries = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# Every elementary operation below is right to a few units in the last place, 2^-52, of its result; arguments of expm1
-# stay below 60 in absolute value wherever its result matters, so no term is off by more than a share of this.
+# Every elementary operation below has a relative error of a few units of 2^-52. Arguments of expm1 stay below 60 in
+# absolute value wherever the result matters. So no term has a relative error above this.
 _PAD = 2e-13
 
 
 @dataclass(frozen=True, eq=False)
 class VoteTable:
-    """The answer 1 with probability entries[v]/2^62, where v of the teachers vote for 1; else the answer 0.
+    """The answer is 1 with probability entries[v]/2^62 if v teachers vote for 1; otherwise it is 0.
 
-    Every labeller whose bit depends on the votes through their number alone is such a table: noise added to the count,
-    a poll of some teachers, or both. What an answer leaks to a replaced row, which moves v by at most 1, is decided by
-    neighbouring entries, and these are integers that are drawn exactly. So the price is a fact about the stored table
-    and not about the formula it was made from.
+    Every labeller whose bit depends on the number of votes alone is such a table: noise added to the count, a poll of
+    some teachers, or both. A replaced row moves v by at most 1, so what an answer leaks is decided by neighbouring
+    entries. These are integers, and answers are drawn from them exactly. So the price is a fact about the stored table,
+    not about the formula that it was computed from.
+
+    Parameters
+    ----------
+    entries : array of int64, shape (teachers + 1,)
+        2^62 times the probability of the answer 1, for each number of votes.
     """
 
     entries: Entries
@@ -47,26 +52,36 @@ class VoteTable:
         entries.flags.writeable = False
         object.__setattr__(self, "entries", entries)
 
+    @classmethod
+    def symmetric(cls, complements: Entries, teachers: int) -> VoteTable:
+        """Return the table that treats both classes alike, from 2^62 less its entries at ⌈K/2⌉, …, K of K votes."""
+        return cls(np.concatenate([complements[::-1], ONE - complements[1 - teachers % 2 :]]))
+
     @property
     def teachers(self) -> int:
-        """How many vote."""
+        """Number of teachers."""
         return len(self.entries) - 1
 
     @property
     def probabilities(self) -> Floats:
-        """About with which probability the answer is 1, for each number of votes."""
+        """The probability of the answer 1 for each number of votes, rounded."""
         return self.entries / ONE
 
     def draw(self, votes: Integers, noise: Noise) -> NDArray[np.int64]:
-        """An answer, 0 or 1, to each question; `votes` says how many teachers vote for 1."""
+        """Draw an answer, 0 or 1, to each question, where `votes` are the numbers of teachers that vote for 1."""
         counts = integer_array(votes, "votes", least=0, most=self.teachers)
         return noise.coins(self.entries[counts], BITS).astype(np.int64)
 
-    def divergence(self, order: object) -> Fraction:
-        """A bound on the Rényi divergence of this order between the answers at v and v + 1 votes, either way round.
+    def divergence(self, order: Number) -> Fraction:
+        """Return a bound on the Rényi divergence between the answers at v and v + 1 votes, in both directions.
 
-        It is the largest over all v, computed from the stored integers and padded by more than the rounding; raises
-        where it is infinite.
+        It is the largest over all v, computed from the stored integers and padded by more than the rounding. Raises a
+        `ValueError` if it is infinite.
+
+        Parameters
+        ----------
+        order : float or Fraction
+            Order of the divergence, above 1.
 
         >>> VoteTable(np.array([ONE // 4, ONE // 2, 3 * ONE // 4])).divergence(2) > 0.28
         True
@@ -78,9 +93,9 @@ class VoteTable:
         return Fraction(math.log1p(max(worst, 1e-300)) / (alpha - 1) * (1 + _PAD))
 
     def profile(self, answers: int) -> games.Profile:
-        """What so many adaptive answers cost by the exact game: δ(ε) for every ε, from above.
+        """Return what this number of adaptive answers costs by the exact game: δ(ε) for every ε, from above.
 
-        It says more than divergences of one order do, but takes seconds for a thousand answers of a thousand teachers.
+        It is tighter than divergences of one order, but takes seconds for a thousand answers of a thousand teachers.
 
         >>> table = VoteTable(np.array([ONE // 4, ONE // 2, 3 * ONE // 4]))
         >>> round(table.profile(1).delta(0), 6)
@@ -92,8 +107,13 @@ class VoteTable:
         return games.profile(games.Coins(ends[1], -ends[0]), integer(answers, "answers", least=1))
 
 
-def check_order(order: object) -> float:
-    """An order > 1 as a float that is not below it: as divergences grow with the order, a bound there holds here."""
+def check_teachers(teachers: int) -> int:
+    """Return a number of teachers for which there can be a table."""
+    return integer(teachers, "teachers", least=1, most=MOST_TEACHERS)
+
+
+def check_order(order: Number) -> float:
+    """Return an order > 1 as a float not below it: divergences grow with the order, so a bound there is valid."""
     exact = rational(order, "order")
     if not 1 < exact < 10**6:
         raise ValueError(f"order must be above 1 and below 10^6, got {order}")
@@ -101,7 +121,7 @@ def check_order(order: object) -> float:
 
 
 def excess_moments(first: Entries, second: Entries, alpha: float, *, both: bool = True) -> Floats:
-    """Bounds on E_P[(dQ/dP)^α] − 1 for coins P, Q with the given entries; for every pair the larger of both ways.
+    """Return bounds on E_P[(dQ/dP)^α] − 1 for coins P, Q with the given entries; with `both`, in both directions.
 
     With P = (p, 1 − p) and Q = (p + d, 1 − p − d) it is p·((1 + d/p)^α − 1) + (1 − p)·((1 − d/(1 − p))^α − 1). The two
     terms nearly cancel; each is computed to its last bits from the integers, so the pad stays far below the sum.
@@ -111,7 +131,7 @@ def excess_moments(first: Entries, second: Entries, alpha: float, *, both: bool 
 
 
 def log_ratios(base: Entries, other: Entries) -> tuple[Floats, Floats]:
-    """ln(q/p) and ln((1 − q)/(1 − p)) for p = base/2^62 and q = other/2^62, to their last bits."""
+    """Return ln(q/p) and ln((1 − q)/(1 − p)) for p = base/2^62 and q = other/2^62, to their last bits."""
     step = (other - base).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         return _log_ratio(base, other, step), _log_ratio(ONE - base, ONE - other, -step)

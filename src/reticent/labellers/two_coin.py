@@ -1,22 +1,33 @@
-"""Two coins that must agree: only questions on which teachers disagree cost anything."""
+"""The two-coin labeller: only questions on which teachers disagree cost anything."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reticent.exact import Number, exp_fractions, integer
-from reticent.labellers.ballots import Ballots, Bought, Labels, Votes
+from reticent.labellers.ballots import Ballots, Bought, Floats, Labels, Votes
 from reticent.labellers.base import Labeller
 from reticent.labellers.budget import check_budget, spendable
+from reticent.labellers.chances import draw_exponential, exponential_chances, right_chances
 from reticent.labellers.search import FURTHEST
-from reticent.labellers.table import MOST_TEACHERS, ONE, Entries, VoteTable, check_order, excess_moments, log_ratios
+from reticent.labellers.table import (
+    MOST_TEACHERS,
+    ONE,
+    Entries,
+    VoteTable,
+    check_order,
+    check_teachers,
+    excess_moments,
+    log_ratios,
+)
 from reticent.mechanisms.counts import Integers
 from reticent.noise import Noise
 from reticent.privacy.events import RenyiDP
@@ -24,19 +35,39 @@ from reticent.privacy.parameters import check_delta, check_epsilon, check_positi
 
 STEEPNESS = (5, 6, 7, 8, 10, 12, 15, 20)  # settings that plans try, fixed before any votes are seen
 TRIES = (2, 3)
-FEWEST_HITS = 50  # with fewer, it closes after a number of answers that nobody could plan with
-_PAD = 2e-12  # far more than what the few floating-point operations on a certified moment can add
+FEWEST_HITS = 50  # with fewer, the number of answers varies too much to plan with
+_PAD = 2e-12  # relative: far more than the rounding of the few operations on a certified moment
+
+Coins = TypeVar("Coins", float, Floats)  # chances that two coins agree
 
 
-class Closing(NamedTuple):
-    """How the end of a labeller is blurred, so that it tells little about any one question."""
+class BlurredClosing(NamedTuple):
+    """Noise on the closing of a labeller, so that it reveals little about any one question.
 
-    scale: Fraction  # of both noises
-    margin: int  # how far below the hard end the blurred one lies
+    Parameters
+    ----------
+    scale : Fraction
+        Scale of both noises.
+    margin : int
+        How many hits before the hard end the blurred end lies.
+    """
+
+    scale: Fraction
+    margin: int
 
 
 class Hits(NamedTuple):
-    """How many hits a budget buys, the order at which they are the most, and the price κ of each; None if infinite."""
+    """What a budget buys.
+
+    Parameters
+    ----------
+    number : int
+        Number of hits.
+    order : Fraction
+        Order of the Rényi divergence at which they are the most.
+    price : Fraction or None
+        Price κ of one hit; None if it is infinite.
+    """
 
     number: int
     order: Fraction
@@ -44,27 +75,27 @@ class Hits(NamedTuple):
 
 
 class TwoCoin(Labeller):
-    """Toss two coins that favour the majority; if they agree, that is the label, and if not, it is a hit: toss again.
+    """Tosses two coins that favour the majority. If they agree, that is the label; if not, it pays and tosses again.
 
     For each question two labels are drawn independently, class j with probability ∝ e^(s·votes_j), s = `rate`. If they
     are equal, that label is the answer and nothing is charged. If they differ, one of the N `hits` is used up and two
     more are drawn, at most `tries` times; then the answer is `fallback`, a public class, or a class drawn uniformly.
-    Without that end the answer would be class j with probability ∝ e^(2s·votes_j). The labeller closes for good when
-    `tries` more hits would not fit into N. On questions where the teachers agree there is hardly ever a hit: there is
-    no limit to how many of these it answers.
+    With unlimited tries, the answer would be class j with probability ∝ e^(2s·votes_j). The labeller closes when
+    `tries` more hits would not fit into N. Questions on which the teachers agree rarely cause a hit, and there is no
+    limit to how many of these it answers.
 
-    Guarantee. For a replaced row, which changes one vote, over all answers and the closing, the questions chosen
-    adaptively: Rényi divergence κN/(α − 1) at one order α, `.event`, which is within (ε, δ). What a question was shows
-    in later answers only through the time of closing. If `query_epsilon` and `query_delta` are given, the closing is
-    blurred, and the view without its own answer is (query_epsilon, query_delta)-indistinguishable for a replaced
-    question; if not, nothing is claimed for the questions. Running time is not protected: every hit takes two more
-    draws. That tells nothing new about the rows, whose bound is on all draws, hits included; but whoever sees how long
-    a question took learns of its hits, and no claim for the questions holds against them.
+    Guarantee. For a replaced row, which changes one vote, over all answers and the closing, with adaptive questions:
+    Rényi divergence κN/(α − 1) at one order α. This is `event`, which is within (ε, δ). A question affects later
+    answers only through the time of closing. If `query_epsilon` and `query_delta` are given, the closing is blurred:
+    for a replaced question, the view without its own answer is (query_epsilon, query_delta)-indistinguishable. If not,
+    nothing is claimed for the questions. Running time is not protected: every hit takes two more draws. For the rows
+    this reveals nothing new, as their bound covers all draws. For the questions, no claim holds against someone who can
+    measure how long an answer took.
 
     Why. A pair of draws that agrees costs nothing, and one that differs costs at most κ: with L the likelihood ratio of
-    all draws, L^α·e^(−κ·hits) is a supermartingale, and there are at most N hits for certain, so E[L^α] ≤ e^(κN). The
+    all draws, L^α·e^(−κ·hits) is a supermartingale, and there are never more than N hits, so E[L^α] ≤ e^(κN). The
     closing compares a counter that one question moves by at most `tries` with a noisy threshold, with fresh noise each
-    time. The proof, and κ for two and for several classes, are in the documentation (labellers/two-coin).
+    time. The page "Two coins" of the documentation has the proof, and κ for two and for several classes.
 
     Source. Two-coin target charging with exact constants. The idea to charge only for hits is from Kaplan, Mansour,
     Stemmer, *The Sparse Vector Technique, Revisited*, and Cohen, Lyu, *The Target-Charging Technique for Privacy
@@ -77,16 +108,15 @@ class TwoCoin(Labeller):
     classes : int, default=2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
-        Privacy of the rows that the teachers learned from.
+        Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     steepness : float or Fraction, default=6
-        2·s·teachers: 6 where teachers often disagree, 15 where they mostly agree. Do not choose it by looking at the
-        votes.
+        2·s·teachers: 6 if teachers often disagree, 15 if they mostly agree. Do not choose it by looking at the votes.
     tries : int, default=2
-        Number of pairs of labels that are drawn for a question at most.
+        Largest number of pairs of labels that are drawn for a question.
     fallback : int or None, default=None
-        Public class for when all pairs differ; None for a class drawn uniformly.
+        Public class that is the answer if all pairs differ; None for a class drawn uniformly.
     query_epsilon, query_delta : float, Fraction or None, default=None
-        Privacy of the questions.
+        Privacy-loss bound for the questions; None to claim nothing for them.
     unsafe_noise : Noise or None, default=None
         For tests only: replaces the noise of the operating system.
     """
@@ -117,7 +147,7 @@ class TwoCoin(Labeller):
         self.fallback = None if fallback is None else integer(fallback, "fallback", least=0, most=classes - 1)
         if (query_epsilon is None) != (query_delta is None):
             raise ValueError("query_epsilon and query_delta must be given together, or neither")
-        self.closing = None if query_epsilon is None else closing(query_epsilon, query_delta, self.tries)
+        self.closing = None if query_epsilon is None else blurred_closing(query_epsilon, query_delta, self.tries)
         least = self.tries + (0 if self.closing is None else self.closing.margin)
 
         def hits(steep: Fraction) -> Hits:
@@ -144,20 +174,20 @@ class TwoCoin(Labeller):
             answers=None,
             unsafe_noise=unsafe_noise,
         )
-        self._used = 0  # hits so far: never shown, it depends on the votes
+        self._used = 0  # hits so far: secret, as it depends on the votes
         self._closed = False
         self._threshold = 0 if self.closing is None else int(self._noise.discrete_laplace(self.closing.scale))
 
     @classmethod
     def is_automatic(cls, classes: int) -> bool:
-        """Always, where a labeller may have a memory."""
+        """For any number of classes."""
         return True
 
     @classmethod
     def offers(
         cls, ballots: Ballots, *, epsilon: Fraction, delta: Fraction, loss: float, exact: bool = True
     ) -> Iterator[Bought]:
-        """The expected answers of each of some settings, fixed before any votes are seen."""
+        """Yield the expected number of answers for some settings, which are fixed before any votes are seen."""
         shape: dict[str, Any] = {"teachers": ballots.teachers, "classes": ballots.classes}
         if ballots.classes == 2 and ballots.teachers > MOST_TEACHERS:
             return
@@ -167,22 +197,22 @@ class TwoCoin(Labeller):
             for tries in TRIES:
                 options: dict[str, Any] = {"steepness": steepness, "tries": tries}
                 labeller = cls(**shape, epsilon=epsilon, delta=delta, **options)
-                chances, hits = labeller.chances(ballots.counts)
-                right = chances[np.arange(len(chances)), ballots.truth]
-                answers = min(FURTHEST, (labeller.hits - tries) / max(ballots.mean(hits), 1e-300))
+                right = right_chances(labeller.chances(ballots.counts), ballots.truth)
+                hits = ballots.mean(labeller.expected_hits(ballots.counts))
+                answers = min(FURTHEST, (labeller.hits - tries) / max(hits, 1e-300))
                 yield Bought(cls.name, int(answers), ballots.loss(right), options, cls.stateless)
 
     @property
     def closed(self) -> bool:
-        """Whether no more questions are answered."""
+        """Whether all questions are refused from now on."""
         return self._closed
 
     def _memory(self) -> dict[str, int | bool]:
-        """The count of hits and the noise of the closing."""
+        """Return the count of hits and the noise of the closing."""
         return {"used": self._used, "closed": self._closed, "threshold": self._threshold}
 
     def _remember(self, state: Mapping[str, int | bool]) -> None:
-        """Continue with the same hits and the same noise of the closing, which is drawn once."""
+        """Continue with the same hits, and the same noise of the closing, which is drawn once."""
         self._used = integer(state["used"], "used", least=0, most=self.hits)
         self._closed, self._threshold = bool(state["closed"]), int(state["threshold"])
 
@@ -199,10 +229,10 @@ class TwoCoin(Labeller):
         return labels[:answered]
 
     def _toss(self, counts: Votes) -> tuple[Labels, NDArray[np.int64]]:
-        """A label and the number of hits for every question."""
+        """Return a label and the number of hits for every question."""
         labels = np.empty(len(counts), dtype=np.int64)
         hits = np.zeros(len(counts), dtype=np.int64)
-        left = np.arange(len(counts))  # the questions whose coins never agreed so far
+        left = np.arange(len(counts))  # questions whose coins have not agreed so far
         for _ in range(self.tries):
             first, second = self._draw(counts[left]), self._draw(counts[left])
             labels[left] = first
@@ -217,39 +247,49 @@ class TwoCoin(Labeller):
     def _draw(self, counts: Votes) -> Labels:
         if self.table is not None:
             return self.table.draw(counts[:, 1], self._noise)
-        return np.array([self._noise.choose(row, rate=self.rate) for row in counts], dtype=np.int64)
+        return draw_exponential(counts, self.rate, self._noise)
 
-    def chances(self, votes: Integers) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The chances of the labels and the expected hits at known votes. Not private: for planning only."""
-        counts = self._read(votes)
-        weights = np.exp(float(self.rate) * (counts - counts.max(axis=1, keepdims=True)))
-        single = weights / weights.sum(axis=1, keepdims=True)
+    def _chances(self, counts: Votes) -> Floats:
+        single = exponential_chances(counts, self.rate)
         agree = (single**2).sum(axis=1, keepdims=True)
         never = (1 - agree) ** self.tries
         last = np.full(self.classes, 1 / self.classes) if self.fallback is None else np.eye(self.classes)[self.fallback]
-        return single**2 * (1 - never) / agree + never * last, ((1 - agree) * (1 - never) / agree)[:, 0]
+        return np.asarray(single**2 * (1 - never) / agree + never * last)
+
+    def expected_hits(self, votes: Integers) -> Floats:
+        """Return the expected number of hits at known votes. **Not private**: for planning only."""
+        agree = (exponential_chances(self._read(votes), self.rate) ** 2).sum(axis=1)
+        return np.asarray(_hits_per_question(agree, self.tries))
 
     def expected_answers(self, most: int, *, split: bool) -> int:
-        """About how many of `most` questions it answers if the teachers are evenly `split` on all, or agree on all.
+        """Return about how many of `most` questions it answers in the worst or in the best case.
 
-        Public numbers, and the two extremes: the hits that a question is expected to use up, (1 − a)(1 − (1 − a)^J)/a,
-        fall with the chance a that two coins agree. No votes on L classes have a below 1/L, the chance at an even
-        split, or above the chance where all votes are for one class. A blurred end comes earlier than the hard one, by
-        its margin and about the largest noise of so many checks.
+        Both follow from public numbers. The expected hits of a question, (1 − a)(1 − (1 − a)^J)/a, fall with the chance
+        a that two coins agree. With L classes, a is at least 1/L, its value at an even split, and at most its value
+        where all votes are for one class. A blurred end comes before the hard one, by its margin and about the largest
+        noise of all checks.
+
+        Parameters
+        ----------
+        most : int
+            Number of questions.
+        split : bool
+            Whether the teachers are evenly split on all questions; if not, they agree on all.
         """
-        rest = 1.0 if split else math.exp(-float(self.rate) * self.teachers)  # the weight of a class beside the first
+        # The weight of every other class, if that of the first is 1.
+        rest = 1.0 if split else math.exp(-float(self.rate) * self.teachers)
         agree = (1 + (self.classes - 1) * rest**2) / (1 + (self.classes - 1) * rest) ** 2
-        each = max((1 - agree) * (1 - (1 - agree) ** self.tries) / agree, 1e-300)
+        each = max(_hits_per_question(agree, self.tries), 1e-300)
         paid: float = self.hits - self.tries + 1
         if self.closing is not None:
             paid = self.hits - self.closing.margin
             paid -= float(self.closing.scale) * math.log(max(1.0, min(most, paid / each)))
         return max(1, math.floor(min(most, paid / each)))
 
-    def accuracy(self, votes: Integers, truth: Integers) -> float:
-        """The expected share of right labels where votes and truth are known. Not private: for planning only."""
-        chances = self.chances(votes)[0]
-        return float(chances[np.arange(len(chances)), np.asarray(truth)].mean())
+
+def _hits_per_question(agree: Coins, tries: int) -> Coins:
+    """The expected hits of a question on which two coins agree with this chance."""
+    return (1 - agree) * (1 - (1 - agree) ** tries) / agree
 
 
 # ── what a hit costs ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -257,19 +297,19 @@ class TwoCoin(Labeller):
 
 @lru_cache(maxsize=8)
 def logistic_table(teachers: int, rate: Fraction) -> VoteTable:
-    """One coin: 1 with probability 1/(1 + e^(−s(2v − K))) at v of K votes, that is ∝ e^(s·votes) for either class."""
-    count = integer(teachers, "teachers", least=1, most=MOST_TEACHERS)
+    """Return the table of one coin: 1 with probability 1/(1 + e^(−s(2v − K))) at v of K votes, for s = `rate`."""
+    count = check_teachers(teachers)
     lead = 2 * np.arange((count + 1) // 2, count + 1) - count
     losing = np.exp(-float(rate) * lead) / (1 + np.exp(-float(rate) * lead))
     complements = np.clip(np.rint(losing * float(ONE)).astype(np.int64), 1, ONE // 2)
-    return VoteTable(np.concatenate([complements[::-1], ONE - complements[1 - count % 2 :]]))
+    return VoteTable.symmetric(complements, count)
 
 
 @lru_cache(maxsize=64)
 def bought_hits(epsilon: Fraction, delta: Fraction, *, teachers: int, classes: int, steepness: Fraction) -> Hits:
-    """How many hits (ε, δ) buys, and the order, to two decimals, and certified price κ at which it does.
+    """Return how many hits (ε, δ) buys, with the order, to two decimals, and the certified price κ.
 
-    κ bounds ln E[(dQ/dP)^α] for each hit. The order is looked for with the closed form; every order is valid.
+    κ bounds ln E[(dQ/dP)^α] for each hit. The search for the order uses the closed form; every order is valid.
     """
     rate = steepness / (2 * teachers)
     best, found = Fraction(2), 0.0
@@ -288,7 +328,7 @@ def bought_hits(epsilon: Fraction, delta: Fraction, *, teachers: int, classes: i
 
 
 def _largest(enough: Callable[[Fraction], bool], steepness: Fraction) -> Fraction | None:
-    """The largest steepness of two digits below this one, or nearly, at which hits are enough; None if not at 0.01."""
+    """About the largest steepness of two digits below this one at which hits are enough; None if 0.01 is too much."""
     low, high = Fraction(1, 100), min(steepness, Fraction(100))
     if low >= high or not enough(low):
         return None
@@ -299,15 +339,15 @@ def _largest(enough: Callable[[Fraction], bool], steepness: Fraction) -> Fractio
 
 
 def closed_form_price(alpha: float, rate: float) -> float | None:
-    """κ = −2αs − ln(1 − α(1 − e^(−2s))), an upper bound for any number of classes; None where it is infinite."""
+    """Return κ = −2αs − ln(1 − α(1 − e^(−2s))), an upper bound for any number of classes; None if it is infinite."""
     rest = -alpha * math.expm1(-2 * rate)
     return None if rest >= 1 else max(-2 * alpha * rate - math.log1p(-rest), 0.0) + 1e-18
 
 
-def table_price(entries: Entries, order: object) -> Fraction | None:
-    """κ from the stored integers: the largest over neighbouring entries, both ways round, of ln(2AB/(1 − A² − B²)).
+def table_price(entries: Entries, order: Number) -> Fraction | None:
+    """Return κ from the stored integers: the largest ln(2AB/(1 − A² − B²)) of neighbouring entries, in both directions.
 
-    None where A² + B² ≥ 1, so that no price covers a hit. With m = A + B − 1 from `excess_moments`,
+    It is None if A² + B² ≥ 1, where no price covers a hit. With m = A + B − 1 from `excess_moments`,
     2AB/(1 − A² − B²) = 1 + m(2 + m)/(2AB − m(2 + m)).
     """
     alpha = check_order(order)
@@ -325,35 +365,44 @@ def table_price(entries: Entries, order: object) -> Fraction | None:
     return Fraction(max(worst, 1e-300) * (1 + _PAD))
 
 
-# ── how the end is blurred ────────────────────────────────────────────────────────────────────────────────────────
+# ── the blurred end ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @lru_cache(maxsize=64)
-def closing(query_epsilon: object, query_delta: object, tries: int) -> Closing:
-    """The scale J/ε of both noises, and by how much the blurred end must come before the hard one.
+def blurred_closing(query_epsilon: Number, query_delta: Number, tries: int) -> BlurredClosing:
+    """Return the scale J/ε of both noises, and the margin between the blurred end and the hard one.
 
-    The hard end shows only if threshold noise less fresh noise is at least m although that has probability below
-    δ·e^(−ε); the margin is m + J − 2.
+    The hard end comes first only if threshold noise minus fresh noise is at least m, the least number at which this has
+    probability at most δ·e^(−ε). The margin is m + J − 2.
 
-    >>> closing(1, 1e-6, 2).margin
+    Parameters
+    ----------
+    query_epsilon, query_delta : float or Fraction
+        Privacy-loss bound for the questions.
+    tries : int
+        Largest number J of hits of one question.
+
+    >>> blurred_closing(1, 1e-6, 2).margin
     34
     """
-    # An ε beyond 100 is treated as 100, which claims more: e^(−ε) would have as many digits as ε is large.
+    # An ε above 100 is treated as 100, which claims more: e^(−ε) would have too many digits.
     epsilon = min(check_epsilon(query_epsilon, "query_epsilon"), Fraction(100))
     delta = check_delta(query_delta, "query_delta", positive=True)
     scale = Fraction(tries) / epsilon
     most = delta * exp_fractions(-epsilon, 200)[0]
-    low, high = 0, 1  # `high` is far enough, `low` is not
-    while _difference_tail(scale, high) > most:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _difference_tail(scale, middle) > most else (low, middle)
-    return Closing(scale, high + tries - 2)
+
+    def far_enough(reach: int) -> bool:
+        return _discrete_difference_tail(scale, reach) <= most
+
+    high = 1
+    while not far_enough(high):
+        high *= 2
+    least = range(high // 2 + 1, high + 1)
+    return BlurredClosing(scale, least[bisect_left(least, True, key=far_enough)] + tries - 2)
 
 
-def _difference_tail(scale: Fraction, reach: int) -> Fraction:
-    """P(X − Y ≥ m) for two discrete Laplace variables of this scale, for m ≥ 1, from above.
+def _discrete_difference_tail(scale: Fraction, reach: int) -> Fraction:
+    """P(X − Y ≥ m) for two discrete Laplace variables of this scale, where m = `reach` ≥ 1, from above.
 
     With a = e^(−1/scale), P(X − Y = k) = ((1−a)/(1+a))²·a^k·(k + (1 + a²)/(1 − a²)); summed from k = m on.
     """

@@ -19,7 +19,7 @@ from reticent.predictors.engines import votes
 from reticent.predictors.phases import MOST_NOISE, Phase, check_schedule, relative_noise
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
-from reticent.teachers.pate import SHARE, auto_teachers
+from reticent.teachers.pate_settings import active_queries, auto_teachers
 
 Reference = Literal["linear", "black box", "threshold"]
 REFERENCES: dict[Reference, str] = {
@@ -296,7 +296,7 @@ class _Asked:
         estimator = f"PATEClassifier({self.teacher}{self.teacher and ', '}{self.budget}, classes=…)"
         if self.public_rows == 0:
             return self.refused("pate", estimator, "it needs public rows, without labels: some hundred at least")
-        labels = max(1, math.ceil(SHARE * self.public_rows))
+        labels = active_queries(self.public_rows)
         known: dict[str, Any] = {"classes": self.classes, "epsilon": self.epsilon, "delta": self.delta}
         teachers = auto_teachers(self.rows, self.rows, queries=labels, **known)
         noise = relative_noise(teachers, labels, **known)

@@ -162,7 +162,7 @@ def everlasting(
     labeller: LabellerLike = "auto",
     labeller_options: Mapping[str, Any] | None = None,
     most_noise: object = MOST_NOISE,
-    torn: object = 0.1,
+    disagreement: Number = 0.1,
     phases: int = 8,
     max_rows: int | None = None,
     training_stream: str = "queries",
@@ -171,7 +171,7 @@ def everlasting(
 
     The numbers are those of the predictor itself, by the same code: a fit with these rows has these phases, if every
     query that may be handed on to the next phase is (clients that ask too much hand on less). What a phase's answers
-    lose to the noiseless majority of its teachers is a guess: that all teachers agree but on a share `torn` of the
+    lose to the noiseless majority of its teachers is a guess: all teachers agree except on a share `disagreement` of the
     questions, where every lead is equally likely. No guess changes what is guaranteed, or whether `fit` accepts.
 
     Nothing here depends on private data, so nothing is spent.
@@ -194,7 +194,7 @@ def everlasting(
         of a labeller, as the predictor takes it.
     labeller_options : what the labeller is given.
     most_noise : the noise, as a share of all votes, beyond which `fit` refuses.
-    torn : the share of the questions on which the teachers do not all agree.
+    disagreement : the share of the questions on which the teachers do not all agree.
     phases : how many are listed at most.
     max_rows : the most rows of a phase.
     training_stream : "queries", or "trusted".
@@ -210,7 +210,7 @@ def everlasting(
     listed, kinds = integer(phases, "phases", least=1), integer(classes, "classes", least=2)
     private = learner in ("private", "private-model")
     exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta, positive=not private)
-    check_share(torn, "torn")
+    check_share(disagreement, "disagreement")
     schedule = check_schedule(
         growth=growth, held_back=held_back, answers=answers, max_rows=max_rows, training_stream=training_stream
     )
@@ -243,7 +243,7 @@ def everlasting(
         most_noise=noisiest,
         **common,
     )
-    return _votes(recipe, schedule, listed, torn, known)
+    return _votes(recipe, schedule, listed, disagreement, known)
 
 
 def follow(recipe: votes.VotesFactory, schedule: Schedule, rows: int, listed: int) -> tuple[list[Phase], Phase, bool]:
@@ -264,7 +264,7 @@ def follow(recipe: votes.VotesFactory, schedule: Schedule, rows: int, listed: in
 
 
 def _votes(
-    recipe: votes.VotesFactory, schedule: Schedule, listed: int, torn: object, known: dict[str, Any]
+    recipe: votes.VotesFactory, schedule: Schedule, listed: int, disagreement: Number, known: dict[str, Any]
 ) -> Everlasting:
     """By the predictor's own steps, from phase to phase."""
     rows: int = known["rows"]
@@ -304,7 +304,7 @@ def _votes(
             why = "Whether answers end depends on how often teachers disagree, which nobody knows beforehand."
     return Everlasting(
         **known,
-        phases=tuple(_planned(recipe, one, torn) for one in accepted),
+        phases=tuple(_planned(recipe, one, disagreement) for one in accepted),
         sustained=sustained,
         rows_required=rows_required(
             answers=schedule.horizon,
@@ -316,14 +316,14 @@ def _votes(
         ),
         epsilon_required=epsilon_required(most, first.answers, most_noise=recipe.most_noise, **budget),
         finite=finite if finite and not (sustained and schedule.horizon is None) else None,
-        two_coin=_two_coin(recipe, most, first.answers, torn),
+        two_coin=_two_coin(recipe, most, first.answers, disagreement),
         why=why,
         worst=worst,
         torn_at_most=None if worst is None else _torn_at_most(recipe, schedule, accepted[0]),
     )
 
 
-def _planned(recipe: votes.VotesFactory, phase: Phase, torn: object) -> PlannedPhase:
+def _planned(recipe: votes.VotesFactory, phase: Phase, disagreement: Number) -> PlannedPhase:
     spec, budget = recipe.chosen(phase)
     options = {**budget, **spec.options} if spec.kind.query_share is not None else spec.options
     noise = relative_noise(
@@ -339,15 +339,15 @@ def _planned(recipe: votes.VotesFactory, phase: Phase, torn: object) -> PlannedP
         noise=noise,
         labeller=spec.kind.name,
         options={key: float(value) if isinstance(value, Fraction) else value for key, value in options.items()},
-        loss=_loss(recipe, spec, budget, phase, torn),
+        loss=_loss(recipe, spec, budget, phase, disagreement),
     )
 
 
 def _loss(
-    recipe: votes.VotesFactory, spec: LabellerSpec, budget: dict[str, Fraction], phase: Phase, torn: object
+    recipe: votes.VotesFactory, spec: LabellerSpec, budget: dict[str, Fraction], phase: Phase, disagreement: Number
 ) -> float:
     """What the labeller's answers are guessed to lose; many teachers are replaced by fewer, with as much noise."""
-    ballots = Ballots.guess(phase.teachers, classes=recipe.classes, torn=torn)
+    ballots = Ballots.guess(phase.teachers, classes=recipe.classes, disagreement=disagreement)
     answers = phase.answers
     if spec.kind.scales:
         ballots, factor = ballots.coarse()
@@ -365,11 +365,11 @@ def _loss(
     return max(0.0, ballots.loss(each))
 
 
-def _two_coin(recipe: votes.VotesFactory, teachers: int, answers: int, torn: object) -> Bought | None:
+def _two_coin(recipe: votes.VotesFactory, teachers: int, answers: int, disagreement: Number) -> Bought | None:
     """What a two-coin labeller buys in a first phase, if that is more, and if the plan is not for one already."""
     if recipe.closes_early:
         return None
-    ballots = Ballots.guess(teachers, classes=recipe.classes, torn=torn)
+    ballots = Ballots.guess(teachers, classes=recipe.classes, disagreement=disagreement)
     found = bought(TwoCoin, ballots, epsilon=recipe.epsilon, delta=recipe.delta, loss=LOSS, exact=False)
     return found if found.answers > answers else None
 
@@ -387,7 +387,7 @@ def _torn_at_most(recipe: votes.VotesFactory, schedule: Schedule, first: Phase) 
         return None
     shape: dict[str, Any] = {"teachers": first.teachers, "classes": recipe.classes}
     agreed, torn = (
-        float(labeller.chances(Ballots.guess(**shape, margins=leads).counts)[1].mean())
+        float(labeller.expected_hits(Ballots.guess(**shape, margins=leads).counts).mean())
         for leads in ([1.0], (np.arange(200) + 0.5) / 200)
     )
     affordable = (labeller.hits - labeller.closing.margin) / first.rows

@@ -64,7 +64,7 @@ def pate(
     delta: Number,
     classes: int = 2,
     queries: int | None = None,
-    torn: object = None,
+    disagreement: Number | None = None,
     loss: object = 0.01,
     margins: Sequence[float] | None = None,
     labellers: Sequence[str | type[Labeller]] | None = None,
@@ -72,7 +72,7 @@ def pate(
     """How many answers the votes of some teachers buy, for each labeller, before any data are touched.
 
     An answer is as the noiseless majority would have it, but for a probability that depends on how far the teachers
-    agree. They are guessed to agree all together, but on a share `torn` of the questions, where every lead of the
+    agree. They are guessed to agree except on a share `disagreement` of the questions, where every lead of the
     winner is equally likely; or `margins` lists leads, as shares of the teachers, that are public, such as those of
     teachers on public rows. Answers are counted as long as the expected share of those against the majority is at most
     `loss`; where no noise could lose more, any number of them is 10^15. Labellers that close by themselves ("two-coin",
@@ -90,16 +90,16 @@ def pate(
     epsilon, delta : the privacy of the rows the teachers learned from.
     classes : how many there are.
     queries : how many answers are needed, if that is known.
-    torn : the share of the questions on which the teachers do not all agree; a tenth where nothing is said.
+    disagreement : the share of the questions on which the teachers do not all agree; a tenth where nothing is said.
     loss : the share of answers that may differ from the noiseless majority.
-    margins : leads of the winner, as shares of the teachers, in place of `torn`.
+    margins : leads of the winner, as shares of the teachers, in place of `disagreement`.
     labellers : which labellers to compare, by name or class; all that suit the number of classes by default.
 
     >>> plan = pate(1000, epsilon=1, delta=1e-6, queries=1000)
     >>> [each.labeller for each in plan.bought][:3], plan.best().labeller
     (['two-coin', 'greedy', 'confident'], 'greedy')
     """
-    ballots = Ballots.guess(teachers, classes=classes, torn=torn, margins=margins)
+    ballots = Ballots.guess(teachers, classes=classes, disagreement=disagreement, margins=margins)
     wanted = None if queries is None else integer(queries, "queries", least=1)
     exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta, positive=True)
     compared = [kind for kind in REGISTRY.values() if kind.is_compared(ballots.classes)]

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from reticent.exact import Number, integer, log_bounds
-from reticent.labellers.budget import best_order
+from reticent.labellers.budget import default_order
 from reticent.learners.label_boost import Variant, printed_cost
 from reticent.mechanisms.above_threshold import LEAST_EPSILON
 from reticent.mechanisms.between_thresholds import BetweenThresholds, required_gap
@@ -112,7 +112,7 @@ def vote_epsilon(phase: BBLPhase, labeller: BBLLabeller) -> Fraction:
     """ε_v of the votes that are really cast, at δ_v = phase.vote_delta."""
     event, asked = votes_event(phase, labeller), phase.vote_epsilon
     if asked is not None:
-        of_one_order = _of_one_order(event, best_order(asked, phase.vote_delta)) if labeller == "gaussian" else event
+        of_one_order = _of_one_order(event, default_order(asked, phase.vote_delta)) if labeller == "gaussian" else event
         if any(fits(known, epsilon=asked, delta=phase.vote_delta) for known in (of_one_order, event)):
             return asked
     return Fraction(price(event, delta=phase.vote_delta))
@@ -134,7 +134,7 @@ def sigma_of(phase: BBLPhase) -> Fraction:
 @lru_cache(maxsize=256)
 def least_sigma(teachers: int, answers: int, epsilon: Fraction, delta: Fraction) -> Fraction:
     """The least σ that fits; for many answers by their divergence of one order, which is all but as good and fast."""
-    order = best_order(epsilon, delta)
+    order = default_order(epsilon, delta)
 
     def event(sigma: Fraction) -> Event:
         votes = Repeated(GaussianBit(sigma, teachers), answers)

@@ -1,4 +1,4 @@
-"""Teachers: classifiers that learn from disjoint rows and vote. What they say is private only through a labeller."""
+"""Teachers: classifiers that learn from disjoint rows and vote. A labeller turns their votes into private labels."""
 
 from reticent.teachers.linear import LogisticTeacher
 from reticent.teachers.pate import PATEClassifier

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -25,19 +25,33 @@ from reticent.silence import silent
 Floats = NDArray[np.float64]
 
 RIDGE, STEPS = 0.01, 3
-TOLERANCE = 1e-8  # relative: a teacher is done when no score of its rows moves by more
+TOLERANCE = 1e-8  # relative: a teacher has converged when no score of its rows moves by more
 MOST_STEPS, HALVINGS = 100, 30
-WIDEST = 1000  # systems of more unknowns are left to scikit-learn
+WIDEST = 1000  # scikit-learn trains teachers with more unknowns
 LINEAR = (LogisticRegression, Perceptron, RidgeClassifier, SGDClassifier, LinearSVC)
 
 
 class LogisticTeacher(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Logistic regression for the few rows of a shard: little ridge, few Newton steps, little bias.
 
-    Minimised is Σ loss + ridge/2·|w|², the intercept free, as scikit-learn's `LogisticRegression(C=1/ridge)` does, but
-    by at most `steps` Newton steps from zero. The stop keeps the weights in bounds where a ridge would have to;
-    a ridge pulls every teacher the same way, and voting does not average that away. More than two classes are
-    learned one against the rest. It is what `Teachers()` trains, all shards at once.
+    It minimises Σ loss + ridge/2·|w|² with a free intercept, as scikit-learn's `LogisticRegression(C=1/ridge)` does,
+    but takes at most `steps` Newton steps from zero. Stopping early bounds the weights without a strong ridge. A ridge
+    biases every teacher in the same direction, and voting does not average that out. More than two classes are learned
+    one against the rest. `Teachers()` trains this classifier by default, all shards at once.
+
+    Parameters
+    ----------
+    ridge : float, default=0.01
+        Weight of the penalty, positive.
+    steps : int, default=3
+        Largest number of Newton steps.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The classes, ascending.
+    coef_, intercept_ : array
+        Weights and intercepts: one row for two classes, else one per class.
 
     >>> LogisticTeacher().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]).predict([[0.5], [2.5]]).tolist()
     [0, 1]
@@ -52,8 +66,8 @@ class LogisticTeacher(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    def fit(self, X: Table, y: Any) -> Self:
-        """Learn from rows `X`, dense or sparse, with their labels `y`."""
+    def fit(self, X: Table, y: ArrayLike) -> Self:
+        """Fit to rows `X`, dense or sparse, and their labels `y`."""
         ridge, steps = check_teacher(self)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
@@ -66,21 +80,21 @@ class LogisticTeacher(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Table) -> Floats:
-        """The score of the second class, or with more than two of every class."""
+        """Return the score of the second class; with more than two classes, the score of every class."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         scores: Floats = X @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Table) -> Array:
-        """The class with the highest score."""
+        """Return the class with the highest score."""
         scores = self.decision_function(X)
         labels: Array = self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
         return labels
 
 
 def check_teacher(teacher: LogisticTeacher) -> tuple[float, int]:
-    """The ridge and the steps, or an error that names the one that cannot be."""
+    """Return the ridge and the steps, or raise an error that names the wrong one."""
     ridge = float(rational(teacher.ridge, "ridge"))
     if not ridge > 0:
         raise ValueError(f"ridge must be positive, got {teacher.ridge}")
@@ -88,7 +102,7 @@ def check_teacher(teacher: LogisticTeacher) -> tuple[float, int]:
 
 
 def unscaled(estimator: Any) -> tuple[Any, bool]:
-    """A classifier, and whether each of its copies first scales its rows by its own means and deviations."""
+    """Return a classifier without its `StandardScaler`, and whether it had one."""
     if type(estimator) is Pipeline and len(estimator.steps) == 2 and estimator.memory is None:
         scaler, last = (step for _, step in estimator.steps)
         if type(scaler) is StandardScaler and scaler.with_mean and scaler.with_std:
@@ -97,7 +111,7 @@ def unscaled(estimator: Any) -> tuple[Any, bool]:
 
 
 def newton(estimator: Any, shards: Shards) -> dict[str, Any] | None:
-    """How to train all of these teachers at once; None if that cannot be done, or does not pay."""
+    """Return the parameters of `train` for these teachers; None if that is impossible or slower."""
     estimator, scaled = unscaled(estimator)
     if scaled and sparse.issparse(shards.X):
         return None
@@ -135,15 +149,30 @@ def train(
     scaled: bool = False,
     n_jobs: int | Executor | None = None,
 ) -> tuple[Any, Floats]:
-    """Weights and intercepts of all teachers: one row per teacher for two classes, else per class, then per teacher.
+    """Return the weights and intercepts of all teachers: one row per teacher; with several classes, per class too.
 
     The row of a teacher is computed from the rows of its shard alone, to the last bit: every product and every system
-    is one of a single shard, and a teacher stops when *it* is done, whatever the others still have to do.
+    of equations belongs to a single shard, and each teacher stops when it has converged, whatever the others do.
     Shards with a single class are trained too; the result is not used.
+
+    Parameters
+    ----------
+    shards : Shards
+        The rows of all teachers.
+    ridge : float
+        Weight of the penalty.
+    intercept : bool
+        Whether to fit an intercept.
+    steps : int
+        Largest number of Newton steps.
+    scaled : bool, default=False
+        Whether each teacher first scales its rows to mean 0 and deviation 1.
+    n_jobs : int, Executor or None, default=None
+        How many loads of shards are trained at the same time.
     """
     columns = shards.X.shape[1]
     size = int(shards.sizes.max())
-    goal = Goal(
+    task = NewtonTask(
         ridge=ridge,
         intercept=intercept,
         steps=steps,
@@ -153,82 +182,82 @@ def train(
         sparse_dual=columns > size and sparse.issparse(shards.X),
     )
     executor = as_executor(n_jobs)
-    loads = shards.loads(size if goal.sparse_dual else columns + 1, executor.workers)
-    bias = np.zeros((len(goal.targets), shards.count))
-    weights: Any = np.zeros((len(goal.targets), shards.count, 0 if goal.sparse_dual else columns))
-    sums: list[list[Any]] = [[] for _ in goal.targets]  # of sparse rows, load by load
+    loads = shards.loads(size if task.sparse_dual else columns + 1, executor.workers)
+    bias = np.zeros((len(task.targets), shards.count))
+    weights: Any = np.zeros((len(task.targets), shards.count, 0 if task.sparse_dual else columns))
+    sums: list[list[Any]] = [[] for _ in task.targets]  # sums of sparse rows, load by load
     loaded: list[Integers] = []
-    for found in executor.map(_train_some, ((goal, *load) for load in loads)):
+    for found in executor.map(_train_some, ((task, *load) for load in loads)):
         bias[:, found.names] = found.bias
-        if goal.sparse_dual:
+        if task.sparse_dual:
             loaded.append(found.names)
             for sum_of, one in zip(sums, found.weights, strict=True):
                 sum_of.append(one)
         else:
             weights[:, found.names] = found.weights
-    if goal.sparse_dual:
+    if task.sparse_dual:
         teachers = np.argsort(np.concatenate(loaded))
         return sparse.vstack([sparse.vstack(sum_of).tocsr()[teachers] for sum_of in sums]).tocsr(), bias.ravel()
     return weights.reshape(-1, columns), bias.ravel()
 
 
-class Goal(NamedTuple):
-    """What is minimised, and in which form."""
+class NewtonTask(NamedTuple):
+    """What each teacher minimises, and in which form."""
 
     ridge: float
     intercept: bool
     steps: int
     scaled: bool
-    targets: range  # the classes that are learned against the rest
+    targets: range  # classes that are learned against the rest
     dual: bool  # whether the unknowns are weights of rows, not of columns
     sparse_dual: bool
 
 
-class Trained(NamedTuple):
-    """Some teachers: their numbers, and for each target their weights, dense or sparse, and intercepts."""
+class TrainedLoad(NamedTuple):
+    """The teachers of a load of shards: their numbers, and for each target their weights and intercepts."""
 
     names: Integers
     weights: Any
     bias: Floats
 
 
-@silent()  # here too: it may run in another process
-def _train_some(goal: Goal, names: Integers, held: Shards, blocks: list[Integers]) -> Trained:
-    """The teachers of a load of shards, block by block."""
+@silent()  # again: it may run in another process
+def _train_some(task: NewtonTask, names: Integers, held: Shards, blocks: list[Integers]) -> TrainedLoad:
+    """Train the teachers of a load of shards, block by block."""
     columns = held.X.shape[1]
-    bias = np.zeros((len(goal.targets), held.count))
-    weights: Any = np.zeros((len(goal.targets), held.count, 0 if goal.sparse_dual else columns))
-    of_rows = np.zeros((len(goal.targets), len(held.class_indices))) if goal.sparse_dual else None
+    bias = np.zeros((len(task.targets), held.count))
+    weights: Any = np.zeros((len(task.targets), held.count, 0 if task.sparse_dual else columns))
+    of_rows = np.zeros((len(task.targets), len(held.class_indices))) if task.sparse_dual else None
     for block in blocks:
         sizes = held.sizes[block]
         present = np.arange(sizes.max()) < sizes[:, None]
-        # Cells without a row repeat the shard's first one, and weigh nothing.
+        # Cells without a row repeat the first row of the shard, with weight 0.
         rows = held.order[held.starts[block][:, None] + np.where(present, np.arange(sizes.max()), 0)]
         if of_rows is not None:
             values, features = None, _grams(held.X, rows)
         else:
             values = dense(take(held.X, rows.ravel())).reshape(*rows.shape, columns)
-            if goal.scaled:
+            if task.scaled:
                 means, deviations = _moments(values, present)
                 values = (values - means[:, None, :]) / deviations[:, None, :]
-            features = values @ np.swapaxes(values, 1, 2) if goal.dual else values
-        for number, target in enumerate(goal.targets):
+            features = values @ np.swapaxes(values, 1, 2) if task.dual else values
+        for number, target in enumerate(task.targets):
             positive = held.class_indices[rows] == target
             found = _minimise(
                 features,
                 positive,
                 present,
-                ridge=goal.ridge,
-                intercept=goal.intercept,
-                steps=goal.steps,
-                dual=goal.dual,
+                ridge=task.ridge,
+                intercept=task.intercept,
+                steps=task.steps,
+                dual=task.dual,
             )
             coefficients, bias[number, block] = found[:, :-1], found[:, -1]
             if of_rows is not None:
                 of_rows[number, rows[present]] = coefficients[present]
             elif values is not None:
-                found_weights = (coefficients[:, None, :] @ values)[:, 0] if goal.dual else coefficients
-                if goal.scaled:
+                found_weights = (coefficients[:, None, :] @ values)[:, 0] if task.dual else coefficients
+                if task.scaled:
                     found_weights = found_weights / deviations
                     bias[number, block] -= (found_weights * means).sum(axis=1)
                 weights[number, block] = found_weights
@@ -237,11 +266,11 @@ def _train_some(goal: Goal, names: Integers, held: Shards, blocks: list[Integers
             sparse.csr_matrix((one[held.order], held.order, held.starts), shape=(held.count, len(one))) @ held.X
             for one in of_rows
         ]
-    return Trained(names, weights, bias)
+    return TrainedLoad(names, weights, bias)
 
 
 def _moments(values: Floats, present: Array) -> tuple[Floats, Floats]:
-    """The mean and deviation of each column of each shard; 1 for a column that is constant there, as scikit-learn."""
+    """The mean and deviation of each column of each shard; a constant column has deviation 1, as in scikit-learn."""
     sizes = present.sum(axis=1)[:, None]
     means = (present[:, None, :] @ values)[:, 0] / sizes
     variances = (present[:, None, :] @ (values - means[:, None, :]) ** 2)[:, 0] / sizes
@@ -251,18 +280,18 @@ def _moments(values: Floats, present: Array) -> tuple[Floats, Floats]:
 
 
 def _grams(X: Any, rows: Integers) -> Floats:
-    """The products of all pairs of rows, a shard at a time."""
+    """The products of all pairs of rows of each shard."""
     return np.array([(some @ some.T).toarray() for some in (X[shard].astype(np.float64) for shard in rows)])
 
 
 def _minimise(
     features: Floats, positive: Array, present: Array, *, ridge: float, intercept: bool, steps: int, dual: bool
 ) -> Floats:
-    """Coefficients that minimise the logistic loss plus ridge/2·|w|² for every shard, and last the intercept.
+    """The coefficients that minimise the logistic loss plus ridge/2·|w|² for every shard; the last is the intercept.
 
-    `features` holds the rows of the shards, and coefficients are weights of columns; or, `dual`, it holds the products
+    `features` holds the rows of the shards, and coefficients are weights of columns. If `dual`, it holds the products
     of all pairs of rows, and coefficients are the weights of the rows whose sum is w. A step is halved while it does
-    not lower the sum. Nothing passes from one shard to another.
+    not lower the objective. Nothing passes from one shard to another.
     """
     shards, _, unknowns = features.shape
     found = np.zeros((shards, unknowns + 1))
@@ -281,13 +310,13 @@ def _minimise(
         rows = features if len(live) == shards else features[live]
         at, before = found[live], scores[live]
         chances = expit(before)
-        here = Here(
+        state = NewtonState(
             at,
             before,
             slopes=np.where(present[live], positive[live] - chances, 0),
             curvature=np.where(present[live], np.maximum(chances * (1 - chances), 1e-12), 0),
         )
-        move = step(rows, here, ridge, intercept)
+        move = step(rows, state, ridge, intercept)
         shift = np.where(present[live], (rows @ move[:, :-1, None])[:, :, 0] + move[:, -1:], 0)
         height = heights(at, before, live) * (1 + 1e-12)
         length, trying = np.ones(len(live)), np.arange(len(live))
@@ -311,8 +340,8 @@ def _minimise(
     return found
 
 
-class Here(NamedTuple):
-    """Where the shards have come to: coefficients, and for each row the score and the derivatives of minus its loss."""
+class NewtonState(NamedTuple):
+    """The current point of each shard: coefficients, scores of rows, and derivatives of minus their losses."""
 
     at: Floats
     scores: Floats
@@ -320,44 +349,44 @@ class Here(NamedTuple):
     curvature: Floats
 
 
-def _primal_step(rows: Floats, here: Here, ridge: float, intercept: bool) -> Floats:
+def _primal_step(rows: Floats, state: NewtonState, ridge: float, intercept: bool) -> Floats:
     columns = rows.shape[2]
     scaled = np.empty((*rows.shape[:2], columns + 1))
-    root = np.sqrt(here.curvature)
+    root = np.sqrt(state.curvature)
     np.multiply(rows, root[:, :, None], out=scaled[:, :, :-1])
     scaled[:, :, -1] = root if intercept else 0
-    hessian = np.swapaxes(scaled, 1, 2) @ scaled  # of a matrix with itself: half the work
+    hessian = np.swapaxes(scaled, 1, 2) @ scaled  # a matrix times its own transpose: half the work
     diagonal = np.arange(columns)
     hessian[:, diagonal, diagonal] += ridge
-    downhill = np.empty_like(here.at)
-    downhill[:, :-1] = (here.slopes[:, None, :] @ rows)[:, 0] - ridge * here.at[:, :-1]
-    downhill[:, -1] = here.slopes.sum(axis=1)
+    downhill = np.empty_like(state.at)
+    downhill[:, :-1] = (state.slopes[:, None, :] @ rows)[:, 0] - ridge * state.at[:, :-1]
+    downhill[:, -1] = state.slopes.sum(axis=1)
     if not intercept:
         hessian[:, -1, -1], downhill[:, -1] = 1, 0
     return _solve(hessian, downhill)
 
 
-def _dual_step(gram: Floats, here: Here, ridge: float, intercept: bool) -> Floats:
+def _dual_step(gram: Floats, state: NewtonState, ridge: float, intercept: bool) -> Floats:
     """The minimiser of ½Σ s(z − Gα − b)² + ridge/2·αᵀGα, with α = √s·β: (√s G √s + ridge)β + √s b = √s z, √s·β = 0."""
     size = gram.shape[1]
-    root = np.sqrt(here.curvature)
+    root = np.sqrt(state.curvature)
     system = np.zeros((len(gram), size + 1, size + 1))
     np.multiply(gram, root[:, :, None] * root[:, None, :], out=system[:, :-1, :-1])
     diagonal = np.arange(size)
     system[:, diagonal, diagonal] += ridge
-    wanted = np.zeros_like(here.at)
-    wanted[:, :-1] = root * here.scores + np.divide(here.slopes, root, out=np.zeros_like(root), where=root > 0)
+    wanted = np.zeros_like(state.at)
+    wanted[:, :-1] = root * state.scores + np.divide(state.slopes, root, out=np.zeros_like(root), where=root > 0)
     if intercept:
         system[:, :-1, -1] = system[:, -1, :-1] = root
     else:
         system[:, -1, -1] = 1
     reached = _solve(system, wanted)
     reached[:, :-1] *= root
-    return reached - here.at
+    return reached - state.at
 
 
 def _solve(systems: Floats, right: Floats) -> Floats:
-    """Every system by itself: one that has no solution gets NaN and does not keep the others from theirs."""
+    """Solve every system by itself: one without a solution gets NaN and does not affect the others."""
     try:
         return np.asarray(np.linalg.solve(systems, right[:, :, None])[:, :, 0], dtype=np.float64)
     except np.linalg.LinAlgError:

@@ -19,16 +19,25 @@ from reticent.silence import silent
 
 Floats = NDArray[np.float64]
 
-KEPT = 1 << 22  # weights, at most, of which a copy is kept in the form that products need
-SCORES = 1 << 20  # worked on at a time: a few MB, which stay in the cache
-PART = 2048  # queries that are worth a task of their own
+KEPT = 1 << 22  # weights: up to this many are cached in the form that products need
+SCORES = 1 << 20  # computed at a time: a few MB, which fit into the CPU cache
+PART = 2048  # least number of queries for a task of their own
 WIDE = 1e4  # a row with a larger number is voted on in double precision
 
 
 class LinearVoters:
-    """Teachers that vote by the sign of a score, or for the class with the highest score, the first if there are two.
+    """Linear teachers. Two classes: they vote by the sign of a score; more: for the first class with the highest score.
 
-    `weights` has one row per teacher for two classes, else one per class and teacher, those of a class together.
+    Parameters
+    ----------
+    weights : array or sparse matrix
+        One row per teacher for two classes, else one per class and teacher; the rows of a class are together.
+    bias : array of float
+        The intercepts, in the same order.
+    teachers : int
+        Number of teachers.
+    classes : int
+        Number of classes.
     """
 
     def __init__(self, weights: Any, bias: Floats, *, teachers: int, classes: int) -> None:
@@ -38,7 +47,7 @@ class LinearVoters:
         self._kept: dict[tuple[int, type], list[Array]] = {}
 
     def fix_votes(self, constant: Integers) -> None:
-        """Make teachers vote for one class always: that given, where one is given."""
+        """Make each teacher whose entry of `constant` is not negative always vote for that class."""
         fixed = np.flatnonzero(constant >= 0)
         if not len(fixed):
             return
@@ -56,21 +65,21 @@ class LinearVoters:
 
     @silent()
     def failed(self) -> Array:
-        """Which teachers have a weight that is no number."""
+        """Return which teachers have a weight that is not finite, or an intercept that is NaN."""
         finite = np.isfinite(np.asarray(abs(self.weights).sum(axis=1)).ravel())
         failed: Array = ~(finite & ~np.isnan(self.bias)).reshape(self.scored, self.teachers).all(axis=0)
         return failed
 
     @silent()
     def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:
-        """How many teachers vote for each class, one row per query."""
+        """Return how many teachers vote for each class, one row per query."""
         flat = sparse.issparse(X)
         single = X.astype(np.float32) if flat else dense(X, np.float32)
-        # Products of so few columns gain nothing from threads of their own; parts of the queries do.
+        # Threads inside a product of few columns gain nothing; threads for parts of the queries do.
         with _blas().limit(limits=1):
             counts = self._count_parts(single, as_executor(n_jobs, in_threads=True))
-        # What single precision cannot hold is done again. How many rows that are must not show in any vote, not even in
-        # its rounding: a product of matrices may round a row by the shape of the whole.
+        # Rows that single precision cannot hold are done again, each by a product of its own: a product of matrices may
+        # round a row differently by the shape of the whole, and so show how many rows there are.
         if X.shape[0] and not max(single.max(), -single.min()) <= WIDE:
             largest = abs(single).max(axis=1).toarray().ravel() if flat else np.abs(single).max(axis=1)
             wide = np.flatnonzero(largest > WIDE)
@@ -78,20 +87,20 @@ class LinearVoters:
         return counts
 
     def _count_parts(self, X: Any, executor: Executor) -> Integers:
-        """Votes on parts of the queries at the same time; the parts are made by their number alone."""
+        """Count votes on parts of the queries at the same time. The parts depend only on the number of queries."""
         parts = max(1, min(executor.workers, X.shape[0] // PART))
         bounds = [X.shape[0] * part // parts for part in range(parts + 1)]
         counted = executor.map(self._count, ((X[first:last], np.float32) for first, last in pairwise(bounds)))
         return np.concatenate(list(counted))
 
-    @silent()  # here too: it may run in a thread of its own
+    @silent()  # again: it may run in another thread
     def _count(self, X: Any, precision: type) -> Integers:
         queries, some = X.shape[0], min(255, self.teachers)  # the votes of 255 teachers fit into a byte
         batch = max(1, min(SCORES // some, queries))
         counts = np.zeros((queries, self.classes), dtype=np.int64)
         ones = np.ones((queries, 1), dtype=precision)
         X = sparse.hstack([X, ones], format="csr") if sparse.issparse(X) else np.hstack([X, ones])
-        # Allocated once: fresh memory for every product takes nearly as long as the product.
+        # Allocated once: allocating memory for every product takes nearly as long as the product.
         scratch = np.empty((self.scored, some * batch), dtype=precision)
         above = np.empty(some * batch, dtype=bool)
         for first in range(0, self.teachers, some):
@@ -119,7 +128,7 @@ class LinearVoters:
         return counts
 
     def _weights_of(self, first: int, last: int, precision: type) -> list[Array]:
-        """Weights and biases of some teachers, for each class that is scored; kept if small, as all calls need them."""
+        """Weights and biases of some teachers, for each class that is scored; cached if small."""
         if (kept := self._kept.get((first, precision))) is not None:
             return kept
         found = []
@@ -132,7 +141,7 @@ class LinearVoters:
 
     @silent()
     def ask(self, X: Table, teachers: Integers) -> Integers:
-        """The class that each of the teachers named in a row votes for; a teacher named twice is asked twice."""
+        """Return the votes of the teachers in each row of `teachers`; a teacher that occurs twice is asked twice."""
         answers = np.empty(teachers.shape, dtype=np.int64)
         batch = max(1, 4 * BLOCK // (teachers.shape[1] * self.scored * X.shape[1] + 1))
         for start in range(0, len(teachers), batch):
@@ -147,12 +156,12 @@ class LinearVoters:
 
 @lru_cache(maxsize=1)
 def _blas() -> Any:
-    """The linear algebra below NumPy, whose number of threads can be set."""
+    """A controller for the number of threads of the linear algebra library below NumPy."""
     return ThreadpoolController()
 
 
 def _product(weights: Array, rows: Any, out: Array) -> Array:
-    """Scores, one row per teacher and one column per query; in double precision each query has its own product."""
+    """Compute scores, one row per teacher and one column per query; in double precision by one product per query."""
     if sparse.issparse(rows):
         out[:] = (rows @ weights.T).T
     elif rows.dtype == np.float64:
@@ -163,6 +172,6 @@ def _product(weights: Array, rows: Any, out: Array) -> Array:
 
 
 def _votes(yes: Array) -> Integers:
-    """How many of at most 255 teachers vote for a class, for each query."""
+    """For each query, how many of at most 255 teachers vote for a class."""
     votes: Integers = np.add.reduce(yes.view(np.uint8), axis=0, dtype=np.uint8).astype(np.int64)
     return votes

@@ -1,4 +1,4 @@
-"""Whether teachers take missing numbers: as a classifier says, or the first step of a pipeline that cares."""
+"""Whether teachers accept missing numbers: the tags of a classifier, or of the deciding step of a pipeline."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ SCALERS = (MaxAbsScaler, MinMaxScaler, PowerTransformer, QuantileTransformer, Ro
 
 
 class Missing(IntEnum):
-    """What a step of a pipeline does to missing numbers."""
+    """What a step of a pipeline does with missing numbers."""
 
     REFUSED = 0
-    LEFT = 1  # as they are, to the next step
-    TAKEN = 2
+    PASSED_ON = 1  # unchanged, to the next step
+    ACCEPTED = 2
 
 
 def takes_nan(estimator: Any) -> bool:
-    """Whether a classifier says that it takes missing numbers, or a pipeline does before it comes to scaled ones."""
+    """Return whether a classifier or pipeline accepts missing numbers."""
     return missing_in(estimator) is not Missing.REFUSED
 
 
 def missing_in(step: Any) -> Missing:
-    """What a step does to missing numbers. In a pipeline the first step that does not leave them decides.
+    """Return what a step does with missing numbers.
 
-    Of the parts of a `ColumnTransformer` the strictest decides.
+    In a pipeline, the first step that does not pass them on decides. In a `ColumnTransformer`, the strictest part does.
     """
     if step is None or isinstance(step, str):
-        return Missing.TAKEN if step == "drop" else Missing.LEFT
+        return Missing.ACCEPTED if step == "drop" else Missing.PASSED_ON
     if isinstance(step, Pipeline):
         found = (missing_in(part) for _, part in step.steps)
-        return next((one for one in found if one is not Missing.LEFT), Missing.LEFT)
+        return next((one for one in found if one is not Missing.PASSED_ON), Missing.PASSED_ON)
     if isinstance(step, ColumnTransformer):
         return min(missing_in(part) for part in (*(part for _, part, _ in step.transformers), step.remainder))
     if not hasattr(step, "__sklearn_tags__") or not get_tags(step).input_tags.allow_nan:
         return Missing.REFUSED
-    return Missing.LEFT if isinstance(step, SCALERS) else Missing.TAKEN
+    return Missing.PASSED_ON if isinstance(step, SCALERS) else Missing.ACCEPTED

@@ -1,4 +1,4 @@
-"""Teachers of any kind: each fitted by its own copy of a scikit-learn classifier."""
+"""Teachers of any kind: each is a fitted copy of a scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -22,17 +22,23 @@ from reticent.teachers.linear import LINEAR, LogisticTeacher
 from reticent.teachers.linear_voters import LinearVoters
 from reticent.teachers.trees import TreeVoters
 
-CHUNKS = 8  # for each worker
-LARGEST = 1 << 27  # weights that are kept as one dense array
+CHUNKS = 8  # per worker
+LARGEST = 1 << 27  # weights: more are not kept as one dense array
 
 
 def seeded(estimator: Any, *seed: int) -> Any:
-    """A copy that shares nothing with others, its randomness set by public numbers.
+    """Return a copy of an estimator that shares nothing with others, with its randomness set by a public seed.
 
-    So it draws nothing that others drew from before it, and neither does what it splits its rows by, such as
-    `StratifiedKFold(shuffle=True)`. `clone` alone would share what is frozen. Caches are left out: they would keep on
-    disk what was made of private rows, and no two teachers have the same. Every `verbose` is turned off: what a teacher
-    prints while it learns is a function of its private rows.
+    The seed also sets the splitters of the estimator, such as `StratifiedKFold(shuffle=True)`. `clone` alone would
+    share frozen parts. Caches are removed: they would keep results of private rows on disk. Every `verbose` is turned
+    off: what a teacher prints while it learns is a function of its private rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A scikit-learn classifier or pipeline.
+    *seed : int
+        Public numbers, such as the `random_state` and the number of the shard.
     """
     copy = deepcopy(clone(estimator))
     parameters = copy.get_params(deep=True)
@@ -65,14 +71,14 @@ def _is_cache(name: str, value: Any, parameters: dict[str, Any]) -> bool:
 
 
 def _is_off(verbose: Any) -> bool:
-    """Whether this prints nothing already; some estimators print less at −1 than at 0."""
+    """Whether this value of `verbose` prints nothing; some estimators print less at −1 than at 0."""
     return isinstance(verbose, (int, float, np.bool_, np.number)) and bool(verbose <= 0)
 
 
 def fit_models(
     estimator: Any, shards: Shards, *, random_state: int, n_jobs: int | Executor | None
 ) -> tuple[list[Any], list[str]]:
-    """A model for each shard, None for one that has a single class or failed; and the kinds of the failures."""
+    """Return a model for each shard, None for a shard with a single class or a failure; and the kinds of failures."""
     executor = as_executor(n_jobs)
     tasks = np.flatnonzero(shards.constant < 0)
     models: list[Any] = [None] * shards.count
@@ -81,7 +87,7 @@ def fit_models(
 
     def parts() -> Iterator[tuple[Any, ...]]:
         for chunk in chunks:
-            # An estimator of the caller's may go by labels, such as in `class_weight`: here indices become labels.
+            # The caller's estimator may depend on labels, as by `class_weight`: here indices become labels.
             some = [(rows, shards.classes[indices]) for rows, indices in shards.parts(chunk)]
             yield estimator, some, [(random_state, int(one)) for one in chunk], sent
 
@@ -94,14 +100,14 @@ def fit_models(
     return models, failures
 
 
-@silent()  # here too: it may run in another process
+@silent()  # again: it may run in another process
 def _fit_some(
     estimator: Any, parts: list[Any], seeds: list[tuple[int, int]], pack: bool
 ) -> tuple[list[Any], list[str]]:
-    """A model for each part, None for one that failed. With `pack` a model is bytes, ready to be sent.
+    """Fit a model to each part, None if it fails. With `pack` a model is bytes, ready to be sent to another process.
 
-    A model that cannot be sent has failed, like one that cannot be fitted. Left to joblib, it would raise an error: but
-    there is a model only where a shard has two classes, so the error would tell of labels.
+    A model that cannot be sent counts as failed, like one that cannot be fitted. In joblib it would raise an error. But
+    there is a model only where a shard has two classes, so the error would depend on labels.
     """
     models: list[Any] = []
     failures: list[str] = []
@@ -116,21 +122,33 @@ def _fit_some(
 
 
 def _packed(model: Any) -> bytes:
-    """A model as bytes that can be read again: both are tried here, where an error is caught."""
+    """A model as bytes that can be loaded again. Both are tried here, where an error is caught."""
     packed = pickle.dumps(wrap_non_picklable_objects(model, keep_wrapper=False))
     pickle.loads(packed)
     return packed
 
 
 def failure(error: BaseException) -> str:
-    """The kind of a failure, for the log. An interrupt by the caller is raised again, without its traceback."""
+    """Return the kind of a failure, for the log. An interrupt by the caller is raised again, without its traceback."""
     if isinstance(error, KeyboardInterrupt):
         raise KeyboardInterrupt from None
     return type(error).__name__
 
 
 class ModelVoters:
-    """Teachers that are asked one by one. One that cannot answer a query votes for the first class."""
+    """Teachers that are asked one by one. A teacher that cannot answer a query votes for the first class.
+
+    Parameters
+    ----------
+    models : list
+        A fitted classifier for each teacher; None for one that always votes for one class.
+    constant : array of int
+        The index of that class, or −1.
+    classes : array
+        The classes.
+    report : Callable[[list[str]], None]
+        Receives the kinds of failures of a count.
+    """
 
     def __init__(
         self,
@@ -144,7 +162,7 @@ class ModelVoters:
         self.report = report
 
     def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:
-        """How many teachers vote for each class, one row per query."""
+        """Return how many teachers vote for each class, one row per query."""
         executor = as_executor(n_jobs)
         fixed = np.bincount(self.constant[self.constant >= 0], minlength=len(self.classes))
         counts = np.tile(fixed, (X.shape[0], 1))
@@ -161,14 +179,14 @@ class ModelVoters:
 
     @silent()
     def ask(self, X: Table, teachers: Integers) -> Integers:
-        """The class that each of the teachers named in a row votes for, every one asked by itself."""
+        """Return the votes of the teachers in each row of `teachers`, each asked by itself."""
         answers = np.maximum(self.constant, 0)[teachers]
-        failures: list[str] = []  # not reported: a log of who failed would tell who was asked
+        failures: list[str] = []  # not reported: a log of who failed would reveal who was asked
         for query, named in enumerate(teachers):
             row = take(X, np.array([query]))
-            for place, teacher in enumerate(named):
+            for column, teacher in enumerate(named):
                 if (model := self.models[teacher]) is not None:
-                    answers[query, place] = _answer(model, row, self.classes, failures)[0]
+                    answers[query, column] = _answer(model, row, self.classes, failures)[0]
         return answers
 
 
@@ -184,9 +202,9 @@ def _count(models: list[Any], X: Table, classes: Array) -> tuple[Integers, list[
 
 
 def _answer(model: Any, X: Table, classes: Array, failures: list[str]) -> Integers:
-    """What a model answers; the first class to a row that it cannot answer, and to that row alone.
+    """The answers of a model; the first class for each row that it cannot answer, and for no other row.
 
-    Were a query that makes a model fail to take the others of its batch with it, they would tell of it.
+    If a query that makes a model fail changed the answers to the rest of its batch, they would reveal it.
     """
     try:
         return np.maximum(class_indices(np.asarray(model.predict(own(X))).reshape(X.shape[0]), classes), 0)
@@ -203,7 +221,7 @@ def _answer(model: Any, X: Table, classes: Array, failures: list[str]) -> Intege
 
 
 def flattened(estimator: Any, models: list[Any], shards: Shards) -> LinearVoters | TreeVoters | None:
-    """All models as arrays, those that vote for one class always among them; None for a kind that is not known."""
+    """Return all models as arrays, including those that always vote for one class; None for an unknown kind."""
     if type(estimator) in (*LINEAR, LogisticTeacher):
         small = shards.count * len(shards.classes) * shards.X.shape[1] <= LARGEST
         return _linear(models, shards) if small else None

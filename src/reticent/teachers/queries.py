@@ -1,8 +1,8 @@
-"""Which public rows to ask about: decided by the public rows and the labels released so far, and by nothing else.
+"""Which public rows to ask about: a function of the public rows and the labels released so far.
 
-Each way to choose is a generator. It sees the public rows and a `Transcript`, and yields the places of the rows to ask
-about next; whoever runs it has them labelled and writes the labels into the transcript. A generator never holds a
-private row or a vote, so whatever it does is post-processing, and what it asks are adaptive questions.
+Each chooser is a generator. It sees the public rows and a `Transcript`, and yields the indices of the rows to ask about
+next. `ask_all` has them labelled and writes the labels into the transcript. A chooser never holds a private row or a
+vote. So what it computes is post-processing, and its queries are adaptive.
 """
 
 from __future__ import annotations
@@ -26,17 +26,33 @@ from reticent.silence import silent
 Floats = NDArray[np.float64]
 Chooser = Iterator[Integers]
 
-FIRST = 10  # rows asked at random before there is a model that could choose
-BATCHES = 15  # in which the rest is asked
+FIRST = 10  # rows asked at random before there is a model to choose by
+BATCHES = 15  # in which the other rows are asked
 CAUTION = 1.0
 MOST_DICHOTOMIES = 1 << 20
 RIDGE = 1.0
 
 
 class Transcript:
-    """All that was released: the rows that were asked, in order, and their labels; −1 for one that was declined.
+    """All that was released: the rows that were asked, in order, and their labels; −1 for a declined one.
 
-    `implied` are labels that nobody was asked for, since every model that is still plausible gives the same.
+    Parameters
+    ----------
+    rows : int
+        Number of public rows.
+    limit : int
+        Largest number of rows that may be asked.
+
+    Attributes
+    ----------
+    asked : array of int
+        Indices of the rows that were asked.
+    labels : array of int
+        Their labels.
+    implied : array of int
+        For each public row the label that all plausible models give, if it was not asked for that reason; else −1.
+    closed : bool
+        Whether there will be no more answers.
     """
 
     def __init__(self, rows: int, limit: int) -> None:
@@ -48,11 +64,11 @@ class Transcript:
 
     @property
     def left(self) -> int:
-        """How many more rows may be asked."""
+        """Number of rows that may still be asked."""
         return 0 if self.closed else self.limit - len(self.asked)
 
     def add(self, asked: Integers, labels: Integers, *, closed: bool = False) -> None:
-        """Write down answers: one for each row asked, or fewer, after which there will be no more."""
+        """Add answers: one per row asked. If there are fewer, there will be no more."""
         self.closed = closed or len(labels) < len(asked)
         self.asked = np.append(self.asked, asked[: len(labels)])
         self.labels = np.append(self.labels, labels)
@@ -69,10 +85,10 @@ class Transcript:
         return np.setdiff1d(np.arange(self.rows), self.asked)
 
 
-def run(
+def ask_all(
     chooser: Chooser, transcript: Transcript, votes: Callable[[Integers], Integers], labeller: Labeller
 ) -> Transcript:
-    """Ask whatever the chooser wants to know, until it has enough or there are no more answers."""
+    """Ask the rows that the chooser yields, until it stops or there are no more answers."""
     for asked in chooser:
         some = asked[: transcript.left]
         if len(some):
@@ -81,7 +97,7 @@ def run(
 
 
 def passive(transcript: Transcript) -> Chooser:
-    """The first rows, as many as may be asked.
+    """Ask the first rows, as many as may be asked.
 
     Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 3 (PATE-PSQ).
     """
@@ -89,7 +105,7 @@ def passive(transcript: Transcript) -> Chooser:
 
 
 def by_margin(transcript: Transcript, points: Floats, *, classes: int, random_state: int = 0) -> Chooser:
-    """A few random rows, then in batches those with the smallest margin under a ridge fit to the labels so far.
+    """Ask a few random rows, then in batches those with the smallest margin under a ridge fit to the labels so far.
 
     Source. Margin-based active learning, as the active learner of PATE-ASQ (Liu, Zhu, Chaudhuri, Wang, *Revisiting
     Model-Agnostic Private Learning*, Algorithm 5).
@@ -110,11 +126,22 @@ def by_margin(transcript: Transcript, points: Floats, *, classes: int, random_st
 
 
 def slack(seen: int, least: float, *, dimension: int = 1, caution: float = CAUTION) -> float:
-    """How many errors more than the fewest a concept may make on the labels so far and still be plausible.
+    """Return how many errors more than the fewest a concept may make on the labels so far and still be plausible.
 
-    s + √(s·least) with s = caution·(d·ln(1 + j/d) + ln(1/γ_j)) after j rows, γ_j = 1/(2·log₂(2j)²). It has the form of
-    U(j, γ_j)·j in Algorithm 4, with the errors that are seen in place of those that are expected. The constants that
-    theory has proved would hardly ever rule out anything; `caution` takes their place, and 0 keeps the best only.
+    It is s + √(s·least) with s = caution·(d·ln(1 + j/d) + ln(1/γ_j)) after j rows, γ_j = 1/(2·log₂(2j)²). It has the
+    form of U(j, γ_j)·j in Algorithm 4, with observed errors in place of expected ones. With the proved constants almost
+    nothing would be ruled out, so `caution` replaces them.
+
+    Parameters
+    ----------
+    seen : int
+        Number j of rows so far.
+    least : float
+        Fewest errors of a concept.
+    dimension : int, default=1
+        VC dimension d.
+    caution : float, default=1.0
+        Factor of the bound; 0 keeps only the best concepts.
     """
     complexity = dimension * math.log1p(seen / dimension) + math.log(2 * math.log2(2 * seen) ** 2)
     share = caution * complexity
@@ -122,7 +149,7 @@ def slack(seen: int, least: float, *, dimension: int = 1, caution: float = CAUTI
 
 
 def blocks(transcript: Transcript, random_state: int) -> Iterator[Integers]:
-    """The rows as a stream in random order, cut after 1, 2, 4, 8, …: in between nothing is ruled out."""
+    """Yield the rows in random order, in blocks that end after 1, 2, 4, … rows. Models are ruled out between blocks."""
     order = np.random.default_rng(random_state).permutation(transcript.rows)
     start, stop = 0, 1
     while start < transcript.rows:
@@ -138,12 +165,11 @@ def by_version_space(
     caution: float = CAUTION,
     random_state: int = 0,
 ) -> Chooser:
-    """Ask only where plausible concepts disagree; a concept is dropped once it makes too many errors.
+    """Ask only rows on which plausible concepts disagree. A concept is dropped once it makes too many errors.
 
-    The candidates are the dichotomies of the public rows. Errors on labels of these rows, and whether two concepts
-    disagree on one of them, are the same for all concepts with the same dichotomy: so this *is* the version space of
-    the whole class, as far as the public rows can tell. Rows that all plausible concepts label alike are not asked;
-    they get that label (`Transcript.implied`).
+    The candidates are the dichotomies of the public rows. All concepts with the same dichotomy make the same errors on
+    these rows, so this is the version space of the whole class, restricted to them. Rows that all plausible concepts
+    label alike are not asked; they get that label (`Transcript.implied`).
 
     Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 4 (disagreement-based
     active learning, from Hanneke, *Theory of Disagreement-Based Active Learning*), in the role that Algorithm 5 gives
@@ -161,7 +187,7 @@ def by_version_space(
 def _count(dichotomies: Dichotomies[Any]) -> float:
     try:
         return dichotomies.count
-    except ValueError:  # they stopped counting
+    except ValueError:  # too many to count
         return math.inf
 
 
@@ -172,16 +198,16 @@ def _by_version_space(
     dimension = dichotomies.concept_class.vc_dimension
 
     def votes(block: Integers) -> tuple[Array, Array]:
-        """Whether any plausible concept gives 0 to a row, and whether any gives 1."""
+        """For each row, whether any plausible concept gives it 0, and whether any gives it 1."""
         ones = np.array([dichotomies.sums([1], at=points[row : row + 1])[alive] for row in block])
         return (ones == 0).any(axis=1), (ones == 1).any(axis=1)
 
     for block in blocks(transcript, random_state):
         zero, one = votes(block)
-        torn = zero & one
-        transcript.implied[block[~torn]] = one[~torn]
-        if bool(torn.any()) and transcript.left > 0:
-            yield block[torn][: transcript.left]
+        disputed = zero & one
+        transcript.implied[block[~disputed]] = one[~disputed]
+        if bool(disputed.any()) and transcript.left > 0:
+            yield block[disputed][: transcript.left]
             known, labels = transcript.known
             if len(known):
                 errors = dichotomies.errors(labels, at=points[known])[alive]
@@ -193,10 +219,10 @@ def _by_version_space(
 def by_ridge_disagreement(
     transcript: Transcript, points: Floats, *, classes: int, caution: float = CAUTION, random_state: int = 0
 ) -> Chooser:
-    """Ask where a linear model that fits nearly as well gives another label; squared loss, in closed form.
+    """Ask rows to which a linear model that fits nearly as well gives another label; squared loss, in closed form.
 
-    With A = Σxxᵀ + ridge and scores f, the least extra loss of a model that ranks the two highest classes at x the
-    other way is (f₁ − f₂)²/(2·xᵀA⁻¹x). It is nearly optimal if that is at most `slack` times the average loss of a row.
+    With A = Σxxᵀ + ridge and scores f, the least extra loss of a model that swaps the two highest classes at x is
+    (f₁ − f₂)²/(2·xᵀA⁻¹x). It fits nearly as well if that is at most `slack` times the average loss of a row.
 
     Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 4, by the reduction to
     an oracle that minimises errors (Beygelzimer, Hsu, Langford, Zhang, *Agnostic Active Learning Without Constraints*),
@@ -205,15 +231,15 @@ def by_ridge_disagreement(
     seen = 0
     for block in blocks(transcript, random_state):
         known, labels = transcript.known
-        torn = np.ones(len(block), dtype=bool)
+        disputed = np.ones(len(block), dtype=bool)
         if len(np.unique(labels)) > 1:
             model = Ridge(points[known], labels, classes)
             scores = model.scores(points[block])
             extra = lead(scores) ** 2 / (2 * model.leverage(points[block]))
-            torn = extra <= slack(seen, 0.0, caution=caution) * model.loss / len(known)
-            transcript.implied[block[~torn]] = scores[~torn].argmax(axis=1)
-        if bool(torn.any()) and transcript.left > 0:
-            yield block[torn][: transcript.left]
+            disputed = extra <= slack(seen, 0.0, caution=caution) * model.loss / len(known)
+            transcript.implied[block[~disputed]] = scores[~disputed].argmax(axis=1)
+        if bool(disputed.any()) and transcript.left > 0:
+            yield block[disputed][: transcript.left]
         seen += len(block)
 
 
@@ -226,31 +252,31 @@ def by_oracle(
     caution: float = CAUTION,
     random_state: int = 0,
 ) -> Chooser:
-    """Ask where a model that makes nearly as few errors gives another label; the student itself looks for it.
+    """Ask rows to which a model that makes nearly as few errors gives another label; the student searches for it.
 
-    The student is fitted to the labels so far, and again with the row in question under each other label, with the
-    weight of all labels together. If one of these fits gives the other label and makes at most `slack` more errors, the
-    row is asked; if none does, it gets the label of the first fit. This takes a fit for every row of the stream and
-    each other class. While a student cannot learn from the labels so far, such as neighbours from fewer rows than they
-    need, every row is asked.
+    The student is fitted to the labels so far. Then it is fitted again for each other label of the row in question,
+    which has the weight of all labels together. If one of these fits gives the other label and makes at most `slack`
+    more errors, the row is asked; otherwise it gets the label of the first fit. This takes one fit for every row and
+    other class. While a student cannot learn from the labels so far, as nearest neighbours from too few rows, every row
+    is asked.
 
     Source. As `by_ridge_disagreement`, for any student.
     """
     seen = 0
     for block in blocks(transcript, random_state):
         known, labels = transcript.known
-        torn = np.ones(len(block), dtype=bool)
+        disputed = np.ones(len(block), dtype=bool)
         if len(np.unique(labels)) > 1:
             with suppress(Exception), silent():
                 allowed = partial(slack, seen, caution=caution)
-                torn, answers = _torn(student, rows, (known, labels), block, classes=classes, allowed=allowed)
-                transcript.implied[block[~torn]] = answers[~torn]
-        if bool(torn.any()) and transcript.left > 0:
-            yield block[torn][: transcript.left]
+                disputed, answers = _disputed(student, rows, (known, labels), block, classes=classes, allowed=allowed)
+                transcript.implied[block[~disputed]] = answers[~disputed]
+        if bool(disputed.any()) and transcript.left > 0:
+            yield block[disputed][: transcript.left]
         seen += len(block)
 
 
-def _torn(
+def _disputed(
     student: Any,
     rows: Table,
     given: tuple[Integers, Integers],
@@ -259,30 +285,30 @@ def _torn(
     classes: int,
     allowed: Callable[[float], float],
 ) -> tuple[Array, Integers]:
-    """On which rows a model that is nearly as good says otherwise, and what the best one says."""
+    """Which rows are disputed: a model that is nearly as good gives another label; and the labels of the best model."""
     known, labels = given
     first = clone(student).fit(take(rows, known), labels)
     answers = np.asarray(first.predict(take(rows, block)), dtype=np.int64)
-    errors = int((first.predict(take(rows, known)) != labels).sum())  # taken anew: a step may work in place
+    errors = int((first.predict(take(rows, known)) != labels).sum())  # a new copy: a step may work in place
     most = errors + allowed(errors)
-    torn = [
+    disputed = [
         any(_another(student, rows, given, row, other) <= most for other in range(classes) if other != answer)
         for row, answer in zip(block, answers, strict=True)
     ]
-    return np.array(torn), answers
+    return np.array(disputed), answers
 
 
 def _another(student: Any, rows: Table, given: tuple[Integers, Integers], row: int, other: int) -> float:
-    """The errors on known labels of a fit that is pressed to give `other` to a row; infinite if it does not."""
+    """The errors on known labels of a fit that is pushed to give `other` to a row; infinite if it does not."""
     known, labels = given
     times = len(known)
     if has_fit_parameter(student, "sample_weight"):
-        places, targets = np.append(known, row), np.append(labels, other)
+        indices, targets = np.append(known, row), np.append(labels, other)
         weights = np.append(np.ones(times), float(times))
-        model = clone(student).fit(take(rows, places), targets, sample_weight=weights)
+        model = clone(student).fit(take(rows, indices), targets, sample_weight=weights)
     else:
-        places, targets = np.append(known, np.repeat(row, times)), np.append(labels, np.repeat(other, times))
-        model = clone(student).fit(take(rows, places), targets)
+        indices, targets = np.append(known, np.repeat(row, times)), np.append(labels, np.repeat(other, times))
+        model = clone(student).fit(take(rows, indices), targets)
     if model.predict(take(rows, np.array([row])))[0] != other:
         return math.inf
     return float((model.predict(take(rows, known)) != labels).sum())
@@ -292,7 +318,7 @@ def _another(student: Any, rows: Table, given: tuple[Integers, Integers], row: i
 
 
 class Ridge:
-    """Ridge regression on ±1 for every class, with a free intercept: scores, loss, and how far a score can be moved."""
+    """Ridge regression on ±1 for every class, with a free intercept."""
 
     def __init__(self, points: Floats, labels: Integers, classes: int) -> None:
         rows = _with_constant(points)
@@ -303,11 +329,11 @@ class Ridge:
         self.loss = float(((rows @ self._weights - targets) ** 2).sum())
 
     def scores(self, points: Floats) -> Floats:
-        """A score for every class, a row a point."""
+        """Return a score for every class, one row per point."""
         return np.asarray(_with_constant(points) @ self._weights)
 
     def leverage(self, points: Floats) -> Floats:
-        """xᵀA⁻¹x: how much the score of a point moves for each unit of squared loss."""
+        """Return xᵀA⁻¹x: how much the score of a point moves per unit of squared loss."""
         rows = _with_constant(points)
         return np.asarray(np.maximum(((rows @ self._inverse) * rows).sum(axis=1), 1e-12))
 
@@ -317,6 +343,6 @@ def _with_constant(points: Floats) -> Floats:
 
 
 def lead(scores: Floats) -> Floats:
-    """By how much the highest of the scores in each row leads the second."""
+    """Return by how much the highest score of each row leads the second highest."""
     top = np.partition(scores, -2, axis=1)
     return np.asarray(top[:, -1] - top[:, -2])

@@ -1,4 +1,4 @@
-"""Trained teachers as numbers and arrays, and back: the same votes to the last bit, and nothing that can run."""
+"""Saving trained teachers as numbers and arrays, and loading them: the same votes to the last bit, and no code."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from reticent.concepts.domains import Datetimes, Domain, Floats, Integers
 from reticent.concepts.thresholds import Thresholds
+from reticent.data.executor import Executor
 from reticent.data.tables import Array
 from reticent.teachers.linear_voters import LinearVoters
 from reticent.teachers.models import ModelVoters
-from reticent.teachers.teachers import Teachers, Voters, report
+from reticent.teachers.teachers import Teachers, Voters, as_teacher, report
 from reticent.teachers.thresholds import ThresholdVoters
 from reticent.teachers.trees import CutVoters, TreeVoters
 
@@ -31,10 +32,22 @@ NODES = ("roots", "feature", "threshold", "missing_left", "children", "vote")
 
 
 def to_arrays(teachers: Teachers) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Trained teachers as what JSON can hold, and arrays.
+    """Return trained teachers as a header for JSON, and arrays.
 
-    Linear teachers, thresholds and decision trees are plain numbers. Teachers of other kinds are saved by skops if it
-    is installed, which loads types that it knows without running anything; else by joblib, whose files can run code.
+    Linear teachers, thresholds and decision trees are plain numbers. Other teachers are saved by skops if it is
+    installed, which loads known types without running code; else by joblib, whose files can run code.
+
+    Parameters
+    ----------
+    teachers : Teachers
+        Fitted teachers.
+
+    Returns
+    -------
+    header : dict[str, Any]
+        Kind and sizes, as values that JSON can hold.
+    arrays : dict[str, ndarray]
+        The numbers.
 
     >>> rows = np.random.default_rng(0).normal(size=(1_000, 3))
     >>> teachers = Teachers(shards=20, classes=("no", "yes")).fit(rows, np.where(rows[:, 0] > 0, "yes", "no"))
@@ -47,10 +60,10 @@ def to_arrays(teachers: Teachers) -> tuple[dict[str, Any], dict[str, Array]]:
     check_is_fitted(teachers)
     if teachers.classes_.dtype.kind not in "biufUSMm":
         raise TypeError("classes must be numbers, strings or datetimes to be saved")
-    kind, more, arrays = _taken_apart(teachers._voters)
+    kind, more, arrays = _taken_apart(teachers.voters)
     header = {
         "kind": kind,
-        "estimator": _name(teachers._estimator()),
+        "estimator": _name(as_teacher(teachers.estimator)),
         "shards": teachers.n_teachers_,
         "random_state": int(teachers.random_state),
         "columns": int(teachers.n_features_in_),
@@ -68,12 +81,23 @@ def from_arrays(
     estimator: Any,
     *,
     trust_models: bool = False,
-    n_jobs: int | None = None,
+    n_jobs: int | Executor | None = None,
 ) -> Teachers:
-    """The teachers that `to_arrays` was given; `estimator` is what they were made with.
+    """Return the teachers that were saved by `to_arrays`.
 
-    Teachers that are not plain numbers are loaded only if `trust_models` says that whoever wrote them may run code
-    here; those of skops also without it, if they hold nothing but types that skops knows.
+    Parameters
+    ----------
+    header : Mapping[str, Any]
+        The header.
+    arrays : Mapping[str, ndarray]
+        The arrays.
+    estimator : classifier, ConceptClass or None
+        The estimator that the teachers were made with.
+    trust_models : bool, default=False
+        Whether to load teachers that are not plain numbers, which may run code of whoever wrote the file. Teachers
+        saved by skops are loaded without it if skops knows all of their types.
+    n_jobs : int, Executor or None, default=None
+        The `n_jobs` of the teachers.
     """
     try:
         classes, shards, columns, made_with = (
@@ -82,15 +106,13 @@ def from_arrays(
         teachers = Teachers(
             estimator, shards=shards, classes=classes.tolist(), random_state=header["random_state"], n_jobs=n_jobs
         )
-        if made_with != (mine := _name(teachers._estimator())):
+        if made_with != (mine := _name(as_teacher(estimator))):
             raise ValueError(f"estimator must be the {made_with} that the teachers were made with, got {mine}")
-        teachers._voters = _put_together(header, arrays, teachers, trust_models)
+        voters = _put_together(header, arrays, estimator, trust_models)
     except KeyError:
         raise ValueError(_DAMAGED) from None
-    teachers.classes_, teachers.n_teachers_, teachers.n_features_in_ = classes, shards, columns
-    if "names" in arrays:
-        teachers.feature_names_in_ = arrays["names"].astype(object)
-    return teachers
+    names = arrays["names"].astype(object) if "names" in arrays else None
+    return teachers.restore(voters, classes=classes, columns=columns, names=names)
 
 
 def _name(estimator: Any) -> str:
@@ -122,7 +144,7 @@ def _cuts(cuts: CutVoters) -> dict[str, Array]:
     return {name: getattr(cuts, name) for name in CUTS}
 
 
-def _put_together(header: Mapping[str, Any], arrays: Mapping[str, Array], of: Teachers, trusted: bool) -> Voters:
+def _put_together(header: Mapping[str, Any], arrays: Mapping[str, Array], estimator: Any, trusted: bool) -> Voters:
     kind, count, columns, classes = header["kind"], header["shards"], header["columns"], len(arrays["classes"])
     if kind == "linear":
         bias = np.array(arrays["bias"])
@@ -142,21 +164,22 @@ def _put_together(header: Mapping[str, Any], arrays: Mapping[str, Array], of: Te
             _check(all(part.shape == (count,) for part in parts))
             _check(_within(parts[0], columns) and _within(parts[2], classes) and _within(parts[3], classes))
             cuts = CutVoters(*parts, classes=classes)
-        return _thresholds(header, cuts, of) if kind == "thresholds" else _trees(header, arrays, cuts)
+        return _thresholds(header, cuts, estimator) if kind == "thresholds" else _trees(header, arrays, cuts)
     _check(kind in ("skops", "joblib"))
     constant = np.array(arrays["constant"])
     models = _models(kind, arrays["models"].tobytes(), trusted)
     _check(len(models) == len(constant) == count and _within(constant + 1, classes + 1))
-    telling = partial(report, teachers=count, what="answer")
-    return ModelVoters(models, constant, arrays["classes"], report=telling)
+    return ModelVoters(
+        models, constant, arrays["classes"], report=partial(report, teachers=count, what="answer")
+    )
 
 
-def _thresholds(header: Mapping[str, Any], cuts: CutVoters | None, of: Teachers) -> ThresholdVoters:
+def _thresholds(header: Mapping[str, Any], cuts: CutVoters | None, estimator: Any) -> ThresholdVoters:
     how = dict(header["domain"])
     kind = DOMAINS.get(how.pop("domain"))
-    if kind is None or cuts is None or not isinstance(of.estimator, Thresholds):
+    if kind is None or cuts is None or not isinstance(estimator, Thresholds):
         raise ValueError(_DAMAGED)
-    return ThresholdVoters(cuts, of.estimator, kind(**how))
+    return ThresholdVoters(cuts, estimator, kind(**how))
 
 
 def _trees(header: Mapping[str, Any], arrays: Mapping[str, Array], cuts: CutVoters | None) -> TreeVoters:
@@ -204,6 +227,6 @@ def _check(sound: bool) -> None:
         raise ValueError(_DAMAGED)
 
 
-def _within(places: Array, end: int) -> bool:
+def _within(indices: Array, end: int) -> bool:
     """Whether all are whole numbers from 0 to below `end`."""
-    return places.dtype.kind in "iu" and (not len(places) or bool(0 <= places.min() <= places.max() < end))
+    return indices.dtype.kind in "iu" and (not len(indices) or bool(0 <= indices.min() <= indices.max() < end))

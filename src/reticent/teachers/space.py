@@ -1,4 +1,4 @@
-"""Coordinates that public rows give: few columns of like size, whatever the rows were made of."""
+"""The space of the principal axes of public rows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ Floats = NDArray[np.float64]
 class PublicSpace:
     """The principal axes of the *public* rows, at most `dimensions` of them.
 
-    Columns are first brought to like size, unless all public values are in [−1, 1]. Everything is learned from public
-    rows, so it costs nothing; a private row is moved by a fixed map, each by itself. Axes of the private rows would
-    be another matter: one row would turn them for every teacher.
+    Columns are first scaled to deviation 1, unless all public values are in [−1, 1]. Everything is learned from public
+    rows, so it costs no privacy: each private row is moved by a fixed map. Axes of the private rows would not be
+    private: one row would turn them for every teacher.
+
+    Parameters
+    ----------
+    dimensions : int, default=100
+        Largest number of axes.
 
     >>> space = PublicSpace(1).fit(np.array([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]]))
     >>> np.abs(space.transform(np.array([[1.0, 1.0]])).round(3)).tolist()
@@ -51,7 +56,7 @@ class PublicSpace:
         return self
 
     def transform(self, X: Table) -> Floats:
-        """The coordinates of rows."""
+        """Return the coordinates of rows, dense or sparse."""
         weights = self.axes / self.scale[:, None]
         return np.asarray(X @ weights, dtype=np.float64) - self.mean @ self.axes
 

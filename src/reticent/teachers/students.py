@@ -1,4 +1,4 @@
-"""Students: classifiers that learn from released labels of public rows. Whatever they do is post-processing."""
+"""Students: classifiers that learn from released labels of public rows, which is post-processing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from reticent.concepts.interface import ConceptClass
 from reticent.data.tables import Array, Integers, Table, as_table, take
-from reticent.exact import integer, rational
+from reticent.exact import Number, integer, rational
 from reticent.labellers import ABSTAINS, Labeller
 from reticent.silence import silent
 from reticent.teachers.linear import LINEAR
@@ -27,47 +27,67 @@ from reticent.teachers.thresholds import ConceptTeacher
 Floats = NDArray[np.float64]
 
 SEMI_SUPERVISED = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
-LINEAR_STEPS = (MaxAbsScaler, MinMaxScaler, PCA, RobustScaler, StandardScaler, TruncatedSVD)  # what is linear stays so
+LINEAR_STEPS = (MaxAbsScaler, MinMaxScaler, PCA, RobustScaler, StandardScaler, TruncatedSVD)  # maps that are linear
 ROUNDS = 30
 PARTS = 5
-REHEARSED = 500  # rows: a rehearsal on more takes longer, and hardly ever finds more
+REHEARSED = 500  # rows: a rehearsal on more takes longer and rarely finds more
 
 
 def default_student() -> Any:
-    """Logistic regression with the usual ridge: unlike a teacher it is alone, and its labels are few and noisy."""
+    """Return logistic regression with the usual ridge: a student is alone, and its labels are few and noisy."""
     return LogisticRegression(max_iter=1000)
 
 
 class Constant(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Gives one class to every row: all that one can learn from labels of one class."""
+    """Gives one class to every row: the student of labels that are all of one class."""
 
     def __init__(self, label: int = 0) -> None:
         self.label = label
 
     def fit(self, X: Table, y: Any = None) -> Self:
-        """Learn nothing."""
+        """Set `classes_`; there is nothing to learn."""
         self.classes_ = np.array([self.label])
         return self
 
     def predict(self, X: Table) -> Integers:
-        """The one class."""
+        """Return the one class."""
         return np.full(X.shape[0], self.label)
 
     def predict_proba(self, X: Table) -> Floats:
-        """1 for the one class."""
+        """Return probability 1 for the one class."""
         return np.ones((X.shape[0], 1))
 
 
 class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A student that knows that labels were flipped at random, and finds out by itself how often.
+    """A student for labels that were flipped at random, which estimates how often.
 
-    Labels are taken to be replaced by another class with probability `flip`, whatever the row. The true ones are
-    guessed (how likely is each class at a row, given the model and the label), the student is fitted to the guesses,
-    and so on: expectation maximisation. If `flip` is None it is estimated from the released labels along the way.
+    It assumes that each label was replaced by another class with probability `flip`, independently of the row, and
+    uses expectation maximisation: it computes the probabilities of the true labels given the model, fits the student
+    to these, and repeats.
 
-    How likely a single label was to be flipped depends on the votes, which are private. Public is how likely it is
-    where all teachers agree, and that it is nowhere less. This is `at_least`: what is estimated is never below, as it
-    would be for students that learn the flipped labels by heart. `PATEClassifier` sets it by its labeller.
+    The probability that a single label was flipped depends on the votes, which are private. But its value where all
+    teachers agree is public, and it is nowhere smaller. This is `at_least`, a lower bound for the estimate, which would
+    be too low for a student that memorises flipped labels. `PATEClassifier` sets it by its labeller.
+
+    Parameters
+    ----------
+    student : classifier or None, default=None
+        A classifier with `predict_proba` that takes `sample_weight`; None for logistic regression.
+    flip : float, Fraction or None, default=None
+        Probability of a flipped label; None to estimate it from the labels.
+    at_least : float, Fraction or None, default=None
+        Lower bound for the estimate; None for 0.
+    rounds : int, default=30
+        Number of rounds of expectation maximisation.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The classes, ascending.
+    flip_ : float
+        The probability of a flipped label, given or estimated.
+    student_ : estimator
+        The fitted student.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> rows = np.linspace(-1, 1, 400)[:, None]
@@ -78,7 +98,7 @@ class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, student: Any = None, *, flip: object = None, at_least: object = None, rounds: int = ROUNDS
+        self, student: Any = None, *, flip: Number | None = None, at_least: Number | None = None, rounds: int = ROUNDS
     ) -> None:
         self.student = student
         self.flip = flip
@@ -86,7 +106,7 @@ class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.rounds = rounds
 
     def fit(self, X: Table, y: Any) -> Self:
-        """Learn from rows with labels of which some are wrong."""
+        """Fit to rows `X` and labels `y`, some of which are wrong."""
         X = as_table(X)
         student = _classifier(self.student)
         if not hasattr(student, "predict_proba") or not has_fit_parameter(student, "sample_weight"):
@@ -96,8 +116,8 @@ class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         fixed = None if self.flip is None else float(rational(self.flip, "flip"))
         rounds = integer(self.rounds, "rounds", least=1)
-        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
-        classes, rows = len(self.classes_), len(codes)
+        self.classes_, class_indices = np.unique(np.asarray(y), return_inverse=True)
+        classes, rows = len(self.classes_), len(class_indices)
         if classes < 2:
             raise ValueError("y must hold at least 2 classes, got 1 class")
         least = 0.0 if self.at_least is None else float(rational(self.at_least, "at_least"))
@@ -106,14 +126,14 @@ class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"{name} must be in [0, {1 - 1 / classes:g}) with {classes} classes, got {value:g}")
         if fixed is not None and fixed < least:
             raise ValueError(f"flip must not be below at_least={least:g}, got {fixed:g}")
-        released = np.eye(classes)[codes]
-        # Every row once under each class, weighted by how likely that is.
+        released = np.eye(classes)[class_indices]
+        # Every row occurs once with each class, weighted by the probability of that class.
         everything = take(X, np.tile(np.arange(rows), classes))
         targets = np.repeat(self.classes_, rows)
         self.flip_ = max(least, (1 - 1 / classes) / 2) if fixed is None else fixed
         weights = released
         for _ in range(rounds):
-            # Weights above 0, so that every class keeps a row.
+            # Weights above 0, so that no class is lost.
             flat = np.maximum(weights.T.ravel(), 1e-9)
             self.student_ = clone(student).fit(everything, targets, sample_weight=flat)
             chance = np.where(released == 1, 1 - self.flip_, self.flip_ / (classes - 1))
@@ -125,13 +145,13 @@ class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Table) -> Array:
-        """The class of each row, noise taken off."""
+        """Return the class of each row, corrected for noise."""
         check_is_fitted(self)
         labels: Array = self.student_.predict(X)
         return labels
 
     def predict_proba(self, X: Table) -> Floats:
-        """How likely each class is, noise taken off."""
+        """Return the probabilities of the classes, corrected for noise."""
         check_is_fitted(self)
         return np.asarray(self.student_.predict_proba(X))
 
@@ -141,12 +161,26 @@ def _all_have_probabilities(voting: VotingStudents) -> bool:
 
 
 class VotingStudents(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Several students, each on a part of the labelled rows, who vote.
+    """Several students that vote, each fitted to a part of the labelled rows.
 
-    What teachers vote for need not be near any one model of the student's kind, but it is a vote of such models.
+    The majority of teachers may not be close to a single model of the student's kind, but it is a vote of such models.
 
-    Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Theorem 20: a student out of the
-    votes of the class, here with disjoint parts.
+    Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Theorem 20: a student that is a
+    vote of hypotheses, here with disjoint parts.
+
+    Parameters
+    ----------
+    student : classifier or None, default=None
+        The classifier that is copied; None for logistic regression.
+    parts : int, default=5
+        Number of students.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The classes, ascending.
+    students_ : list
+        The fitted students.
 
     >>> rows = np.arange(40.0)[:, None]
     >>> VotingStudents(parts=3).fit(rows, rows[:, 0] > 20).predict([[3.0], [33.0]]).tolist()
@@ -158,23 +192,23 @@ class VotingStudents(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.parts = parts
 
     def fit(self, X: Table, y: Any) -> Self:
-        """Deal the rows to the students, and let each learn."""
+        """Split the rows `X` and labels `y` among the students, and fit each."""
         X = as_table(X)
         student = _classifier(self.student)
-        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
-        parts = min(integer(self.parts, "parts", least=1), len(codes))
-        # Dealt class by class, so that all students see all classes, if there are enough rows.
-        order = np.argsort(codes, kind="stable")
+        self.classes_, class_indices = np.unique(np.asarray(y), return_inverse=True)
+        parts = min(integer(self.parts, "parts", least=1), len(class_indices))
+        # Split class by class, so that all students see all classes if there are enough rows.
+        order = np.argsort(class_indices, kind="stable")
         self.students_ = []
         for part in range(parts):
             rows = order[part::parts]
-            found = np.unique(codes[rows])
+            found = np.unique(class_indices[rows])
             one = Constant(int(found[0])) if len(found) == 1 else clone(student)
-            self.students_.append(one.fit(take(X, rows), codes[rows]))
+            self.students_.append(one.fit(take(X, rows), class_indices[rows]))
         return self
 
     def predict(self, X: Table) -> Array:
-        """The class that most students vote for."""
+        """Return the class that most students vote for."""
         check_is_fitted(self)
         X = as_table(X)
         votes = np.zeros((X.shape[0], len(self.classes_)), dtype=np.int64)
@@ -186,26 +220,26 @@ class VotingStudents(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @available_if(_all_have_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Table) -> Floats:
-        """The average of what the students hold likely."""
+        """Return the average of the students' probabilities."""
         check_is_fitted(self)
         X = as_table(X)
-        shares: Floats = np.mean([spread(one, X, len(self.classes_)) for one in self.students_], axis=0)
+        shares: Floats = np.mean([all_probabilities(one, X, len(self.classes_)) for one in self.students_], axis=0)
         return shares
 
 
-def spread(student: Any, X: Table, classes: int) -> Floats:
-    """Probabilities of all classes, 0 for those that the student never saw."""
+def all_probabilities(student: Any, X: Table, classes: int) -> Floats:
+    """Return a student's probabilities of all classes; 0 for a class that it never saw."""
     shares = np.asarray(student.predict_proba(X))
     found = np.zeros((len(shares), classes))
     found[:, np.asarray(student.classes_, dtype=np.int64)] = shares
     return found
 
 
-# ── which students will do ────────────────────────────────────────────────────────────────────────────────────────
+# ── checking students ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _classifier(student: Any) -> Any:
-    """A student that can be copied, fitted and asked for classes; None is the usual one."""
+    """A student that can be copied and fitted; the default one for None."""
     if student is None:
         return default_student()
     name = getattr(student, "__name__", type(student).__name__)
@@ -213,12 +247,12 @@ def _classifier(student: Any) -> Any:
         hint = f", the class: write {name}()" if isinstance(student, type) else ""
         raise TypeError(f"student must be None, a scikit-learn classifier or a concept class, got {name}{hint}")
     if hasattr(student, "__sklearn_tags__") and not is_classifier(student):
-        raise TypeError(f"student must be a classifier, got {name}, which is none")
+        raise TypeError(f"student must be a classifier, got {name}")
     return student
 
 
 def check_student(student: Any, classes: int, *, semi_supervised: bool) -> Any:
-    """A student that can be fitted, or an error that says why not."""
+    """Return a student that can be fitted, or raise an error."""
     if isinstance(student, ConceptClass):
         if classes > 2:
             raise ValueError(f"classes must be 2 for a student that is a concept class, got {classes}")
@@ -232,7 +266,7 @@ def check_student(student: Any, classes: int, *, semi_supervised: bool) -> Any:
 
 
 def is_linear(student: Any) -> bool:
-    """Whether a student separates classes by hyperplanes in the columns, as far as is known of its kind."""
+    """Return whether a student is known to separate classes by hyperplanes in the columns."""
     if isinstance(student, NoiseAware):
         return is_linear(student.student)
     if isinstance(student, Pipeline):
@@ -243,7 +277,7 @@ def is_linear(student: Any) -> bool:
 
 
 def informed(student: Any, labeller: Labeller) -> Any:
-    """A noise-aware student, told how likely a label is wrong where all teachers agree: public, and nowhere less."""
+    """Return the student; a `NoiseAware` one gets `at_least`, the chance of a wrong label where all teachers agree."""
     if not isinstance(student, NoiseAware) or student.flip is not None or student.at_least is not None:
         return student
     agreed = labeller.teachers * np.eye(labeller.classes, dtype=np.int64)
@@ -255,10 +289,23 @@ def informed(student: Any, labeller: Labeller) -> Any:
 
 
 def rehearse(student: Any, rows: Table, labels: int, classes: int, *, semi_supervised: bool) -> None:
-    """Fit a copy to the first public rows, with as many made-up labels, and let it predict: so its errors come now.
+    """Fit a copy of the student to public rows with made-up labels and let it predict, so that its errors come early.
 
-    The labels go round the classes. A few hundred are enough if it learns from them; a student that cannot, but will
-    get more, may be one that needs more, and is tried with all of them before it is refused.
+    The labels go through the classes in turn. A few hundred are enough if the student learns from them. If it does not,
+    it may need more rows, and is tried with as many as it will get before it is refused.
+
+    Parameters
+    ----------
+    student : classifier
+        The student.
+    rows : array, sparse matrix or frame
+        The public rows.
+    labels : int
+        Number of labels that it will get.
+    classes : int
+        Number of classes.
+    semi_supervised : bool
+        Whether it also learns from rows without a label.
     """
     for some in sorted({min(labels, REHEARSED), labels}):
         transcript = Transcript(rows.shape[0] if some == labels else some, some)
@@ -269,7 +316,7 @@ def rehearse(student: Any, rows: Table, labels: int, classes: int, *, semi_super
                 fitted = fit_student(student, rows, transcript, semi_supervised=semi_supervised)
                 answer = np.asarray(fitted.predict(take(rows, made_up[:1])))
             if answer.shape != (1,) or answer[0] not in range(classes):
-                raise TypeError(f"student must predict one of its classes a row, {type(student).__name__} does not")
+                raise TypeError(f"student must predict one class for each row, {type(student).__name__} does not")
             return
         except Exception as error:
             if some == labels:
@@ -278,7 +325,7 @@ def rehearse(student: Any, rows: Table, labels: int, classes: int, *, semi_super
 
 
 def fit_student(student: Any, rows: Table, transcript: Transcript, *, semi_supervised: bool) -> Any:
-    """Fit the student to what was released: labels, those that are implied, and rows without any if it takes them."""
+    """Fit the student to released and implied labels, and if `semi_supervised` to rows without a label."""
     targets = transcript.implied.copy()
     asked, labels = transcript.known
     targets[asked] = labels

@@ -1,14 +1,15 @@
-"""Teachers: a classifier for each shard of the private rows, and the votes of all of them."""
+"""Teachers: one classifier per shard of the private rows, and their votes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -42,61 +43,58 @@ from reticent.teachers.missing import takes_nan
 from reticent.teachers.models import ModelVoters, fit_models, flattened
 from reticent.teachers.thresholds import ConceptTeacher, fit_thresholds, points
 
-QUERIES = 1 << 15  # read at a time
+QUERIES = 1 << 15  # voted on at a time
 
 log = holders_log("reticent.teachers")
 
 
 class Voters(Protocol):
-    """Teachers in whatever form makes them fast."""
+    """Trained teachers, in a form that makes their votes fast."""
 
     def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:
-        """How many teachers vote for each class, one row per query."""
+        """Return how many teachers vote for each class, one row per query."""
 
     def ask(self, X: Table, teachers: Integers) -> Integers:
-        """The class that each of the teachers named in a row votes for."""
+        """Return the votes of the teachers in each row of `teachers`."""
 
 
 class Teachers(BaseEstimator):  # type: ignore[misc]
-    """Deals the rows to `shards` teachers, each of which learns alone, and counts their votes.
+    """Splits the rows among `shards` teachers, each of which learns alone, and counts their votes.
 
-    The votes are **not** private, nor is anything else here: they are for a labeller, which makes private labels of
-    them, and for the eyes of the data holder. What the labellers need of them is this.
+    The votes are **not** private, nor is anything else here. They are for a labeller, which turns them into private
+    labels, and for the data holder. Labellers rely on this:
 
-    One vote. Replace a row, features and label, or with `groups` all rows of a group: then the vote of one teacher may
-    change, to any class, and the votes of all others stay the same, to the last bit, whatever is asked. So in every
-    row of `votes` one count may fall by one and another rise by one.
+    One vote. Replace a row, features and label, or with `groups` all rows of a group. Then the vote of one teacher may
+    change, to any class, and the votes of all others stay the same to the last bit, for every query. So in every row of
+    `votes` one count may fall by one and another rise by one.
 
-    Why. Row i is dealt to shard i mod `shards`; with `groups`, the j-th group in order of first appearance to shard
-    j mod `shards`. Neither looks at what a row holds, so the replaced row stays where it was and no other moves. A
-    teacher is a copy of the estimator, with scalers, encoders and whatever else is in the pipeline, and is fitted on
-    the rows of its shard, the public `classes`, and a seed made of the public `random_state` and its number. Rows and
-    queries are its own copies: what it writes into them, no other sees. The estimator must keep nothing outside of
-    itself, such as in its class: that, all teachers would share. When all teachers are trained at once, no sum runs
-    over two shards, and each stops by its own rows. A shard with rows of one class votes for that class; a teacher that
-    fails to learn or to answer votes for the first class, and no caller learns of it: how many failed goes to the log
-    "reticent.teachers" of the data holder, which only handlers added to it see. Public are the number of rows, the
-    columns with their types and categories, the classes, `groups`, and every parameter.
+    Why. The shard of a row follows from its position, or from the column of groups, so no other row moves. A teacher is
+    a copy of the whole pipeline, fitted on its own copy of the rows of its shard, with a seed that is made of public
+    numbers. A shard with rows of one class votes for that class. A teacher that fails to learn or to answer votes for
+    the first class; the number of failures goes to the logger "reticent.teachers", whose lines only reach handlers that
+    are added to it. The estimator must keep no state outside itself, such as in its class: all teachers would share it.
+    Public are the number of rows, the columns with their types and categories, the classes, `groups`, and every
+    parameter. The page "Teachers" of the documentation has the proof.
 
     Source. Papernot, Abadi, Erlingsson, Goodfellow, Talwar, *Semi-supervised Knowledge Transfer for Deep Learning from
     Private Training Data*; the splitting and voting of Algorithms 1 and 2 in Liu, Zhu, Chaudhuri, Wang, *Revisiting
-    Model-Agnostic Private Learning: Faster Rates and Active Learning*. New: that it holds to the last bit when all are
-    trained at once, and groups.
+    Model-Agnostic Private Learning: Faster Rates and Active Learning*. New are groups, and teachers that are trained at
+    once with the same votes to the last bit.
 
     Parameters
     ----------
     estimator : classifier, ConceptClass or None, default=None
         A scikit-learn classifier or pipeline; a concept class, such as `concepts.Thresholds()`, for the concept with
-        the fewest errors on each shard; or None for `LogisticTeacher()`, which has little bias: votes average away
-        what differs between teachers, never what all have in common.
+        the fewest errors on each shard; or None for `LogisticTeacher()`, which has little bias: votes average out the
+        differences between teachers, but not what they have in common.
     shards : int
-        The number of teachers.
+        Number of teachers.
     classes : sequence or "public"
         The labels, in any order; or "public", if it is public which labels occur in `y`. They must be given, as labels
         are private.
     random_state : int, default=0
-        Every `random_state` of the estimator, its parts and its splitters that is not a number is set by it and by the
-        number of the shard.
+        Public seed. With the number of the shard it sets every `random_state` of the estimator, its parts and its
+        splitters that is not a number.
     n_jobs : int, Executor or None, default=None
         How many tasks run at the same time, as for joblib; `joblib.parallel_config` may name another backend. Or an
         executor of your own, see `reticent.data.executor`.
@@ -106,7 +104,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     classes_ : array of shape (n_classes,)
         The classes, ascending: the order of the columns of `votes`. A concept's label 1 is the second of them.
     n_teachers_ : int
-        The number of teachers.
+        Number of teachers.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -117,16 +115,15 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     [[0, 100], [100, 0]]
     """
 
-    _warned = False  # that names of columns differ
-
-    _floats = False  # whether it has learned from floats, which queries in a list are then read as
+    _warned = False  # whether it has warned that names of columns differ
+    _floats = False  # whether it has learned from floats; queries in a list are then read as floats
 
     def __init__(
         self,
         estimator: Any = None,
         *,
         shards: int,
-        classes: Any = None,
+        classes: Sequence[Any] | Array | str | None = None,
         random_state: int = 0,
         n_jobs: int | Executor | None = None,
     ) -> None:
@@ -136,14 +133,21 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Deal the rows of `X`, dense, sparse or a frame, with their labels `y`, and fit a teacher on each shard.
+    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Split the rows into shards and fit a teacher to each.
 
-        `groups` names for each row the person, or whatever else is to be protected as a whole, that it belongs to. A
-        group with more rows than two average shards is refused: cap the rows of a group, or take fewer shards.
+        Parameters
+        ----------
+        X : array, sparse matrix or frame
+            The private rows.
+        y : array-like
+            Their labels.
+        groups : array-like or None, default=None
+            For each row the person, or other unit, that is protected as a whole. A group with more rows than two
+            average shards is refused: limit the rows of a group, or use fewer shards.
         """
         count, seed = self._numbers()
-        estimator = self._estimator()
+        estimator = as_teacher(self.estimator)
         declared_classes(self.classes)
         warn_of_order(estimator, self.classes, stacklevel=2)
         table = as_private_table(X)
@@ -163,45 +167,54 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     def fit_rows(
         self,
         X: Array,
-        codes: Array,
+        class_indices: Array,
         *,
-        classes: Any,
+        classes: Sequence[Any] | Array,
         groups: Array | None = None,
         release: Callable[[], None] | None = None,
     ) -> Self:
-        """As `fit`, from rows that were read before: finite numbers, and the index of each row's class.
+        """Fit to rows that were read and checked before; the teachers are the same as by `fit`, to the last bit.
 
-        `X` and `codes` may be views of files larger than memory. They are then read some shards at a time, and
-        `release` is called after every part, to release the pages that it was read from. A row is dealt as by `fit`,
-        and the teachers are the same to the last bit.
+        The rows and class indices may be views of files larger than memory. They are then read some shards at a time.
+
+        Parameters
+        ----------
+        X : array of shape (rows, columns)
+            The private rows: finite numbers.
+        class_indices : array of int, shape (rows,)
+            The index of each row's class.
+        classes : sequence
+            The classes, ascending.
+        groups : array or None, default=None
+            The group of each row, as for `fit`.
+        release : Callable[[], None] or None, default=None
+            Called after every part, to release the pages of memory that it was read from.
         """
         count, seed = self._numbers()
-        estimator, labels = self._estimator(), sorted_classes(classes)
+        estimator, labels = as_teacher(self.estimator), sorted_classes(classes)
         if not np.array_equal(labels, np.asarray(list(classes))):
-            raise ValueError("classes must be in ascending order: codes are indices among them")
+            raise ValueError("classes must be in ascending order: class_indices are indices among them")
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "biufM":
             raise TypeError("X must be an array of numbers with two dimensions, rows and columns")
-        if not isinstance(codes, np.ndarray) or codes.shape != X.shape[:1] or codes.dtype.kind not in "iu":
-            raise TypeError("codes must be an array of whole numbers, one per row")
+        whole = isinstance(class_indices, np.ndarray) and class_indices.dtype.kind in "iu"
+        if not whole or class_indices.shape != X.shape[:1]:
+            raise TypeError("class_indices must be an array of whole numbers, one per row")
         if isinstance(estimator, ConceptClass) and len(labels) > 2:
             raise ValueError(f"classes must be 2 for teachers that are concepts, got {len(labels)}")
-        if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(labels):
-            raise ValueError(f"codes must be indices among the {len(labels)} classes")
+        if len(class_indices) and not 0 <= int(class_indices.min()) <= int(class_indices.max()) < len(labels):
+            raise ValueError(f"class_indices must be indices among the {len(labels)} classes")
         shard = self._dealt(len(X), count, groups)
         self._floats = X.dtype.kind == "f"
-        self._voters = self._train(estimator, Shards(X, codes, shard, count, labels, release), seed)
-        self.classes_, self.n_teachers_, self.n_features_in_ = labels, count, X.shape[1]
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        return self
+        voters = self._train(estimator, Shards(X, class_indices, shard, count, labels, release), seed)
+        return self.restore(voters, classes=labels, columns=X.shape[1])
 
     def votes(self, X: Any) -> Integers:
-        """How many teachers vote for each class: a row for each row of `X`, a column a class, whole numbers."""
+        """Return how many teachers vote for each class, one row per query and one column per class. **Not private.**"""
         return self.count_rows(self._queries(X))
 
     @silent()
     def count_rows(self, X: Table) -> Integers:
-        """`votes` on rows that were read before, as for `fit_rows`."""
+        """Return the votes on rows that were read and checked before, as for `fit_rows`. **Not private.**"""
         if X.shape[0] <= QUERIES:
             return self._voters.count(X, self.n_jobs)
         starts = range(0, X.shape[0], QUERIES)
@@ -210,10 +223,20 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             for start in starts
         ])  # fmt: skip
 
-    def ask(self, X: Any, teachers: Any) -> Integers:
-        """What the teachers named in each row of `teachers` vote for at each row of `X`: indices of classes.
+    def ask(self, X: Any, teachers: ArrayLike) -> Integers:
+        """Return the votes of a few teachers per query, as for a poll. **Not private.**
 
-        For a poll, which asks few teachers per query. A teacher that is named twice is asked twice.
+        Parameters
+        ----------
+        X : array, sparse matrix or frame
+            The queries.
+        teachers : array of int, shape (queries, asked)
+            The numbers of the teachers that are asked each query. A teacher that occurs twice is asked twice.
+
+        Returns
+        -------
+        array of int, shape (queries, asked)
+            Their votes, as indices in `classes_`.
         """
         table, named = self._queries(X), np.asarray(teachers)
         if named.ndim != 2 or len(named) != table.shape[0] or named.dtype.kind not in "iu":
@@ -224,8 +247,37 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
 
     @silent()
     def ask_rows(self, X: Table, teachers: Integers) -> Integers:
-        """`ask` on rows that were read before, as for `fit_rows`."""
+        """Return what `ask` does on rows that were read and checked before, as for `fit_rows`. **Not private.**"""
         return self._voters.ask(X, teachers)
+
+    # ── saving ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def voters(self) -> Voters:
+        """The trained teachers, in the form in which they vote. **Not private**; for `teachers.saving`."""
+        check_is_fitted(self)
+        return self._voters
+
+    def restore(self, voters: Voters, *, classes: Array, columns: int, names: Array | None = None) -> Self:
+        """Take over trained teachers, as if `fit` had trained them; the inverse of `voters`.
+
+        Parameters
+        ----------
+        voters : Voters
+            As many teachers as `shards`, trained by an equal `Teachers`.
+        classes : array of shape (n_classes,)
+            The `classes_` of that object.
+        columns : int
+            Number of columns that the teachers learned from.
+        names : array of str or None, default=None
+            Names of the columns, if they have any.
+        """
+        self.n_teachers_ = self._numbers()[0]
+        self._voters, self.classes_, self.n_features_in_ = voters, classes, columns
+        self.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            self.feature_names_in_ = names
+        return self
 
     # ── how they are trained ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -236,25 +288,9 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
 
     @staticmethod
     def _dealt(rows: int, count: int, groups: Array | None) -> Integers | None:
-        """The shard of each row, with groups; None where its place says it."""
+        """The shard of each row by its group; None without groups, where it follows from the position."""
         check_shards(rows, count if groups is None else 1)
         return None if groups is None else deal(rows, count, groups)
-
-    def _estimator(self) -> Any:
-        """What each teacher is a copy of."""
-        if self.estimator is None:
-            return LogisticTeacher()
-        if isinstance(self.estimator, ConceptClass):
-            return self.estimator
-        methods = ("fit", "predict", "get_params", "__sklearn_tags__")
-        if isinstance(self.estimator, type) or not all(hasattr(self.estimator, name) for name in methods):
-            raise TypeError(
-                "estimator must be None, a scikit-learn classifier or a concept class, "
-                f"got {getattr(self.estimator, '__name__', type(self.estimator).__name__)}"
-            )
-        if not is_classifier(self.estimator):
-            raise TypeError(f"estimator must be a classifier, got {type(self.estimator).__name__}")
-        return self.estimator
 
     @silent()
     def _train(self, estimator: Any, shards: Shards, seed: int) -> Voters:
@@ -284,7 +320,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         failed = voters.failed() & (shards.constant < 0)
         report(["FloatingPointError"] * int(failed.sum()), shards.count, "learn")
         if voters.scored > 1:
-            voters.bias[(shards.seen.T == 0).ravel()] = -np.inf  # no votes for a class that was never seen
+            voters.bias[(shards.seen.T == 0).ravel()] = -np.inf  # no votes for a class without rows in the shard
         voters.fix_votes(np.where(failed, 0, shards.constant))
         return voters
 
@@ -295,8 +331,8 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             check_missing(table, allow_nan=False)
             rows = as_rows(points(table, estimator), estimator.columns)
             if isinstance(estimator, Ordered):
-                estimator.ranks(rows)  # refuses what is not in the domain
-            return as_array(table, "X")  # objects are settled here: read some at a time, their types might differ
+                estimator.ranks(rows)  # refuses values outside the domain
+            return as_array(table, "X")  # objects get one type here; read in parts, their types might differ
         if type(unscaled(estimator)[0]) in (*LINEAR, LogisticTeacher, DecisionTreeClassifier):
             table = as_numbers(table)
         check_missing(table, allow_nan=takes_nan(estimator))
@@ -305,18 +341,41 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     def _queries(self, X: Any) -> Table:
         check_is_fitted(self)
         table = as_private_table(X) if self._floats else as_table(X)
-        # Columns with names on one side only are taken by their place. Scikit-learn warns of it, here once.
+        # Columns with names on one side only are matched by position. Scikit-learn warns each time, we warn once.
         differ = is_frame(X) != hasattr(self, "feature_names_in_")
         with silent() if differ and self._warned else nullcontext():
             validate_data(self, X, reset=False, skip_check_array=True)
         self._warned |= differ
-        return self._read(table, self._estimator())
+        return self._read(table, as_teacher(self.estimator))
+
+
+def as_teacher(estimator: Any) -> Any:
+    """Return what each teacher is a copy of, or raise a `TypeError` if it cannot teach.
+
+    Parameters
+    ----------
+    estimator : classifier, ConceptClass or None
+        The parameter of `Teachers`. None stands for `LogisticTeacher()`.
+    """
+    if estimator is None:
+        return LogisticTeacher()
+    if isinstance(estimator, ConceptClass):
+        return estimator
+    methods = ("fit", "predict", "get_params", "__sklearn_tags__")
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
+        raise TypeError(
+            "estimator must be None, a scikit-learn classifier or a concept class, "
+            f"got {getattr(estimator, '__name__', type(estimator).__name__)}"
+        )
+    if not is_classifier(estimator):
+        raise TypeError(f"estimator must be a classifier, got {type(estimator).__name__}")
+    return estimator
 
 
 def report(failures: list[str], teachers: int, what: str) -> None:
-    """To the data holder's log, and nowhere else: how many failed, and by what kind of error; never its message.
+    """Log for the data holder alone how many teachers failed, and by which kinds of errors; never a message.
 
-    How many fail depends on the data, so the log is one that only the handlers added to it see.
+    The number of failures depends on private rows, so the logger reaches only handlers that are added to it.
     """
     if failures:
         kinds = ", ".join(f"{kind} {times}x" for kind, times in sorted(Counter(failures).items()))

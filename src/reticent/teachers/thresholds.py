@@ -1,7 +1,8 @@
-"""Teachers that are concepts: the exact minimiser of errors on each shard; thresholds, all shards by one sort."""
+"""Teachers that are concepts: the one with the fewest errors on each shard. Thresholds need one sort for all shards."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -22,18 +23,32 @@ _INT64 = np.iinfo(np.int64)
 
 
 class ConceptTeacher(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The concept with the fewest errors on its rows, the first such; the label 1 is the second of `classes`.
+    """The first concept with the fewest errors on its rows. The label 1 of the concept is the second of `classes`.
 
-    A threshold is put in the middle between the rows that it parts: were all teachers to take the same end of the gap,
-    their majority would be off by as much as a single one.
+    A threshold is put in the middle of the gap between the rows that it separates. If all teachers took the same end of
+    the gap, their majority would be as far off as a single one.
+
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The concepts.
+    classes : sequence
+        The two classes.
+
+    Attributes
+    ----------
+    classes_ : array of shape (2,)
+        The classes.
+    concept_ : concept
+        The concept that was found.
     """
 
-    def __init__(self, concept_class: ConceptClass[Any], classes: Any) -> None:
+    def __init__(self, concept_class: ConceptClass[Any], classes: Sequence[Any] | Array) -> None:
         self.concept_class = concept_class
         self.classes = classes
 
     def fit(self, X: Table, y: Any) -> Self:
-        """Learn from rows `X` with their labels `y`."""
+        """Fit to rows `X` and their labels `y`."""
         self.classes_ = np.asarray(self.classes)
         rows = points(X, self.concept_class)
         concept = self.concept_class.erm(rows, y == self.classes_[1])
@@ -41,14 +56,14 @@ class ConceptTeacher(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Table) -> Array:
-        """The labels that the concept gives."""
+        """Return the labels that the concept gives."""
         ones = self.concept_class.predict(self.concept_, points(X, self.concept_class))
         labels: Array = self.classes_[ones]
         return labels
 
 
 def points(X: Table, concept_class: ConceptClass[Any]) -> Array:
-    """The rows as a concept class takes them, nothing rounded."""
+    """Return the rows as a concept class takes them, without rounding."""
     if sparse.issparse(X):
         raise TypeError("X must be a dense array for teachers that are concepts, got a sparse matrix")
     array = as_array(X, "X")
@@ -56,7 +71,7 @@ def points(X: Table, concept_class: ConceptClass[Any]) -> Array:
 
 
 def centred(concept: Threshold, rows: Array, concept_class: Any) -> Threshold:
-    """The threshold half-way between the rows that it parts; the same where it has rows on one side only."""
+    """Return the threshold halfway between the rows that it separates; unchanged if all rows are on one side."""
     if not isinstance(concept_class, Thresholds):
         return concept
     ranks, domain = concept_class.ranks(rows)
@@ -69,7 +84,7 @@ def centred(concept: Threshold, rows: Array, concept_class: Any) -> Threshold:
 
 
 def _between(low: Array, high: Array, domain: Domain) -> Array:
-    """Ranks in [low, high) whose values lie half-way."""
+    """Ranks in [low, high) whose values lie halfway."""
     if isinstance(domain, Floats):
         values = domain.values(low) / 2 + domain.values(high) / 2
         middle = domain.ranks(values.astype(domain.values(low).dtype))
@@ -79,17 +94,17 @@ def _between(low: Array, high: Array, domain: Domain) -> Array:
 
 
 class ThresholdVoters:
-    """Thresholds that vote; the label 1 is the second class."""
+    """Thresholds that vote. The label 1 of a threshold is the second class."""
 
     def __init__(self, cuts: CutVoters, concept_class: Thresholds, domain: Domain) -> None:
         self.cuts, self.concept_class, self.domain = cuts, concept_class, domain
 
-    def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:  # fast as it is
-        """How many teachers vote for each class, one row per query."""
+    def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:  # fast without jobs
+        """Return how many teachers vote for each class, one row per query."""
         return self.cuts.count(self._ranks(X))
 
     def ask(self, X: Table, teachers: Integers) -> Integers:
-        """The class that each of the teachers named in a row votes for."""
+        """Return the votes of the teachers in each row of `teachers`."""
         return self.cuts.ask(self._ranks(X), teachers)
 
     def _ranks(self, X: Table) -> Array:
@@ -102,7 +117,7 @@ class ThresholdVoters:
 def fit_thresholds(
     concept_class: Thresholds, shards: Shards, *, n_jobs: int | Executor | None = None
 ) -> ThresholdVoters | None:
-    """For every shard the threshold with the fewest errors; None where ranks are wider than the machine's integers."""
+    """Return for every shard the threshold with the fewest errors; None if ranks do not fit into 64 bits."""
     cut, below = np.empty(shards.count, dtype=np.int64), np.empty(shards.count, dtype=np.int64)
     domain, executor = None, as_executor(n_jobs)
     tasks = ((concept_class, names, held) for names, held, _ in shards.loads(1, executor.workers))
@@ -117,7 +132,7 @@ def fit_thresholds(
     return ThresholdVoters(CutVoters(column, cut, below, above, classes=2), concept_class, domain)
 
 
-class Cuts(NamedTuple):
+class ShardCuts(NamedTuple):
     """The thresholds of some shards: their numbers, the last rank below each threshold, and the label there."""
 
     names: Integers
@@ -126,12 +141,12 @@ class Cuts(NamedTuple):
     domain: Domain
 
 
-@silent()  # here too: it may run in another process
-def _fit_some(concept_class: Thresholds, names: Integers, shards: Shards) -> Cuts | None:
+@silent()  # again: it may run in another process
+def _fit_some(concept_class: Thresholds, names: Integers, shards: Shards) -> ShardCuts | None:
     ranks, domain = concept_class.ranks(points(shards.X, concept_class))
     if ranks.dtype != np.int64 or int(ranks.min()) == _INT64.min or int(ranks.max()) == _INT64.max:
         return None
-    return Cuts(names, *_best_cuts(ranks, shards, domain, concept_class.both_orientations), domain)
+    return ShardCuts(names, *_best_cuts(ranks, shards, domain, concept_class.both_orientations), domain)
 
 
 def _best_cuts(ranks: Integers, shards: Shards, domain: Domain, both: bool) -> tuple[Integers, Integers]:
@@ -140,30 +155,31 @@ def _best_cuts(ranks: Integers, shards: Shards, domain: Domain, both: bool) -> t
     assert shard is not None
     order = np.lexsort((ranks, shard))
     ranks, shard = ranks[order], shard[order]
-    gain = 2 * shards.class_indices[order].astype(np.int64) - 1  # of a row that is labelled 1
+    gain = 2 * shards.class_indices[order].astype(np.int64) - 1  # of labelling a row 1
     before = np.append(0, np.cumsum(gain))
     total = before[starts[1:]] - before[starts[:-1]]
-    # A cut before each row and one after the last of its shard: what labelling the rows below it with 1 gains.
+    # There is a cut before each row and one after the last row of a shard. Its value is the gain of labelling the rows
+    # below it with 1.
     rows = np.arange(len(ranks))
-    place = rows + shard  # every earlier shard has one more cut than rows
+    index = rows + shard  # every earlier shard has one more cut than it has rows
     ends = starts[1:] + np.arange(count)
     firsts = starts[:-1] + np.arange(count)
     value = np.empty(len(ranks) + count, dtype=np.int64)
-    value[place] = before[:-1] - before[starts[:-1]][shard]
+    value[index] = before[:-1] - before[starts[:-1]][shard]
     value[ends] = total
     cut = np.empty_like(value)
     parted = np.append(False, ranks[:-1] < ranks[1:])
     parted[starts[:-1]] = False  # nothing lies below the first row of a shard
     lower, cuts = np.append(ranks[:1], ranks[:-1]), ranks - 1
     cuts[parted] = _between(lower[parted], ranks[parted], domain)
-    cut[place], cut[ends] = cuts, ranks[starts[1:] - 1]
-    tied = np.zeros(len(value), dtype=bool)  # a cut between equal points is none
-    tied[place[1:]] = (ranks[1:] == ranks[:-1]) & (shard[1:] == shard[:-1])
+    cut[index], cut[ends] = cuts, ranks[starts[1:] - 1]
+    tied = np.zeros(len(value), dtype=bool)  # there is no cut between equal points
+    tied[index[1:]] = (ranks[1:] == ranks[:-1]) & (shard[1:] == shard[:-1])
     best, chosen = _first_best(np.where(tied, _INT64.min, value), firsts)
     below = np.ones(count, dtype=np.int64)
     if both:
         inner = ~tied
-        inner[firsts] = inner[ends] = False  # there the other sign labels nothing new
+        inner[firsts] = inner[ends] = False  # there the other sign gives no new labelling
         upwards = np.where(inner, np.repeat(total, np.diff(np.append(firsts, len(value)))) - value, _INT64.min)
         best_up, chosen_up = _first_best(upwards, firsts)
         up = best_up > best
@@ -172,7 +188,7 @@ def _best_cuts(ranks: Integers, shards: Shards, domain: Domain, both: bool) -> t
 
 
 def _first_best(values: Integers, starts: Integers) -> tuple[Integers, Integers]:
-    """The largest value of each run, and where it first occurs."""
+    """The largest value of each run, and the first index where it occurs."""
     best = np.maximum.reduceat(values, starts)
     lengths = np.diff(np.append(starts, len(values)))
     hits = np.where(values == np.repeat(best, lengths), np.arange(len(values)), len(values))

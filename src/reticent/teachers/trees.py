@@ -1,4 +1,4 @@
-"""Trees as flat arrays: all of them walk down together, and those with a single cut are counted by sorting."""
+"""Decision trees as flat arrays: all are evaluated together, and those with a single cut by sorting."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from reticent.data.tables import Array, Integers, Table, dense
 class CutVoters:
     """Teachers with one cut each: the class `below` where the number in `column` is at most `cut`, else `above`.
 
-    The cuts in a column are sorted once; how many of them a number exceeds then says all their votes. So an answer
-    takes as many searches as there are columns with a cut, however many teachers there are.
+    The cuts in a column are sorted once. The number of cuts that a value exceeds then gives all their votes. So an
+    answer takes one search per column with a cut, however many teachers there are.
     """
 
     def __init__(self, column: Integers, cut: Array, below: Integers, above: Integers, *, classes: int) -> None:
@@ -25,32 +25,32 @@ class CutVoters:
         for one in np.unique(column):
             mine = np.flatnonzero(column == one)
             mine = mine[np.argsort(cut[mine], kind="stable")]
-            # Row i: the votes when the number exceeds the first i cuts. Each cut that is passed moves one vote.
+            # Row i holds the votes when the value exceeds the first i cuts. Each cut that is passed moves one vote.
             table = np.zeros((len(mine) + 1, classes), dtype=np.int64)
             table[0] = np.bincount(below[mine], minlength=classes)
-            place = np.arange(1, len(mine) + 1)
-            table[place, below[mine]] -= 1
-            table[place, above[mine]] += 1
+            passed = np.arange(1, len(mine) + 1)
+            table[passed, below[mine]] -= 1
+            table[passed, above[mine]] += 1
             self.tables[int(one)] = cut[mine], np.cumsum(table, axis=0)
 
     def count(self, X: Array) -> Integers:
-        """How many teachers vote for each class, one row per query."""
+        """Return how many teachers vote for each class, one row per query."""
         counts = np.zeros((len(X), self.classes), dtype=np.int64)
         for column, (cuts, table) in self.tables.items():
             counts += table[np.searchsorted(cuts, X[:, column], side="left")]
         return counts
 
     def ask(self, X: Array, teachers: Integers) -> Integers:
-        """The class that each of the teachers named in a row votes for."""
+        """Return the votes of the teachers in each row of `teachers`."""
         values = np.take_along_axis(X, self.column[teachers], axis=1)
         return np.where(values <= self.cut[teachers], self.below[teachers], self.above[teachers])
 
 
 class TreeVoters:
-    """Decision trees of scikit-learn, one after the other in flat arrays; a leaf leads to itself.
+    """Decision trees of scikit-learn, concatenated in flat arrays. The children of a leaf are the leaf itself.
 
     As in scikit-learn, numbers are rounded to single precision, a number up to the threshold goes left, and a missing
-    one goes where the tree sends it.
+    number goes where the tree sends it.
     """
 
     def __init__(self, models: list[Any], indices: list[Integers], *, classes: int) -> None:
@@ -66,8 +66,8 @@ class TreeVoters:
         self.feature = np.where(leaf, 0, feature)
         self.threshold = np.concatenate([tree.threshold for tree in trees])
         self.missing_left = np.concatenate([tree.missing_go_to_left for tree in trees]).astype(bool)
-        place = np.arange(len(left))
-        left, right = (np.where(leaf, place, start + child) for child in (left, right))
+        node = np.arange(len(left))
+        left, right = (np.where(leaf, node, start + child) for child in (left, right))
         self.children = np.column_stack([right, left]).ravel()
         self.vote = np.concatenate(
             [known[tree.value[:, 0, :].argmax(axis=1)] for tree, known in zip(trees, indices, strict=True)]
@@ -82,26 +82,26 @@ class TreeVoters:
                 classes=classes,
             )
 
-    def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:  # fast as it is
-        """How many teachers vote for each class, one row per query."""
+    def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:  # fast without jobs
+        """Return how many teachers vote for each class, one row per query."""
         rows = dense(X, np.float32)
         counts = np.zeros((len(rows), self.classes), dtype=np.int64)
-        walked = np.asarray(np.isnan(rows).any(axis=1))  # looks at one row at a time, never at its company
+        walked = np.asarray(np.isnan(rows).any(axis=1))  # depends on the row alone, not on the others
         if self.cuts is None:
             walked[:] = True
         else:
             counts[~walked] = self.cuts.count(rows[~walked])
-        places, everyone = np.flatnonzero(walked), np.arange(len(self.roots))[None, :]
+        queries, everyone = np.flatnonzero(walked), np.arange(len(self.roots))[None, :]
         batch = max(1, BLOCK // len(self.roots))
-        for start in range(0, len(places), batch):
-            some = places[start : start + batch]
+        for start in range(0, len(queries), batch):
+            some = queries[start : start + batch]
             votes = self._walk(rows[some], np.broadcast_to(everyone, (len(some), len(self.roots))))
             for index in range(self.classes):
                 counts[some, index] = np.count_nonzero(votes == index, axis=1)
         return counts
 
     def ask(self, X: Table, teachers: Integers) -> Integers:
-        """The class that each of the teachers named in a row votes for."""
+        """Return the votes of the teachers in each row of `teachers`."""
         return self._walk(dense(X, np.float32), teachers)
 
     def _walk(self, rows: Array, teachers: Integers) -> Integers:
