@@ -16,7 +16,8 @@ from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.labellers.ballots import Ballots
 from reticent.learners.thresholds import ThresholdLearner
-from reticent.plan.everlasting import Everlasting, everlasting
+from reticent.plan.everlasting import everlasting
+from reticent.plan.planned_phases import Everlasting
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.phases import Phase
 
@@ -149,7 +150,7 @@ def test_phases_held_to_too_few_rows_end() -> None:
 
 @pytest.mark.parametrize("labeller", ["greedy", "gaussian", "poll", "two-coin"])
 def test_the_loss_is_that_of_the_labeller_for_votes_as_guessed(labeller: str) -> None:
-    plan = everlasting(20_000, 20, labeller=labeller, torn=0.3, phases=1, most_noise=10, **BUDGET)
+    plan = everlasting(20_000, 20, labeller=labeller, disagreement=0.3, phases=1, most_noise=10, **BUDGET)
     one = plan.phases[0]
     assert one.labeller == labeller
     made = labellers.make(
@@ -176,7 +177,7 @@ def test_two_coin_is_named_where_it_buys_more() -> None:
     assert plan.two_coin.answers > plan.phases[0].answers
     assert plan.two_coin.loss <= 0.01
     assert "two-coin labeller" in str(plan)
-    assert everlasting(300_000, 20, epsilon=1, delta=1e-6, phases=1, torn=0.99).two_coin is None
+    assert everlasting(300_000, 20, epsilon=1, delta=1e-6, phases=1, disagreement=0.99).two_coin is None
 
 
 @pytest.mark.parametrize("answers", ["endless", 5_000])
@@ -199,7 +200,7 @@ def test_a_plan_reads_well_and_goes_into_json(learner: Any) -> None:
         text = str(plan)
         assert f"{rows:,} rows of 1 column, " in text
         assert ("It can be sustained" in text) == plan.sustained
-        assert (f"{plan.rows_required:,} rows; or ε" in text) == (not plan.phases)
+        assert (f"{plan.rows_required:,} rows are needed, or ε" in text) == (not plan.phases)
         assert json.loads(json.dumps(asdict(plan)))["rows"] == rows
 
 
@@ -241,7 +242,7 @@ def test_what_a_plan_requires_is_accepted(
         ({"rows_per_teacher": 0}, ValueError, "rows_per_teacher"),
         ({"labeller": "sparse-vector"}, ValueError, "labeller"),
         ({"most_noise": 0}, ValueError, "most_noise"),
-        ({"torn": 2}, ValueError, "torn"),
+        ({"disagreement": 2}, ValueError, "disagreement"),
         ({"phases": 0}, ValueError, "phases"),
         ({"max_rows": 0}, ValueError, "max_rows"),
         ({"training_stream": "none"}, ValueError, "training_stream"),

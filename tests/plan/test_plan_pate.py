@@ -20,7 +20,8 @@ from reticent.labellers.ballots import Ballots
 from reticent.labellers.search import FURTHEST
 from reticent.labellers.table import MOST_TEACHERS
 from reticent.noise import Seeded
-from reticent.plan.pate import Bound, pate, pate_bounds
+from reticent.plan.pate import pate
+from reticent.plan.pate_bounds import PATEBound, pate_bounds
 from reticent.privacy import accounting
 from reticent.privacy.events import BoundedRange, DiscreteGaussian, Repeated
 
@@ -114,17 +115,17 @@ def test_many_teachers_are_planned_for_as_fewer() -> None:
 
 
 def test_more_of_anything_buys_more() -> None:
-    base: dict[str, Any] = {"teachers": 400, "epsilon": 1, "delta": 1e-6, "torn": 0.1, "loss": 0.01}
+    base: dict[str, Any] = {"teachers": 400, "epsilon": 1, "delta": 1e-6, "disagreement": 0.1, "loss": 0.01}
     for name in ("greedy", "two-coin", "gaussian"):
 
         def answers(name: str = name, **changed: Any) -> int:
             parameters = base | changed
-            ballots = Ballots.guess(parameters.pop("teachers"), torn=parameters.pop("torn"))
+            ballots = Ballots.guess(parameters.pop("teachers"), torn=parameters.pop("disagreement"))
             return bought(name, ballots, **parameters).answers
 
         least = answers()
         assert least > 0
-        for change in ({"teachers": 800}, {"epsilon": 2}, {"delta": 1e-4}, {"torn": 0.05}, {"loss": 0.02}):
+        for change in ({"teachers": 800}, {"epsilon": 2}, {"delta": 1e-4}, {"disagreement": 0.05}, {"loss": 0.02}):
             assert answers(**change) > least, (name, change)
 
 
@@ -226,15 +227,15 @@ def test_margins_that_are_given_are_used() -> None:
         ({"delta": 1}, "delta"),
         ({"classes": 1}, "classes"),
         ({"queries": 0}, "queries"),
-        ({"torn": 0}, "torn"),
-        ({"torn": 1}, "torn"),
+        ({"disagreement": 0}, "disagreement"),
+        ({"disagreement": 1}, "disagreement"),
         ({"loss": 0}, "loss"),
         ({"loss": 1.5}, "loss"),
         ({"margins": []}, "margins"),
         ({"margins": [0.5, 1.5]}, "margins"),
         ({"margins": [math.nan]}, "margins.*got nan"),
         ({"margins": "abc"}, "margins must be numbers from 0 to 1.*got 'abc'"),
-        ({"margins": [0.5], "torn": 0.2}, "torn=0.2 must be left out"),
+        ({"margins": [0.5], "disagreement": 0.2}, "disagreement=0.2 must be left out"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(change: dict[str, Any], message: str) -> None:
@@ -254,7 +255,7 @@ def test_any_number_of_teachers_has_a_plan(teachers: int, epsilon: float, delta:
 PROBLEM: dict[str, Any] = {"rows": 10**8, "public": 10**12, "dimension": 10, "epsilon": 1, "delta": 1e-6}
 
 
-def bound(theorem: int, **changed: Any) -> Bound:
+def bound(theorem: int, **changed: Any) -> PATEBound:
     return next(each for each in pate_bounds(**(PROBLEM | changed)).bounds if each.theorem == theorem)
 
 
@@ -344,7 +345,7 @@ def test_what_is_assumed_is_said() -> None:
     assert pate_bounds(**PROBLEM).assumed == ("theta = 1 (Theorem 22)",)
     assert "the values that promise most: theta = 1 (Theorem 22)" in str(pate_bounds(**PROBLEM))
     assert pate_bounds(**PROBLEM, theta=4).assumed == ()
-    assert "Assumed" not in str(pate_bounds(**PROBLEM, theta=4))
+    assert "Not given" not in str(pate_bounds(**PROBLEM, theta=4))
     assert pate_bounds(**PROBLEM, active=False).assumed == ()
     tsybakov = pate_bounds(**PROBLEM, setting="tsybakov", tau=0.5)
     assert tsybakov.assumed == ("theta = 1 (Theorem 22)", "eta = 1 (Theorem 22)", "best_error = 0 (Theorem 5)")
