@@ -1,4 +1,4 @@
-"""Whether the advice of `plan.advise` is good: every way that it ranks, measured on settings it was not made on."""
+"""Whether the advice of `plan.advise` is good: every option that it ranks, measured on settings it was not made on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.learners.thresholds import ThresholdLearner
-from reticent.plan.advise import BLACK_BOX_ROWS, DRIFT_GROWTH, FOURIER, WAYS, Advice, advise
+from reticent.plan.advise import BLACK_BOX_ROWS, DRIFT_GROWTH, FOURIER, OPTIONS, Advice, advise
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.teachers import PATEClassifier
 
@@ -179,7 +179,7 @@ SETTINGS = (*TUNED, *HELD_OUT)
 def tables() -> list[Table]:
     """What was advised and what would have been best, on both kinds of settings; and what constant advice would do."""
     accuracies = kept()
-    advised = {one.name: one.advice().best.way for one in SETTINGS}
+    advised = {one.name: one.advice().best.name for one in SETTINGS}
     return [
         _table("Settings held out", HELD_OUT, advised, accuracies),
         _table("Settings that the rules were set by", TUNED, advised, accuracies),
@@ -188,18 +188,18 @@ def tables() -> list[Table]:
 
 
 def kept() -> dict[str, dict[str, float | None]]:
-    """For each setting the mean accuracy of each way; None where it was refused."""
+    """For each setting the mean accuracy of each option; None where it was refused."""
     stored = json.loads(MEASURED.read_text(encoding="utf-8"))["results"]
     return {
-        name: {way: None if None in runs else float(np.mean(runs)) for way, runs in found["accuracy"].items()}
+        name: {option: None if None in runs else float(np.mean(runs)) for option, runs in found["accuracy"].items()}
         for name, found in stored.items()
     }
 
 
-def gap(way: str, accuracy: dict[str, float | None]) -> float:
-    """By how much a way is below the best that was measured; 1 if it was refused or not open."""
+def gap(option: str, accuracy: dict[str, float | None]) -> float:
+    """By how much a option is below the best that was measured; 1 if it was refused or not open."""
     best = max(value for value in accuracy.values() if value is not None)
-    reached = accuracy.get(way)
+    reached = accuracy.get(option)
     return 1.0 if reached is None else best - reached
 
 
@@ -208,33 +208,34 @@ def _table(
 ) -> Table:
     lines = []
     for one in settings:
-        found, way = accuracies[one.name], advised[one.name]
-        best = max((way for way in found if found[way] is not None), key=lambda way: found[way] or 0)
+        found, option = accuracies[one.name], advised[one.name]
+        best = max((option for option in found if found[option] is not None), key=lambda option: found[option] or 0)
         lines.append((
-            one.name, f"{one.rows:,}", f"{one.features}", f"{one.epsilon:g}", way,
-            *(_shown(found.get(each, "")) for each in WAYS), best, f"{gap(way, found):.3f}",
+            one.name, f"{one.rows:,}", f"{one.features}", f"{one.epsilon:g}", option,
+            *(_shown(found.get(each, "")) for each in OPTIONS), best, f"{gap(option, found):.3f}",
         ))  # fmt: skip
     good = sum(gap(advised[one.name], accuracies[one.name]) <= TOLERANCE for one in settings)
     return Table(
         f"{title}: within {TOLERANCE:.0%} of the best on {good} of {len(settings)}",
-        ("setting", "rows", "columns", "ε", "advised", *WAYS, "best", "gap"),
+        ("setting", "rows", "columns", "ε", "advised", *OPTIONS, "best", "gap"),
         tuple(lines),
     )
 
 
 def _constant(advised: dict[str, str], accuracies: dict[str, dict[str, float | None]]) -> Table:
-    """What there is to gain by asking: the advice, beside always taking the same way."""
+    """What there is to gain by asking: the advice, beside always taking the same option."""
     lines = []
-    for name, ways in (("as advised", advised), *((f"always {way}", dict.fromkeys(advised, way)) for way in WAYS)):
+    constant = ((f"always {option}", dict.fromkeys(advised, option)) for option in OPTIONS)
+    for name, options in (("as advised", advised), *constant):
         cells = []
         for settings in (HELD_OUT, TUNED):
-            gaps = [gap(ways[one.name], accuracies[one.name]) for one in settings]
+            gaps = [gap(options[one.name], accuracies[one.name]) for one in settings]
             good, worst = sum(behind <= TOLERANCE for behind in gaps), max(gaps)
             cells += [f"{good} of {len(gaps)}", "not open" if worst == 1 else f"{worst:.3f}"]
         lines.append((name, *cells))
     return Table(
         f"How often each is within {TOLERANCE:.0%} of the best, and the widest gap",
-        ("way", "held out", "widest gap", "others", "widest gap"),
+        ("option", "held out", "widest gap", "others", "widest gap"),
         tuple(lines),
     )
 
@@ -247,7 +248,7 @@ def _shown(accuracy: float | str | None) -> str:
 
 
 def measure(folder: Path, settings: tuple[Setting, ...] = SETTINGS) -> None:
-    """Measure every way on every setting, and keep the accuracies in `advise.json` beside this module.
+    """Measure every option on every setting, and keep the accuracies in `advise.json` beside this module.
 
     Settings that are kept as they are now are not measured again. All noise is seeded by the number of the run.
     """
@@ -259,33 +260,35 @@ def measure(folder: Path, settings: tuple[Setting, ...] = SETTINGS) -> None:
         if setting.name in results:
             continue
         runs = [measured(setting, made(setting, folder, seed), seed) for seed in range(setting.seeds)]
-        accuracy = {way: [run[way] for run in runs] for way in runs[0]}
+        accuracy = {option: [run[option] for run in runs] for option in runs[0]}
         results[setting.name] = {"setting": asdict(setting), "accuracy": accuracy}
         MEASURED.write_text(json.dumps({"results": results}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def measured(setting: Setting, data: Data, seed: int) -> dict[str, float | None]:
-    """The accuracy of every way that the setting leaves open; None where the rows are too few for it."""
+    """The accuracy of every option that the setting leaves open; None where the rows are too few for it."""
     found: dict[str, float | None] = {}
-    for way, model in candidates(setting, seed):
+    for option, model in candidates(setting, seed):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # seeded noise
-                fitted = model.fit(data.X, data.y, **({"public": data.public} if way == "pate" else {}))
-                asked = setting.answers if way == "finite votes" and isinstance(setting.answers, int) else setting.asked
+                fitted = model.fit(data.X, data.y, **({"public": data.public} if option == "pate" else {}))
+                asked = setting.asked
+                if option == "finite votes" and isinstance(setting.answers, int):
+                    asked = setting.answers
                 right = sum(
                     int(np.sum(fitted.predict(data.queries[at : at + some]) == data.truth[at : at + some]))
                     for at in range(0, asked, BATCH)
                     if (some := min(BATCH, asked - at))
                 )
-            found[way] = round(right / asked, 5)
+            found[option] = round(right / asked, 5)
         except (InsufficientData, BudgetExhausted):
-            found[way] = None
+            found[option] = None
     return found
 
 
 def candidates(setting: Setting, seed: int) -> Iterator[tuple[str, Any]]:
-    """Every way as the classes offer it, set up as the advice says."""
+    """Every option as the classes offer it, set up as the advice says."""
     budget: dict[str, Any] = {"epsilon": setting.epsilon, "delta": setting.delta}
     named: dict[str, Any] = {**budget, "classes": (0, 1), "unsafe_seed": seed, "random_state": seed}
     thresholds = setting.concept == "thresholds"

@@ -7,15 +7,9 @@ from typing import Any
 from sklearn.base import clone
 
 from experiments.table import Table
-from reticent.audit.everlasting_game import (
-    GameValue,
-    Query,
-    Sample,
-    Script,
-    everlasting_game,
-    random_strategies,
-    unfitted,
-)
+from reticent.audit.adversaries import Query, Sample, Script, random_strategies
+from reticent.audit.everlasting_game import GameValue, everlasting_game
+from reticent.audit.game_rounds import unfitted
 from reticent.concepts import Thresholds
 from reticent.mechanisms.between_thresholds import BetweenThresholds
 from reticent.noise import Noise

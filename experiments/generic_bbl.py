@@ -161,7 +161,7 @@ def _extraction() -> Table:
         def train(ones: int, phases: list[BBLPhase] = phases) -> GenericBBL:
             bbl = GenericBBL(Finite([[0, 0], [0, 1]]), epsilon=1, delta=1e-3, labeller="gaussian", phases=phases)
             X = np.ones((TEACHERS, 1), dtype=int)
-            return bbl._fit(X, (np.arange(TEACHERS) < ones).astype(int), noise)
+            return bbl.fit_with_noise(X, (np.arange(TEACHERS) < ones).astype(int), unsafe_noise=noise)
 
         phased = membership(train, 9, 10, **attack)
         rows.append((f"{queries:,}", f"{static.advantage:.2f}", f"{phased.advantage:.2f}",

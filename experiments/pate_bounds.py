@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.drawing import style, svg
 from experiments.table import Table
-from reticent.plan.pate import Bound, pate_bounds
+from reticent.plan.pate_bounds import PATEBound, pate_bounds
 
 PROBLEM: dict[str, Any] = {"dimension": 10, "epsilon": 1, "delta": 1e-6}
 ROWS, PUBLIC = 10**6, 10**6
@@ -49,12 +49,12 @@ def plots() -> dict[str, bytes]:
     return {"pate_bounds": picture}
 
 
-def _of(theorem: int, rows: int, options: dict[str, Any]) -> Bound:
+def _of(theorem: int, rows: int, options: dict[str, Any]) -> PATEBound:
     bounds = pate_bounds(rows=rows, public=PUBLIC, **PROBLEM, **options).bounds
     return next(bound for bound in bounds if bound.theorem == theorem)
 
 
-def _all(options: dict[str, Any]) -> tuple[Bound, ...]:
+def _all(options: dict[str, Any]) -> tuple[PATEBound, ...]:
     return pate_bounds(rows=ROWS, public=PUBLIC, **PROBLEM, **options).bounds
 
 

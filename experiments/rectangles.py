@@ -13,7 +13,7 @@ from reticent.audit.laws import Law, law
 from reticent.concepts import Rectangles
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.rectangles import RectangleLearner
-from reticent.plan.rectangles import printed_rows
+from reticent.plan.rectangles import printed_rectangle_rows
 from reticent.promises import rows_needed
 
 ERROR, FAILURE, DELTA = 0.1, 0.05, 1e-6
@@ -28,7 +28,9 @@ def _rows() -> Table:
     rows = []
     for dimensions, bits in ((1, 16), (2, 16), (2, 64), (2, 1000), (5, 16), (10, 16)):
         sides = [_required(dimensions, bits, delta) for delta in (0, DELTA)]
-        printed = printed_rows(ERROR, failure=FAILURE, epsilon=1, delta=DELTA, dimensions=dimensions, bits=bits)
+        printed = printed_rectangle_rows(
+            ERROR, failure=FAILURE, epsilon=1, delta=DELTA, dimensions=dimensions, bits=bits
+        )
         whole = ExponentialLearner(Rectangles(dimensions, bits), epsilon=1)
         generic = rows_needed(whole.n_required, ERROR, realizable=True)
         partition = _required(dimensions, bits, DELTA, method="partition")

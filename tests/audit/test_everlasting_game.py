@@ -28,17 +28,9 @@ from everlasting_twins import (
     claimed,
 )
 
-from reticent.audit.everlasting_game import (
-    GameValue,
-    Query,
-    Sample,
-    Script,
-    View,
-    everlasting_attack,
-    everlasting_game,
-    random_strategies,
-    unfitted,
-)
+from reticent.audit.adversaries import Query, Sample, Script, View, random_strategies
+from reticent.audit.everlasting_game import GameValue, everlasting_attack, everlasting_game
+from reticent.audit.game_rounds import unfitted
 from reticent.concepts import Thresholds
 from reticent.learners import ThresholdLearner
 from reticent.noise import Noise

@@ -192,7 +192,7 @@ def test_a_static_predictor_gives_a_row_away_and_phases_do_not() -> None:
     bbl = GenericBBL(TWO, epsilon=1, delta=1e-3, labeller="gaussian", phases=[turned, last])
 
     def train(data: Sample) -> GenericBBL:
-        fitted: GenericBBL = GenericBBL(**bbl.get_params(deep=False))._fit(*data, noise)
+        fitted: GenericBBL = GenericBBL(**bbl.get_params(deep=False)).fit_with_noise(*data, unsafe_noise=noise)
         assert fitted.guarantee_.epsilon <= 1
         return fitted
 

@@ -81,7 +81,7 @@ def test_the_help_of_a_plan_says_what_each_parameter_is(reticent_command: Retice
     assert outcome.code == 0
     words = " ".join(outcome.out.replace("│", " ").split())
     assert "Usage: reticent plan threshold --epsilon" in words
-    assert "values are the integers of [0, 2^bits)." in words
+    assert "values are the integers in [0, 2^bits)." in words
     assert "--agnostic" in words
     assert "--no-agnostic" not in words
     assert "thresholds:64" in reticent_command("plan exponential --help").out
@@ -107,7 +107,7 @@ def test_a_plan_that_needs_an_object_says_where_to_make_it(reticent_command: Ret
     assert f"call reticent.plan.{name} in Python; `reticent plan {name} --help` shows how" in outcome.err
     words = " ".join(reticent_command(f"plan {name} --help").out.split())
     assert f"In Python, call reticent.plan.{name}(" in words
-    assert "failure: the probability with which the promise may fail" in words
+    assert "failure: Probability with which the promise may fail" in words
     assert "--failure" not in words, "no option that does nothing"
     assert "--json" not in words
 
@@ -150,7 +150,7 @@ def test_a_plan_that_cannot_be_run_says_so(reticent_command: Reticent) -> None:
         ("plan threshold --bits 64 --epsilon 1/0 --error 0.1", "--epsilon: must be a number"),
         ("plan threshold --bits 64 --epsilon nan --error 0.1", "--epsilon: must be a number"),
         ("plan threshold --bits 64 --epsilon -1 --error 0.1", "epsilon must be a finite number > 0, got -1"),
-        ("plan threshold --bits 64 --epsilon 1 --rows 2.5", "rows must be a whole number"),
+        ("plan threshold --bits 64 --epsilon 1 --rows 2.5", "--rows: must be a whole number"),
         ("plan threshold --bits 64 --epsilon 1 --rows 25 --failure 2", "failure must be in (0, 1), got 2"),
         ("plan threshold --bits 0 --epsilon 1 --rows 25", "bits must be at least 1, got 0"),
         ("plan threshold --epsilon 1 --rows 25", "give bits"),

@@ -18,7 +18,7 @@ from experiments import advise as experiment
 from experiments.advise import HELD_OUT, SETTINGS, TOLERANCE, TUNED, Setting, gap, kept
 from reticent.concepts import Floats, Thresholds
 from reticent.learners.logistic import PrivateLogisticRegression
-from reticent.plan.advise import WAYS, advise
+from reticent.plan.advise import OPTIONS, advise
 from reticent.plan.everlasting import everlasting
 
 BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
@@ -30,16 +30,16 @@ BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
 def test_advice_is_the_best_or_nearly_on_nine_of_ten_settings_held_out() -> None:
     """The advice is computed anew; what each way really gave is on file, measured through the real classes."""
     accuracies = kept()
-    good = [one.name for one in HELD_OUT if gap(one.advice().best.way, accuracies[one.name]) <= TOLERANCE]
+    good = [one.name for one in HELD_OUT if gap(one.advice().best.name, accuracies[one.name]) <= TOLERANCE]
     assert len(HELD_OUT) >= 10
     assert len(good) >= 0.9 * len(HELD_OUT)
 
 
 def test_no_constant_advice_would_do() -> None:
-    """The must-fail twins: whoever always advises the same way is told so by the same test."""
+    """The must-fail twins: advice that is always the same fails the same test."""
     accuracies = kept()
-    for way in WAYS:
-        good = sum(gap(way, accuracies[one.name]) <= TOLERANCE for one in HELD_OUT)
+    for option in OPTIONS:
+        good = sum(gap(option, accuracies[one.name]) <= TOLERANCE for one in HELD_OUT)
         assert good < 0.9 * len(HELD_OUT)
 
 
@@ -60,7 +60,7 @@ def test_settings_held_out_are_others() -> None:
 def test_what_is_advised_was_accepted_and_what_was_refused_is_not_advised(setting: Setting) -> None:
     """By public numbers, the advice knows exactly which ways `fit` refuses."""
     measured = kept()[setting.name]
-    possible = {each.way for each in setting.advice().options if each.possible}
+    possible = {each.name for each in setting.advice().options if each.possible}
     assert possible == {way for way, accuracy in measured.items() if accuracy is not None}
 
 
@@ -80,7 +80,7 @@ def test_tables_name_every_setting() -> None:
     held_out, tuned, constant = experiment.tables()
     assert [line[0] for line in held_out.rows] == [one.name for one in HELD_OUT]
     assert [line[0] for line in tuned.rows] == [one.name for one in TUNED]
-    assert [line[0] for line in constant.rows] == ["as advised", *(f"always {way}" for way in WAYS)]
+    assert [line[0] for line in constant.rows] == ["as advised", *(f"always {option}" for option in OPTIONS)]
 
 
 def test_clusters_turn_as_they_are_said_to() -> None:
@@ -97,22 +97,22 @@ def test_clusters_turn_as_they_are_said_to() -> None:
 
 def test_a_model_is_enough_where_nothing_drifts() -> None:
     advice = advise(10_000, 20, **BUDGET)
-    assert advice.best.way == "one-shot"
+    assert advice.best.name == "one-shot"
     assert "One private model is enough" in str(advice)
 
 
 @pytest.mark.parametrize(
-    ("rows", "drift", "way"),
+    ("rows", "drift", "name"),
     [(20_000, "fast", "endless votes"), (20_000, "slow", "endless votes"), (1_000, "slow", "chain")],
 )
-def test_votes_follow_drift_and_a_chain_where_they_cannot(rows: int, drift: Any, way: str) -> None:
-    assert advise(rows, 5, epsilon=4, delta=1e-6, drift=drift).best.way == way
+def test_votes_follow_drift_and_a_chain_where_they_cannot(rows: int, drift: Any, name: str) -> None:
+    assert advise(rows, 5, epsilon=4, delta=1e-6, drift=drift).best.name == name
 
 
 def test_votes_are_possible_exactly_where_a_plan_can_be_sustained() -> None:
     for rows in (1_000, 100_000, 1_000_000):
         for answers in (1_000, "endless"):
-            option = {each.way: each for each in advise(rows, 20, answers=answers, **BUDGET).options}
+            option = {each.name: each for each in advise(rows, 20, answers=answers, **BUDGET).options}
             plan = everlasting(rows, 20, answers=answers, phases=1, **BUDGET)
             votes = option["endless votes" if answers == "endless" else "finite votes"]
             assert votes.possible == plan.sustained
@@ -125,7 +125,7 @@ def test_votes_are_possible_exactly_where_a_plan_can_be_sustained() -> None:
 
 
 def test_pate_needs_public_rows_and_finite_votes_a_number() -> None:
-    options = {each.way: each for each in advise(10_000, 20, **BUDGET).options}
+    options = {each.name: each for each in advise(10_000, 20, **BUDGET).options}
     assert not options["pate"].possible
     assert "public rows" in options["pate"].why
     assert not options["finite votes"].possible
@@ -136,7 +136,7 @@ def test_black_boxes_need_many_rows_for_votes() -> None:
     """About a million rows and ε = 4, for answers without end."""
     shape: dict[str, Any] = {"delta": 1e-6, "black_box": True, "answers": "endless"}
     possible = {
-        (rows, epsilon): {each.way: each for each in advise(rows, 20, epsilon=epsilon, **shape).options}
+        (rows, epsilon): {each.name: each for each in advise(rows, 20, epsilon=epsilon, **shape).options}
         for rows, epsilon in ((10**6, 4), (10**5, 4), (10**6, 1))
     }
     assert {key: found["endless votes"].possible for key, found in possible.items()} == {
@@ -161,18 +161,18 @@ def test_black_boxes_need_many_rows_for_votes() -> None:
 @settings(max_examples=15, deadline=None)
 def test_all_ways_are_ranked(problem: dict[str, Any]) -> None:
     advice = advise(delta=1e-6, **problem)
-    assert sorted(each.way for each in advice.options) == sorted(WAYS)
+    assert sorted(each.name for each in advice.options) == sorted(OPTIONS)
     places = [(not each.possible, each.loss) for each in advice.options]
     assert places == sorted(places)
     assert advice.best.possible
     assert all(0 <= each.loss <= 0.5 for each in advice.options if each.possible)
-    assert advice.best.way in str(advice).partition("\n")[0]
+    assert advice.best.name in str(advice).partition("\n")[0]
     json.dumps(asdict(advice), allow_nan=False)
 
 
 def test_more_rows_never_make_a_model_worse() -> None:
     losses = [
-        next(each.loss for each in advise(rows, 20, **BUDGET).options if each.way == "one-shot")
+        next(each.loss for each in advise(rows, 20, **BUDGET).options if each.name == "one-shot")
         for rows in (100, 1_000, 10_000, 100_000)
     ]
     assert losses == sorted(losses, reverse=True)
@@ -273,5 +273,5 @@ def test_every_estimator_that_is_printed_fits_once_it_is_filled_in(
             text = text.replace(blank, filled)
         made = eval(text, names)  # what a user does with it
         assert made.epsilon == float(Fraction(601, 3))
-        made.fit(X, y, **({"public": public} if option.way == "pate" else {}))
+        made.fit(X, y, **({"public": public} if option.name == "pate" else {}))
         assert set(made.predict(X[:5])) <= {0, 1}

@@ -16,7 +16,8 @@ from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.labellers.ballots import Ballots
 from reticent.learners.thresholds import ThresholdLearner
-from reticent.plan.everlasting import Everlasting, everlasting
+from reticent.plan.everlasting import everlasting
+from reticent.plan.planned_phases import Everlasting
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.phases import Phase
 
@@ -199,7 +200,7 @@ def test_a_plan_reads_well_and_goes_into_json(learner: Any) -> None:
         text = str(plan)
         assert f"{rows:,} rows of 1 column, " in text
         assert ("It can be sustained" in text) == plan.sustained
-        assert (f"{plan.rows_required:,} rows; or ε" in text) == (not plan.phases)
+        assert (f"{plan.rows_required:,} rows are needed, or ε" in text) == (not plan.phases)
         assert json.loads(json.dumps(asdict(plan)))["rows"] == rows
 
 

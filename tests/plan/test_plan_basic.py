@@ -197,14 +197,14 @@ def test_why_says_the_depth_and_what_the_other_would_take() -> None:
     ).why
     deep = threshold(bits=4096, error=0.1, **APPROXIMATE).why
     assert "Depth 2: RecConcave, over about 2^4096 thresholds." in deep
-    assert "depth 1 would need 13 times as many" in deep
+    assert "Depth 1 would need 13 times as many rows" in deep
     assert "Without a δ there is no deeper search" in threshold(bits=4096, error=0.1, epsilon=1).why
     small = threshold(bits=3, error=0.1, **APPROXIMATE).why
     assert "over 9 thresholds" in small
     assert "would need" not in small, "no other depth is to be had on a small domain"
     anything = threshold(bits=4096, agnostic=True, error=0.1, **APPROXIMATE).why
     assert "Depth 1" in anything
-    assert "any kind" in anything
+    assert "arbitrary" in anything
     assert "would need" not in anything, "a deeper search cannot take labels of any kind"
     assert "out of 4 candidates" in exponential(Thresholds(), net=[3, 5, 8], error=0.1, epsilon=1).why
 

@@ -20,7 +20,8 @@ from reticent.labellers.ballots import Ballots
 from reticent.labellers.search import FURTHEST
 from reticent.labellers.table import MOST_TEACHERS
 from reticent.noise import Seeded
-from reticent.plan.pate import Bound, pate, pate_bounds
+from reticent.plan.pate import pate
+from reticent.plan.pate_bounds import PATEBound, pate_bounds
 from reticent.privacy import accounting
 from reticent.privacy.events import BoundedRange, DiscreteGaussian, Repeated
 
@@ -119,7 +120,7 @@ def test_more_of_anything_buys_more() -> None:
 
         def answers(name: str = name, **changed: Any) -> int:
             parameters = base | changed
-            ballots = Ballots.guess(parameters.pop("teachers"), disagreement=parameters.pop("disagreement"))
+            ballots = Ballots.guess(parameters.pop("teachers"), torn=parameters.pop("disagreement"))
             return bought(name, ballots, **parameters).answers
 
         least = answers()
@@ -254,7 +255,7 @@ def test_any_number_of_teachers_has_a_plan(teachers: int, epsilon: float, delta:
 PROBLEM: dict[str, Any] = {"rows": 10**8, "public": 10**12, "dimension": 10, "epsilon": 1, "delta": 1e-6}
 
 
-def bound(theorem: int, **changed: Any) -> Bound:
+def bound(theorem: int, **changed: Any) -> PATEBound:
     return next(each for each in pate_bounds(**(PROBLEM | changed)).bounds if each.theorem == theorem)
 
 
@@ -344,7 +345,7 @@ def test_what_is_assumed_is_said() -> None:
     assert pate_bounds(**PROBLEM).assumed == ("theta = 1 (Theorem 22)",)
     assert "the values that promise most: theta = 1 (Theorem 22)" in str(pate_bounds(**PROBLEM))
     assert pate_bounds(**PROBLEM, theta=4).assumed == ()
-    assert "Assumed" not in str(pate_bounds(**PROBLEM, theta=4))
+    assert "Not given" not in str(pate_bounds(**PROBLEM, theta=4))
     assert pate_bounds(**PROBLEM, active=False).assumed == ()
     tsybakov = pate_bounds(**PROBLEM, setting="tsybakov", tau=0.5)
     assert tsybakov.assumed == ("theta = 1 (Theorem 22)", "eta = 1 (Theorem 22)", "best_error = 0 (Theorem 5)")

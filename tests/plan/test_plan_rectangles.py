@@ -7,7 +7,7 @@ import pytest
 
 from reticent.concepts import Floats
 from reticent.learners.rectangles import RectangleLearner
-from reticent.plan.rectangles import printed_rows, rectangle
+from reticent.plan.rectangles import printed_rectangle_rows, rectangle
 from reticent.privacy import Guarantee
 
 PUBLIC: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "dimensions": 2, "bits": 16}
@@ -18,7 +18,7 @@ def test_a_plan_is_what_the_learner_asks_for() -> None:
     learner = RectangleLearner(bits=16, epsilon=1, delta=1e-6)
     assert plan.rows == learner.n_required(0.1, dimensions=2)
     assert plan.guarantee == Guarantee(epsilon=1, delta=1e-6)
-    assert plan.paper_rows == printed_rows(0.1, failure=0.05, epsilon=1, delta=1e-6, dimensions=2, bits=16)
+    assert plan.paper_rows == printed_rectangle_rows(0.1, failure=0.05, epsilon=1, delta=1e-6, dimensions=2, bits=16)
     assert plan.paper_rows is not None
     assert plan.paper_rows > 1000 * plan.rows
     assert "4 sides" in plan.why

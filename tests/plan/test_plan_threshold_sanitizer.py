@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reticent.concepts import Datetimes, Floats, Integers
-from reticent.plan.threshold_sanitizer import printed_rows, threshold_sanitizer
+from reticent.plan.threshold_sanitizer import printed_prefix_rows, threshold_sanitizer
 from reticent.sanitizers.thresholds import ThresholdSanitizer
 
 PUBLIC: dict[str, Any] = {"bits": 64, "epsilon": 1, "delta": 1e-6}
@@ -41,7 +41,7 @@ def test_rows_fall_with_the_error_and_grow_with_the_bits() -> None:
 
 def test_the_numbers_of_the_paper() -> None:
     public: dict[str, Any] = {"beta": 0.05, "bits": 64, "epsilon": 1.0, "delta": 1e-6}
-    assert printed_rows(Fraction(1, 10), **public) > 5 * printed_rows(Fraction(1, 5), **public)
+    assert printed_prefix_rows(Fraction(1, 10), **public) > 5 * printed_prefix_rows(Fraction(1, 5), **public)
     assert threshold_sanitizer(bits=16, error=0.1, epsilon=1).paper_rows is None
     few = threshold_sanitizer(rows=10**6, **PUBLIC)
     assert few.paper_error is None

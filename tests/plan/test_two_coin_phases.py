@@ -66,12 +66,12 @@ def test_the_plan_foresees_phases_that_shrink_to_their_end() -> None:
     assert plan.worst.ends
     assert plan.worst.phases[0][0] == 62_000
     assert plan.worst.phases[0][1] < 20_000
-    assert plan.torn_at_most is not None
-    assert 0.2 < plan.torn_at_most < 0.6
+    assert plan.disagreement_at_most is not None
+    assert 0.2 < plan.disagreement_at_most < 0.6
     text = str(plan)
     assert "It can be sustained only as long as teachers agree." in text
     assert f"phases would give {plan.worst.phases[0][1]:,} answers, and then none." in text
-    assert f"if teachers disagree on at most {plan.torn_at_most:.1%} of the queries" in text
+    assert f"if teachers disagree on at most {plan.disagreement_at_most:.1%} of the queries" in text
     assert json.loads(json.dumps(asdict(plan)))["worst"]["ends"] is True
 
 
@@ -119,14 +119,14 @@ def test_the_plan_says_where_even_agreement_does_not() -> None:
     plan = everlasting(62_000, 5, epsilon=1, delta=1e-6, labeller="two-coin", labeller_options=steep, max_rows=62_000)
     assert len(plan.phases) > 1
     assert not plan.sustained
-    assert "Even where all teachers agree, a later phase has too few rows" in plan.why
+    assert "Even if all teachers agree, a later phase has too few rows" in plan.why
     assert "It cannot be sustained." in str(plan)
 
 
 @pytest.mark.parametrize("name", ["auto", "greedy", "gaussian"])
 def test_labellers_that_never_close_early_have_no_worst_case(name: str) -> None:
     plan = everlasting(62_000, 5, epsilon=1, delta=1e-6, labeller=name, phases=2)
-    assert (plan.worst, plan.torn_at_most) == (None, None)
+    assert (plan.worst, plan.disagreement_at_most) == (None, None)
     assert "It can be sustained.\n" in str(plan)
 
 

@@ -113,7 +113,7 @@ def test_what_the_next_phase_learns_in_the_background_is_the_same() -> None:
     X, _ = line(30_000, seed=3)
     answers = []
     for background in (False, True):
-        model = predictor(background=background)._fit(*line(4000), None, Seeded(unsafe_seed=1))
+        model = predictor(background=background).fit_with_noise(*line(4000), unsafe_noise=Seeded(unsafe_seed=1))
         answers.append(np.concatenate([model.predict(part) for part in np.array_split(X, 97)]))
         assert model.phase_ == 3
     assert (answers[0] == answers[1]).mean() > 0.99  # noise is drawn in another order
@@ -198,7 +198,7 @@ def test_the_first_queries_of_a_client_are_taken_however_they_are_batched() -> N
     clients = np.random.default_rng(2).integers(40, size=3000)
     rows = []
     for parts in (1, 7, 3000):
-        model = predictor(client_share=0.005)._fit(*line(4000), None, Seeded(unsafe_seed=1))
+        model = predictor(client_share=0.005).fit_with_noise(*line(4000), unsafe_noise=Seeded(unsafe_seed=1))
         for batch in np.array_split(np.arange(3000), parts):
             model.predict(X[batch], clients=clients[batch])
         rows.append(model._machine.gathered().X.copy())

@@ -56,7 +56,7 @@ def table(rows: Rows) -> tuple[Array, Array]:
 
 def view(bbl: GenericBBL, rows: Rows, queries: tuple[int, ...], noise: Noise, hidden: int | None) -> tuple[Any, ...]:
     """All answers but that to the hidden query, up to a refusal."""
-    bbl._fit(*table(rows), noise)
+    bbl.fit_with_noise(*table(rows), unsafe_noise=noise)
     seen: list[Any] = []
     for place, query in enumerate(queries):
         try:
@@ -141,9 +141,9 @@ class HalfTheNoise(Through):
 
 def broken(bbl: GenericBBL, noise: type[Through]) -> GenericBBL:
     class Twin(GenericBBL):
-        def _fit(self, X: Any, y: Any, unsafe_noise: Noise | None) -> Any:
+        def fit_with_noise(self, X: Any, y: Any, *, unsafe_noise: Noise | None) -> Any:
             assert unsafe_noise is not None
-            return super()._fit(X, y, noise(unsafe_noise))
+            return super().fit_with_noise(X, y, unsafe_noise=noise(unsafe_noise))
 
     return Twin(**bbl.get_params(deep=False))
 

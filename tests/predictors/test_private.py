@@ -59,7 +59,7 @@ def table(rows: Rows) -> tuple[Array, Array]:
 def answers(predictor: PrivatePredictor, *questions: int) -> Callable[[Noise, Rows], Any]:
     """All answers together, as a function of noise and rows."""
     asked = [[each] for each in questions]
-    return lambda noise, rows: tuple(predictor._fit(*table(rows), None, noise).predict(asked).tolist())
+    return lambda noise, rows: tuple(predictor.fit_with_noise(*table(rows), unsafe_noise=noise).predict(asked).tolist())
 
 
 def neighbours(rows: int, step: int = 1) -> list[tuple[Rows, Rows]]:
@@ -92,7 +92,7 @@ def test_votes_follow_the_logistic_function() -> None:
     predictor = PrivatePredictor(Thresholds(), epsilon=1, teachers=5)
     from reticent.audit import law
 
-    found = law(lambda noise: int(predictor._fit(X, y, None, noise).predict([[0]])[0]))
+    found = law(lambda noise: int(predictor.fit_with_noise(X, y, unsafe_noise=noise).predict([[0]])[0]))
     assert found.probability(1) == pytest.approx(1 / (1 + math.exp(-(4 - 1) / 2)))
 
 

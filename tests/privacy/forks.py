@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from reticent import labellers, mechanisms
-from reticent.audit.everlasting_game import States
+from reticent.audit.predictor_states import PredictorStates
 from reticent.concepts import Thresholds
 from reticent.data.rows import RowStore
 from reticent.labellers.base import TableLabeller
@@ -51,7 +51,7 @@ Use = Callable[[Any, Any], Any]
 
 def whole_state(thing: Any) -> Hashable:
     """A hash of all that an object holds, however deep; its guards are left out."""
-    return States().keep(thing, Noise())
+    return PredictorStates().keep(thing, Noise())
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,9 @@ def everlasting_recipe(**options: Any) -> Recipe:
             "save": (lambda thing, data: thing.save(Path(thing.folder) / "state"), None),
         },
         (
-            "fit", "load", "learned", "learn_elsewhere", "phase", "phase_", "event_", "answers_left_in_phase_",
-            "answered_", "rows_gathered_", "client_cap_", "rows_of_client", "one_answer_", "learning_", "drift_",
+            "fit", "fit_with_noise", "load", "learned", "learn_elsewhere", "phase", "phase_", "event_",
+            "answers_left_in_phase_", "answered_", "rows_gathered_", "client_cap_", "rows_of_client", "one_answer_",
+            "learning_", "drift_",
             "learns_from_queries_", "dtype_", "engine_", "closes_early_",
         ),
     )  # fmt: skip
@@ -131,7 +132,7 @@ def bbl_recipe(**options: Any) -> Recipe:
     return Recipe(
         lambda _: bbl(**{**options, "votes": dict(options["votes"])}),
         {"predict": (call("predict"), X[:3]), "answer": (call("answer"), X[:3])},
-        ("fit", "n_required", "check_size", "phase_", "phase_number_", "answers_left_in_phase_"),
+        ("fit", "fit_with_noise", "n_required", "check_size", "phase_", "phase_number_", "answers_left_in_phase_"),
     )
 
 
@@ -140,7 +141,7 @@ def private_recipe(**options: Any) -> Recipe:
     return Recipe(
         lambda _: PrivatePredictor(Thresholds(), **given).fit(X, Y),
         {"predict": (call("predict"), X[:2])},
-        ("fit", "setup", "n_required", "check_size", "queries_left_"),
+        ("fit", "fit_with_noise", "setup", "n_required", "check_size", "queries_left_"),
     )
 
 

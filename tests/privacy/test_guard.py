@@ -113,7 +113,8 @@ UNGUARDED = {
         "audit.twins.Wrapped", "service.store.conformance.Model",
     ],
     "attacks or measures on made-up rows": [
-        "audit.everlasting_game.States", "audit.extraction.AccuracyBoost", "audit.extraction.HypothesisLearner",
+        "audit.extraction.AccuracyBoost", "audit.extraction.HypothesisLearner", "audit.game_rounds.GameSteps",
+        "audit.predictor_states.PredictorStates",
         "experiments.everlasting_streams.Checkers", "experiments.everlasting_streams.Recorded",
         "experiments.everlasting_streams.Retrained", "experiments.everlasting_streams.UntilSpent",
         "experiments.inference.Majority", "experiments.linear_models.OnePass",

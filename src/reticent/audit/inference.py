@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from reticent.audit.everlasting_game import States
+from reticent.audit.predictor_states import PredictorStates
 from reticent.exact import integer
 from reticent.noise import system
 from reticent.privacy.parameters import check_delta, check_epsilon
@@ -174,7 +174,7 @@ def _answers(
     train: Train, data: tuple[Array, Array], queries: Array, kinds: Array, *, runs: int, refit: bool
 ) -> Floats:
     """For each run, how often each kind of query was answered by the last class."""
-    states = States(share_arrays=True)
+    states = PredictorStates(share_arrays=True)
     state = b"" if refit else states.keep(train(*data), system)
     high = np.unique(data[1])[-1]
     found = np.empty((runs, int(kinds.max()) + 1))

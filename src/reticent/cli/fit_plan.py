@@ -13,7 +13,7 @@ from reticent.cli.errors import UsageError
 
 if TYPE_CHECKING:
     from reticent.plan.advise import Advice, Option
-    from reticent.plan.everlasting import Everlasting
+    from reticent.plan.planned_phases import Everlasting
     from reticent.privacy.guarantee import Guarantee
     from reticent.service.schema import Schema
 
@@ -103,8 +103,8 @@ class Choice:
         learner = self._serves(best)
         how = f", from Python: {best.estimator}" if learner is None else f" (--learner {learner})"
         return (
-            f"{best.way} is expected to lose {best.loss:.1%} of all answers to {self.reference}, and "
-            f"{self.option_name} {mine.loss:.1%}. Better take {best.way}{how}"
+            f"{best.name} is expected to lose {best.loss:.1%} of all answers to {self.reference}, and "
+            f"{self.option_name} {mine.loss:.1%}. Better take {best.name}{how}"
         )
 
     def _serves(self, option: Option) -> str | None:
@@ -112,10 +112,10 @@ class Choice:
 
         These learners are linear: they are what advice means by a private model only if a linear model suits the data.
         """
-        return LINEAR_MODELS.get(option.way) if self.advice.reference == "linear" else None
+        return LINEAR_MODELS.get(option.name) if self.advice.reference == "linear" else None
 
     def _option(self) -> Option:
-        return next(option for option in self.advice.options if option.way == self.option_name)
+        return next(option for option in self.advice.options if option.name == self.option_name)
 
     def required(self) -> str:
         """Why this plan is refused, and what is needed."""
@@ -157,10 +157,10 @@ class Choice:
             f"What each option is expected to lose, of all answers, to {self.reference}:",
         ]
         for option in self.advice.options:
-            mark = "→" if option.way == self.option_name else " "
+            mark = "→" if option.name == self.option_name else " "
             loss = f"{option.loss:.1%}" if option.possible else f"cannot be done: {option.why}"
-            lines.append(f"{mark} {option.way:14} {loss}")
-        if self.learner != "private-model" and self.advice.best.way == "one-shot" and self._serves(self.advice.best):
+            lines.append(f"{mark} {option.name:14} {loss}")
+        if self.learner != "private-model" and self.advice.best.name == "one-shot" and self._serves(self.advice.best):
             lines.append(ONE_MODEL)
         if self.advice.reference == "linear":
             lines.append(CHECK.format(how="--learner trees"))
@@ -251,9 +251,9 @@ def choose(
     )
     if learner == "auto":
         votes = _votes(answers)
-        ranked = [option for option in advice.options if option.way in (votes, "chain") and option.possible]
+        ranked = [option for option in advice.options if option.name in (votes, "chain") and option.possible]
         # With groups, votes of later phases need as many clients as teachers, which few services have.
-        takes_votes = ranked and ranked[0].way == votes and not (schema.group is not None and answers == "endless")
+        takes_votes = ranked and ranked[0].name == votes and not (schema.group is not None and answers == "endless")
         learner = "linear" if takes_votes else "private"
     phases: dict[str, Any] = {"rows_per_teacher": ROWS_PER_TREE if learner == "trees" else "auto"}
     if drift != "none" and learner != "private-model":

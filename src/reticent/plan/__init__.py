@@ -1,4 +1,4 @@
-"""How many rows a promise takes, and what a number of rows can promise: computed before anything private is touched."""
+"""Plan before you touch private data: the rows that an error needs, and the error that rows can promise."""
 
 from reticent.plan.active import active
 from reticent.plan.advise import advise
@@ -7,7 +7,8 @@ from reticent.plan.exponential import exponential
 from reticent.plan.generic_bbl import generic_bbl
 from reticent.plan.label_boost import label_boost
 from reticent.plan.label_private import label_private, semi_private
-from reticent.plan.pate import pate, pate_bounds
+from reticent.plan.pate import pate
+from reticent.plan.pate_bounds import pate_bounds
 from reticent.plan.plan import Plan
 from reticent.plan.points import point
 from reticent.plan.rectangles import rectangle

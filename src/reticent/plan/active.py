@@ -1,4 +1,4 @@
-"""How many rows, and how many labels, a private active learner takes."""
+"""How many rows and labels a private active learner needs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Literal
 from reticent.exact import Number
 from reticent.learners.active import ActiveLearner
 from reticent.learners.base import ConceptLearner
-from reticent.plan.plan import Plan, make_plan
-from reticent.privacy import Guarantee
-from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.plan.plan import Plan, make_plan, planned_guarantee
+from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import rows_needed
 
 
@@ -20,29 +19,44 @@ def active(
     learner: ConceptLearner,
     *,
     error: Number | None = None,
-    rows: object = None,
+    rows: int | None = None,
     failure: Number = 0.05,
     epsilon: Number,
     delta: Number = 0,
     transcript: Literal["hidden", "private"] = "hidden",
 ) -> Plan:
-    """The rows of the pool, and the labels asked for, with which `ActiveLearner` keeps the promise of a learner.
+    """Plan `ActiveLearner`: the rows of the pool, and the labels to ask for.
 
-    Where the questions stay hidden, the learner inside runs with ε* ≥ 1, so that the labels do not grow with 1/ε. The
-    paper's number is (n/ε)(3 + e^(2ε*)) rows of which n are drawn, at ε* = max(1, ε); the learner inside is ours in
-    both. A private transcript gains nothing by drawing: the paper and we ask the learner inside, at ε.
+    If the transcript is hidden, the inner learner runs with ε* ≥ 1, so the number of labels does not grow with 1/ε. The
+    paper's number is (n/ε)(3 + e^(2ε*)) rows of which n are drawn, at ε* = max(1, ε), with the same inner learner. A
+    private transcript gains nothing by drawing, so the paper's plan and ours are those of the inner learner at ε.
 
     Source. Beimel, Nissim, Stemmer, *Learning Privately with Labeled and Unlabeled Examples*, Claim 5.7 and Theorem
     5.8 for "hidden", Theorem 5.5 for "private".
 
     Parameters
     ----------
-    learner : the learner inside, as `ActiveLearner` takes it.
-    error, rows : give one of the two; the other is found.
-    failure : the probability with which the promise may fail.
-    epsilon, delta : the privacy of what is published.
-    transcript : "hidden" or "private".
+    learner : ConceptLearner
+        The inner learner, as for `ActiveLearner`.
+    error : float or Fraction, optional
+        Error to promise. Give either `error` or `rows`; the other is computed.
+    rows : int, optional
+        Number of rows. Give either `error` or `rows`; the other is computed.
+    failure : float or Fraction, default 0.05
+        Probability with which the promise may fail.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of what is published.
+    delta : float or Fraction, default 0
+        Probability δ with which the bound may be exceeded.
+    transcript : {"hidden", "private"}, default "hidden"
+        Whether the questions and their answers stay hidden, or are published.
 
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
     >>> from reticent.learners.thresholds import ThresholdLearner
     >>> plan = active(ThresholdLearner(bits=16, epsilon=1), error=0.1, epsilon=0.1)
     >>> plan.rows, plan.labels, plan.paper_rows
@@ -68,12 +82,10 @@ def active(
         error=error,
         rows=rows,
         failure=failure,
-        guarantee=Guarantee(
-            epsilon=float_above(exact), delta=float_above(check_delta(delta)), protects=estimator.protects
-        ),
-        why="The labels are those that the learner inside needs at its own ε*; the pool is as large as makes ε* an ε."
+        guarantee=planned_guarantee(epsilon, delta, protects=estimator.protects),
+        why="The inner learner decides the labels, at its own ε*. The pool is so large that ε* amounts to ε."
         if transcript == "hidden"
-        else "Which rows are asked for is published, so the learner inside has to keep ε by itself.",
+        else "The questions are published, so the inner learner must itself be private at ε.",
         reach=reach,
         paper=paper,
         labels=estimator.labels_required,

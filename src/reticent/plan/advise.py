@@ -1,4 +1,4 @@
-"""Which way to answer queries privately: one model, a student of teachers, votes or a chain of models; and why."""
+"""How to answer queries privately: by one model, a student of teachers, votes or a chain of models; and why."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.plan.everlasting import follow
 from reticent.plan.thresholds import threshold
 from reticent.predictors.engines import votes
-from reticent.predictors.phases import MOST_NOISE, Phase, check_schedule, relative_noise
+from reticent.predictors.phases import MOST_NOISE, Phase, Schedule, check_schedule, relative_noise
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 from reticent.teachers.pate_settings import active_queries, auto_teachers
@@ -26,47 +26,62 @@ REFERENCES: dict[Reference, str] = {
     "linear": "a linear model of these columns, without privacy",
     "black box": "the black box itself, without privacy",
     "threshold": "the best threshold, without privacy",
-}  # what losses are against
+}  # the models that losses are relative to
 CHECK = (
-    "No figure here says how good that linear model is. Where no line or plane parts the classes, as in XOR, it is "
-    "hardly better than a coin, and so is every way that comes close to it. Find out before you spend anything: "
+    "No figure here says how good that linear model is. If no line or plane separates the classes, as in XOR, it is "
+    "hardly better than chance, and so is every option that comes close to it. Check this before you spend anything: "
     "compare a linear model with trees or boosting, by cross-validation, on public rows of the same kind, or on rows "
-    "that you may tell about. If the black box is clearly better, ask again with {how}."
+    "that need no protection. If the black box is clearly better, ask again with {how}."
 )
 
-WAYS = ("one-shot", "pate", "finite votes", "endless votes", "chain")
+OPTIONS = ("one-shot", "pate", "finite votes", "endless votes", "chain")
 
-# How teachers and models are set up, for what was measured and is advised alike.
-GROWTH, DRIFT_GROWTH = Fraction(2), Fraction(6, 5)  # short phases follow what drifts
-BLACK_BOX_ROWS = 100  # a teacher that is no linear model needs so many
-FOURIER = 400  # random features, by which one private model stands in for a black box
+# How teachers and models are set up, both in the measurements and in the advice.
+GROWTH, DRIFT_GROWTH = Fraction(2), Fraction(6, 5)  # short phases follow a drift
+BLACK_BOX_ROWS = 100  # rows per teacher that is not a linear model
+FOURIER = 400  # random features, with which one private model replaces a black box
 AXES = 100  # of the public rows, in which the student of PATE learns
 
-# What a way loses, in shares of all answers. Rules of thumb, each from what was measured; see docs.
-DROWNED = 0.1  # a private model, if its noise weighs as much as all rows that pull one way
-NEAREST = 0.8  # of the noise, as a share of all votes: so often a vote is turned over where every lead is as likely
-TORN, TORN_THRESHOLDS = 0.5, 0.1  # how often teachers of few rows do not all agree
+# What an option loses, as a share of all answers. Rules of thumb, each from measurements; see the documentation.
+DROWNED = 0.1  # a private model whose noise weighs as much as all rows that pull in one direction
+NEAREST = 0.8  # times the noise, as a share of all votes: how often noise overturns a vote if every lead is as likely
+DISPUTED, DISPUTED_THRESHOLDS = 0.5, 0.1  # how often teachers of few rows disagree
 STUDENT = 0.05  # a student with as many labels as columns
 WORST_PROMISE = 0.25  # of the error that a threshold's promise allows
-SMOOTH = 0.02  # random Fourier features, where a black box would suit the data
+SMOOTH = 0.02  # random Fourier features, if a black box suits the data
 BLACK_BOX_STUDENT = 0.5  # a black box with as many labels as columns; it falls with the root of the labels
 WEAK = 0.03  # a black box that has the rows of one teacher
-OUTDATED = {"slow": 0.3, "fast": 0.45}  # what does not follow a drift
-BEHIND = {"slow": 0.1, "fast": 0.4}  # a chain, which notices late
-FOLLOWS = {"slow": 0.0, "fast": 0.02}  # votes, which learn anew in every phase
+OUTDATED = {"slow": 0.3, "fast": 0.45}  # an option that does not follow a drift
+BEHIND = {"slow": 0.1, "fast": 0.4}  # a chain, which notices a drift late
+FOLLOWS = {"slow": 0.0, "fast": 0.02}  # votes, which are trained again in every phase
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """A way to answer: what it is expected to lose to the `Advice.reference`, what it does, and why.
+    """One option for answering queries, and what it is expected to lose to the `Advice.reference`.
 
-    `noise` is a share: of all votes, or of all rows that pull a model one way; for a threshold, the error promised.
-    `phases` are the rows and answers of the first phases, where there are phases. `estimator` is an expression to be
-    copied: fill in each …, and your own learner for `your_learner`. An option that is not `possible`
-    says in `why` what it would take.
+    Parameters
+    ----------
+    name : {"one-shot", "pate", "finite votes", "endless votes", "chain"}
+        The option.
+    possible : bool
+        Whether the rows allow it. If not, `why` says what is missing.
+    loss : float
+        Expected loss, as a share of all answers.
+    noise : float or None
+        Noise as a share of all votes, or of all rows that pull a model in one direction; for a threshold, the promised
+        error. None if the option is not possible.
+    teachers : int
+        Number of teachers; 0 if there are none.
+    phases : tuple of pairs of int
+        Rows and answers of the first phases.
+    estimator : str
+        An expression to copy. Fill in each …, and your own learner for `your_learner`.
+    why : str
+        What the option does, and what it depends on.
     """
 
-    way: str
+    name: str
     possible: bool
     loss: float
     noise: float | None
@@ -78,10 +93,21 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """All ways, the best first; those that cannot be taken are last.
+    """All options, best first; those that are not possible come last.
 
-    Losses are against the `reference`, a model that is not private: "linear", "black box" or "threshold", whichever
-    the user says suits the data. How good that model is, nobody knows who has not seen the data.
+    Parameters
+    ----------
+    rows, features : int
+        Private rows, and their columns.
+    guarantee : Guarantee
+        The privacy that all options keep.
+    options : tuple of Option
+        Best first.
+    remark : str
+        What to know about the best option.
+    reference : {"linear", "black box", "threshold"}
+        The non-private model that losses are relative to. How good that model is depends on the data, which are not
+        looked at.
     """
 
     rows: int
@@ -93,25 +119,25 @@ class Advice:
 
     @property
     def best(self) -> Option:
-        """The way to take."""
+        """The option to take."""
         return self.options[0]
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, *, black_box: str = "black_box=True") -> str:
-        """All ways in words; `black_box` is how the reader asks for advice on a black box."""
+        """Return all options in words; `black_box` is how the reader asks for advice on a black box."""
         privacy = f"ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g}"
         columns = f"{self.features:,} column{'s' * (self.features > 1)}"
         lines = [
-            f"{self.rows:,} rows of {columns} at {privacy}: {self.best.way}",
+            f"{self.rows:,} rows of {columns} at {privacy}: {self.best.name}",
             f"Losses are shares of all answers, against {REFERENCES[self.reference]}.",
         ]
-        for place, each in enumerate(self.options, start=1):
+        for rank, each in enumerate(self.options, start=1):
             if not each.possible:
-                lines.append(f"–  {each.way}: {each.why}")
+                lines.append(f"–  {each.name}: {each.why}")
                 continue
-            lines.append(f"{place}. {each.way}, expected to lose {each.loss:.1%} (noise {each.noise:.3g}): {each.why}")
+            lines.append(f"{rank}. {each.name}, expected to lose {each.loss:.1%} (noise {each.noise:.3g}): {each.why}")
             if each.phases:
                 shown = ", then ".join(f"{rows:,} rows → {answers:,} answers" for rows, answers in each.phases)
                 who = f" by {each.teachers:,} teachers" if each.teachers else ""
@@ -136,38 +162,58 @@ def advise(
     concept: Literal["thresholds"] | None = None,
     bits: int | None = None,
 ) -> Advice:
-    """Which way to answer queries privately, the best first, from public numbers alone.
+    """Compare the options for answering queries privately, best first, from public numbers alone.
 
-    The ways are **one-shot**, one private model that answers for ever; **pate**, a student of teachers' private labels
-    for public rows; **finite votes** and **endless votes**, the teachers' noisy majority on every query, for a given
-    number of answers or for ever; and **chain**, a private model a phase. Each is given a loss that it is expected to
-    have by a rule of thumb for each cause: noise, few labels, weak teachers and drift. It is against a model that is
-    not private, the `reference`: a linear one, unless `black_box` or `concept` says otherwise. For the rules, where
-    they come from, and how often they were right on other settings, see the documentation. They decide nothing about
-    privacy, which every way keeps whether or not they hold.
+    The options are **one-shot**, one private model that answers indefinitely; **pate**, a student of teachers' private
+    labels for public rows; **finite votes** and **endless votes**, the teachers' noisy majority on every query, for a
+    given number of answers or indefinitely; and **chain**, one private model per phase.
 
-    One-shot and pate learn nothing from queries; votes and chain do, and protect them as they protect the rows.
-    Nothing is spent on advice.
+    Each option has an expected loss, by a rule of thumb for each cause: noise, few labels, weak teachers and drift. It
+    is relative to a model that is not private, the `reference`: a linear one, unless `black_box` or `concept` says
+    otherwise. The documentation has the rules, their sources, and how often they were right elsewhere. Privacy does
+    not depend on them: every option keeps its guarantee.
+
+    One-shot and pate learn nothing from queries. Votes and chain do, and protect queries as they protect rows. Advice
+    spends nothing.
 
     Parameters
     ----------
-    rows, features : how many private rows there are, and of how many columns.
-    epsilon, delta : the privacy.
-    answers : None if it is not known how many answers are needed, a whole number, or "endless".
-    public_rows : rows without labels that may be published.
-    drift : "none", or how fast the best model changes where classes move but stay well apart: "slow" if it changes
-        little, "fast" if it changes clearly, while as many queries are answered as there are rows. Where classes
-        overlap much, drift cannot be followed without labels: then leave it at "none".
-    black_box : whether only learners suit the data that have no private counterpart, such as trees.
-    classes : how many there are.
-    concept : "thresholds" if a threshold on one column tells the classes apart.
-    bits : of the values that a threshold parts; None for floats.
+    rows : int
+        Number of private rows.
+    features : int
+        Number of columns.
+    epsilon : float or Fraction
+        Privacy-loss bound ε.
+    delta : float or Fraction
+        Probability δ with which the bound may be exceeded.
+    answers : int or "endless", optional
+        How many answers are needed: a number, or "endless". Leave it out if that is not known.
+    public_rows : int, default 0
+        Number of rows without labels that may be published.
+    drift : {"none", "slow", "fast"}, default "none"
+        How fast the best model changes while as many queries are answered as there are rows: "slow" if a little,
+        "fast" if clearly. This assumes that classes move but stay well apart. If they overlap much, drift cannot be
+        followed without labels: leave it at "none".
+    black_box : bool, default False
+        Whether only learners without a private counterpart, such as trees, suit the data.
+    classes : int, default 2
+        Number of classes.
+    concept : {"thresholds"}, optional
+        "thresholds" if a threshold on one column separates the classes.
+    bits : int, optional
+        Size of the domain of that column: the integers in [0, 2^bits). By default its values are floats.
 
-    >>> advise(10_000, 20, epsilon=1, delta=1e-6).best.way
+    Returns
+    -------
+    Advice
+
+    Examples
+    --------
+    >>> advise(10_000, 20, epsilon=1, delta=1e-6).best.name
     'one-shot'
-    >>> advise(20_000, 5, epsilon=4, delta=1e-6, answers="endless", drift="fast").best.way
+    >>> advise(20_000, 5, epsilon=4, delta=1e-6, answers="endless", drift="fast").best.name
     'endless votes'
-    >>> advise(2_000, 5, epsilon=4, delta=1e-6, answers="endless", drift="slow").best.way
+    >>> advise(2_000, 5, epsilon=4, delta=1e-6, answers="endless", drift="slow").best.name
     'chain'
     """
     if drift not in ("none", "slow", "fast"):
@@ -199,7 +245,7 @@ def advise(
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """What the user says of the problem; a method for each way."""
+    """The problem as the user describes it, with one method per option."""
 
     rows: int
     features: int
@@ -221,46 +267,46 @@ class _Asked:
         if self.thresholds and (self.black_box or self.classes > 2 or self.features > 1):
             raise ValueError("concept='thresholds' is for two classes and one column, and for no black box")
         if self.bits is not None and not self.thresholds:
-            raise ValueError("bits are those of the values that a threshold parts: they need concept='thresholds'")
+            raise ValueError("bits are those of the column that a threshold separates: they need concept='thresholds'")
 
     @property
     def thresholds(self) -> bool:
-        """Whether a threshold tells the classes apart."""
+        """Whether a threshold separates the classes."""
         return self.concept == "thresholds"
 
     @property
-    def torn(self) -> float:
-        """On which share of the questions teachers do not all agree."""
-        return TORN_THRESHOLDS if self.thresholds else TORN
+    def disputed(self) -> float:
+        """The share of queries on which teachers disagree."""
+        return DISPUTED_THRESHOLDS if self.thresholds else DISPUTED
 
     # ── one private model ─────────────────────────────────────────────────────────────────────────────────────────
 
     def one_shot(self) -> Option:
-        """A private model of all rows, which answers whatever is asked."""
+        """One private model of all rows."""
         noise, loss = self.model(self.rows)
-        why = "one private model answers for ever at no further cost; "
+        why = "one private model answers any number of queries at no further cost; "
         if self.thresholds:
-            why += f"it promises an error of at most {noise:.2g}" if noise < 1 else "so few rows promise nothing"
+            why += f"it promises an error of at most {noise:.2g}" if noise < 1 else "it promises nothing on so few rows"
         else:
-            why += f"with {self.drowned():,} rows its noise weighs as much as a tenth of them"
+            why += f"at {self.drowned():,} rows its noise weighs as much as a tenth of the rows"
         if self.black_box:
-            why += f"; {FOURIER} random Fourier features stand in for the black box, if a smooth kernel suits the data"
+            why += f"; {FOURIER} random Fourier features replace the black box, if a smooth kernel suits the data"
         return self.option("one-shot", loss, noise, self.learner, why, static=True)
 
     def chain(self) -> Option:
-        """The same in every phase, with a test of drift that takes rows away from training."""
+        """One private model per phase, with a drift test that takes rows away from training."""
         noise, loss = self.model(max(1, self.rows * 4 // 5))
         schedule = self.schedule()
         phases = [phase for phase, _ in zip(schedule.phases(self.rows), range(3), strict=False)]
-        why = "a private model a phase, learned anew when a private test sees that queries have drifted"
+        why = "one private model per phase, trained again if a private test finds that queries have drifted"
         if self.drift:
             loss += BEHIND[self.drift]
-            why += "; it notices late" if self.drift == "slow" else "; it notices too late for a fast drift"
+            why += "; it notices drift late" if self.drift == "slow" else "; it notices a fast drift too late"
         estimator = f"EverlastingPredictor({self.learner}, {self.budget}, classes=…{self.followed})"
         return self.option("chain", loss, noise, estimator, why, phases=phases)
 
     def model(self, rows: int) -> tuple[float, float]:
-        """The noise of a private model, as a share of the rows, and what it loses by it."""
+        """Return the noise of a private model, as a share of the rows, and what the model loses by it."""
         if self.thresholds:
             domain = Floats() if self.bits is None else None
             promise = threshold(bits=self.bits, domain=domain, rows=rows, epsilon=self.epsilon, delta=self.delta).error
@@ -270,14 +316,14 @@ class _Asked:
         return noise, min(0.5, DROWNED * noise) + (SMOOTH if self.black_box else 0.0)
 
     def drowned(self) -> int:
-        """The rows at which the noise of a linear model weighs as much as a tenth of all rows."""
+        """Return the rows at which the noise of a linear model weighs as much as a tenth of all rows."""
         columns = FOURIER if self.black_box else self.features
         model = PrivateLogisticRegression(epsilon=self.epsilon, delta=self.delta, row_norm=1)
         return model.n_required(0.1, columns=columns, classes=self.classes)
 
     @property
     def learner(self) -> str:
-        """The private learner, as it is written down."""
+        """The private learner, as an expression."""
         if self.thresholds:
             values = "domain=Floats()" if self.bits is None else f"bits={self.bits}"
             return f"ThresholdLearner({values}, {self.budget})"
@@ -286,40 +332,40 @@ class _Asked:
 
     @property
     def budget(self) -> str:
-        """ε and δ, as they are written down."""
+        """ε and δ, as arguments."""
         return f"epsilon={_written(self.epsilon)}, delta={_written(self.delta)}"
 
     # ── teachers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def pate(self) -> Option:
-        """A student that learned from teachers' labels for public rows."""
+        """A student that learns from teachers' labels for public rows."""
         estimator = f"PATEClassifier({self.teacher}{self.teacher and ', '}{self.budget}, classes=…)"
         if self.public_rows == 0:
-            return self.refused("pate", estimator, "it needs public rows, without labels: some hundred at least")
+            return self.refused("pate", estimator, "it needs public rows without labels, at least some hundred")
         labels = active_queries(self.public_rows)
         known: dict[str, Any] = {"classes": self.classes, "epsilon": self.epsilon, "delta": self.delta}
         teachers = auto_teachers(self.rows, self.rows, queries=labels, **known)
         noise = relative_noise(teachers, labels, **known)
-        # A student smooths out labels that are wrong at random, as long as they are few.
-        wrong = min(0.5, NEAREST * self.torn * noise**2)
+        # A student averages out labels that are wrong at random, if they are few.
+        wrong = min(0.5, NEAREST * self.disputed * noise**2)
         few = STUDENT * min(self.features, AXES) / labels
         if self.black_box:
             few = BLACK_BOX_STUDENT * math.sqrt(self.features / labels)
-        why = f"{teachers:,} teachers label {labels:,} public rows, from which a student learns that answers for ever"
+        why = f"{teachers:,} teachers label {labels:,} public rows; a student of these answers any number of queries"
         return self.option("pate", min(0.5, wrong + few), noise, estimator, why, static=True, teachers=teachers)
 
     def finite_votes(self) -> Option:
-        """The teachers' noisy majority, for as many answers as are needed."""
+        """The teachers' noisy majority, for a given number of answers."""
         if self.answers is None:
             return self.refused("finite votes", self.voters(", answers=…"), "the number of answers must be known")
         return self.voted("finite votes", self.answers)
 
     def endless_votes(self) -> Option:
-        """The teachers' noisy majority, for ever."""
+        """The teachers' noisy majority, without end."""
         return self.voted("endless votes", "endless")
 
-    def voted(self, way: str, answers: int | str) -> Option:
-        """Votes, if the predictor would accept this many rows for this many answers."""
+    def voted(self, name: str, answers: int | str) -> Option:
+        """Votes, if the predictor accepts this many rows for this many answers."""
         estimator = self.voters("" if answers == "endless" else f", answers={answers}")
         recipe = votes.VotesFactory(
             learner=Thresholds() if self.thresholds else DecisionTreeClassifier() if self.black_box else None,
@@ -332,40 +378,40 @@ class _Asked:
         schedule = self.schedule(answers)
         phases, _, sustained = follow(recipe, schedule, self.rows, 3)
         if not sustained:
-            return self.refused(way, estimator, self.shortage(recipe, schedule))
+            return self.refused(name, estimator, self.shortage(recipe, schedule))
         first = phases[0]
         known: dict[str, Any] = {"classes": self.classes, "epsilon": self.epsilon, "delta": self.delta}
         noise = relative_noise(first.teachers, first.answers, **known)
-        loss = min(0.5, NEAREST * self.torn * noise) + (WEAK if self.black_box else 0.0)
+        loss = min(0.5, NEAREST * self.disputed * noise) + (WEAK if self.black_box else 0.0)
         why = f"{first.teachers:,} teachers of {recipe.rows_per_teacher} rows vote on every query"
         if self.drift:
             loss += FOLLOWS[self.drift] if first.handed_on else OUTDATED[self.drift]
-            why += ", anew in every phase: so they follow what drifts" if first.handed_on else ", in a single phase"
-        return self.option(way, loss, noise, estimator, why, phases=phases, teachers=first.teachers)
+            why += "; they are trained again in every phase and follow a drift" if first.handed_on else ", in one phase"
+        return self.option(name, loss, noise, estimator, why, phases=phases, teachers=first.teachers)
 
-    def shortage(self, recipe: votes.VotesFactory, schedule: Any) -> str:
-        """What votes would take."""
+    def shortage(self, recipe: votes.VotesFactory, schedule: Schedule) -> str:
+        """Return what votes lack."""
         try:
             recipe.complete(schedule.phase(1, self.rows, 0), self.rows, schedule)
         except InsufficientData as error:
-            return f"noise would be above {MOST_NOISE:g} of all votes; it needs {error.required:,} rows"
+            return f"the noise would exceed {MOST_NOISE:g} of all votes; at least {error.required:,} rows are needed"
         return "a later phase would have too few rows"
 
     @property
     def teacher(self) -> str:
-        """What teachers are, as it is written down; nothing for the default."""
+        """The teachers' learner, as an expression; empty for the default."""
         return "Thresholds()" if self.thresholds else "your_learner" if self.black_box else ""
 
     def voters(self, answers: str) -> str:
-        """The predictor that votes, as it is written down."""
+        """Return the predictor that votes, as an expression."""
         more = f", rows_per_teacher={BLACK_BOX_ROWS}" if self.black_box else ""
         parts = f"{self.teacher}{self.teacher and ', '}{self.budget}{answers}, classes=…{more}{self.followed}"
         return f"EverlastingPredictor({parts})"
 
     # ── all of them ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def schedule(self, answers: int | str = "endless") -> Any:
-        """Phases that grow; or if inputs drift, short ones of the same size."""
+    def schedule(self, answers: int | str = "endless") -> Schedule:
+        """Return phases that grow; if inputs drift, short phases of one size."""
         return check_schedule(
             growth=DRIFT_GROWTH if self.drift else GROWTH,
             held_back=Fraction(1, 10),
@@ -376,12 +422,12 @@ class _Asked:
 
     @property
     def followed(self) -> str:
-        """What sets up short phases, as it is written down."""
+        """The arguments for short phases."""
         return f", growth={float(DRIFT_GROWTH):g}, max_rows={self.rows}" if self.drift else ""
 
     def option(
         self,
-        way: str,
+        name: str,
         loss: float,
         noise: float,
         estimator: str,
@@ -391,11 +437,11 @@ class _Asked:
         phases: list[Phase] | tuple[()] = (),
         teachers: int = 0,
     ) -> Option:
-        """A way that can be taken; what does not follow a drift is outdated by it."""
+        """Return an option that is possible. If it is `static`, a drift makes it outdated."""
         if static and self.drift:
-            loss, why = loss + OUTDATED[self.drift], f"{why}; it does not follow what drifts"
+            loss, why = loss + OUTDATED[self.drift], f"{why}; it does not follow a drift"
         return Option(
-            way=way,
+            name=name,
             possible=True,
             loss=min(0.5, loss),
             noise=noise,
@@ -405,34 +451,34 @@ class _Asked:
             why=why,
         )
 
-    def refused(self, way: str, estimator: str, why: str) -> Option:
-        """A way that cannot be taken."""
+    def refused(self, name: str, estimator: str, why: str) -> Option:
+        """Return an option that is not possible."""
         return Option(
-            way=way, possible=False, loss=1.0, noise=None, teachers=0, phases=(), estimator=estimator, why=why
+            name=name, possible=False, loss=1.0, noise=None, teachers=0, phases=(), estimator=estimator, why=why
         )
 
     def remark(self, best: Option) -> str:
-        """What should be known besides."""
-        if best.way == "one-shot":
+        """Return what to know about the best option."""
+        if best.name == "one-shot":
             if self.black_box:
                 return (
                     "One private model on random Fourier features needs the fewest rows, and its answers cost nothing. "
-                    "It stands in for the black box only where a smooth kernel follows the classes: compare the two on "
-                    "public rows, without privacy, before you spend anything."
+                    "It replaces the black box only if a smooth kernel suits the data: compare the two on public rows, "
+                    "without privacy, before you spend anything."
                 )
             return (
                 "One private model is enough: it needs the fewest rows, its answers cost nothing, and it learns "
-                "nothing from the queries. Votes and chains are for inputs that drift, where the next phase has to "
-                "learn from queries, and protects them as it does rows."
+                "nothing from queries. Votes and chains are for inputs that drift: each phase learns from the queries "
+                "of the one before, and protects them as it protects rows."
             )
         if best.loss >= 0.25:
-            return "No way is good here: more rows, a larger epsilon or labelled rows of the new kind would be."
+            return "No option is good here. More rows, a larger epsilon or labelled rows of the new kind would help."
         if self.drift:
-            return "Drift is followed without labels: it fails if classes trade places faster than phases turn over."
-        return "A private model that suits the data would need far fewer rows, where there is one."
+            return "Drift is followed without labels. This fails if classes swap faster than phases follow each other."
+        return "A private model would need far fewer rows, if one suits the data."
 
 
 def _written(number: Fraction) -> str:
-    """A number as it is written down: short where that is the same float, else with all its digits."""
+    """Return a number as text: short if that is the same float, else with all its digits."""
     short = f"{float(number):g}"
     return short if float(short) == float(number) else repr(float(number))

@@ -1,4 +1,4 @@
-"""How many rows a private concept out of any class that can be counted takes."""
+"""How many rows the exponential mechanism needs to learn a concept class."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 from reticent.concepts.interface import ConceptClass, about
 from reticent.exact import Number
 from reticent.learners.exponential import ExponentialLearner
-from reticent.plan.plan import Plan, make_plan
-from reticent.privacy import Guarantee
-from reticent.privacy.parameters import check_epsilon, float_above
+from reticent.plan.plan import Plan, make_plan, planned_guarantee
+from reticent.privacy.parameters import check_epsilon
 from reticent.promises import check_share
 
 
@@ -22,27 +21,41 @@ def exponential(
     net: ArrayLike | None = None,
     realizable: bool = False,
     error: Number | None = None,
-    rows: object = None,
+    rows: int | None = None,
     failure: Number = 0.05,
     epsilon: Number,
 ) -> Plan:
-    """The rows with which `ExponentialLearner` draws a good concept, or the error that rows can promise.
+    """Plan `ExponentialLearner`: the rows for an error, or the error for a number of rows.
 
-    No paper prints a number for this learner. `paper_rows` is what the bounds that one prints add up to, half of the
-    failure going to the draw and half to the sample: see `generic_rows`.
+    No paper prints a number for this learner. `paper_rows` combines printed bounds; half of the failure goes to the
+    draw and half to the sample. See `generic_rows`.
 
     Source. Beimel, Nissim, Stemmer, *Learning Privately with Labeled and Unlabeled Examples*, Proposition A.1,
     Theorem B.5 and Theorem B.6.
 
     Parameters
     ----------
-    concept_class : the class that the concept is drawn from.
-    net : public points whose dichotomies are the candidates, for a class that is infinite.
-    realizable : whether some candidate labels every row correctly; otherwise the error is that above the best's.
-    error, rows : give one of the two; the other is found.
-    failure : the probability with which the promise may fail.
-    epsilon : the privacy of the concept.
+    concept_class : ConceptClass
+        The class that the concept is drawn from.
+    net : array-like, optional
+        Public points, for an infinite class. The candidates are its labellings of them.
+    realizable : bool, default False
+        Whether some candidate labels every row correctly. If not, the error is counted from that of the best candidate.
+    error : float or Fraction, optional
+        Error to promise. Give either `error` or `rows`; the other is computed.
+    rows : int, optional
+        Number of rows. Give either `error` or `rows`; the other is computed.
+    failure : float or Fraction, default 0.05
+        Probability with which the promise may fail.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the released concept.
 
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
     >>> from reticent.concepts import Intervals
     >>> plan = exponential(Intervals(bits=16), realizable=True, error=0.1, epsilon=1)
     >>> plan.rows, plan.paper_rows
@@ -57,12 +70,12 @@ def exponential(
         error=error,
         rows=rows,
         failure=failure,
-        guarantee=Guarantee(epsilon=float_above(check_epsilon(epsilon))),
-        why=f"The draw is out of {about(size)} candidates, and the rows grow with the logarithm of their number. "
+        guarantee=planned_guarantee(epsilon),
+        why=f"The learner draws out of {about(size)} candidates; rows grow with the logarithm of their number. "
         + (
-            "One of them is taken to make no error: set realizable=True in the learner as well."
+            "One candidate is assumed to make no error: set realizable=True in the learner as well."
             if realizable
-            else "The labels may be of any kind: the error is that above the best candidate's."
+            else "Labels may be arbitrary: the error is counted from that of the best candidate."
         ),
         reach=lambda rows, _: learner.check_size(rows),
         paper=lambda alpha: generic_rows(
@@ -74,12 +87,25 @@ def exponential(
 def generic_rows(
     size: int, vc_dimension: int, error: Number, *, failure: Number, epsilon: Number, agnostic: bool
 ) -> int:
-    """The rows that the exponential mechanism needs on a class of this size and VC dimension, by printed bounds.
+    """Return the rows that the exponential mechanism needs by printed bounds.
 
     The draw is within Δ of the best on m rows, except with probability size·e^(−εΔm/2) (Proposition A.1). If some
-    concept makes no error, Δ = α/10 will do with m ≥ (48/α)·(10·VC·ln(48e/α) + ln(5/β')) rows (Theorem B.5). For any
-    labels, Δ = α/3 and deviations of α/3 do, with m ≥ 9·(50·VC/α²)·ln(3/(αβ')) rows (Theorem B.6). β' = β/2 is what
-    either may fail with.
+    concept makes no error, Δ = α/10 suffices with m ≥ (48/α)·(10·VC·ln(48e/α) + ln(5/β')) rows (Theorem B.5). For
+    arbitrary labels, Δ = α/3 and deviations of α/3 suffice with m ≥ 9·(50·VC/α²)·ln(3/(αβ')) rows (Theorem B.6).
+    Draw and sample may each fail with probability β' = β/2.
+
+    Parameters
+    ----------
+    size : int
+        Number of concepts.
+    vc_dimension : int
+        VC dimension of the class.
+    error, failure : float or Fraction
+        The error α and the probability of failure β.
+    epsilon : float or Fraction
+        Privacy-loss bound ε.
+    agnostic : bool
+        Whether labels are arbitrary.
     """
     alpha, share = float(check_share(error, "error")), float(check_share(failure, "failure") / 2)
     if agnostic:

@@ -1,4 +1,4 @@
-"""How many rows the everlasting predictor of the paper takes: by its printed constants, and by worked-out ones."""
+"""How many rows the everlasting predictor of the paper needs, by printed and by calibrated constants."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any
 from reticent.concepts.interface import ConceptClass
 from reticent.exact import Number
 from reticent.learners.label_boost import Variant
-from reticent.plan.plan import Plan, make_plan
+from reticent.plan.plan import Plan, make_plan, planned_guarantee
 from reticent.predictors.bbl_phases import BBLLabeller
 from reticent.predictors.generic_bbl import GenericBBL
-from reticent.privacy import Guarantee
-from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 from reticent.promises import rows_needed
 
 
@@ -21,27 +19,45 @@ def generic_bbl(
     concept_class: ConceptClass[Any],
     *,
     error: Number | None = None,
-    rows: object = None,
+    rows: int | None = None,
     failure: Number = 0.05,
     epsilon: Number,
     delta: Number,
     labeller: BBLLabeller = "between-thresholds",
     variant: Variant = "max",
 ) -> Plan:
-    """The rows with which `GenericBBL(constants="calibrated")` promises an error in every answer, for ever.
+    """Plan `GenericBBL` with calibrated constants: the rows that promise an error in every answer.
 
-    The paper's number is n of Algorithm GenericBBL with τ = 1.1·10^10, at α = error/6 and β = failure/4; there is none
-    for ε ≥ 1 and for α, β or δ ≥ 1/16.
+    The paper's number is n of Algorithm GenericBBL with τ = 1.1·10^10, at α = error/6 and β = failure/4. There is none
+    for ε ≥ 1, nor for α, β or δ ≥ 1/16.
 
     Source. Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*, Theorem 5.1 and Algorithm GenericBBL.
 
     Parameters
     ----------
-    concept_class, labeller, variant : as `GenericBBL` takes them.
-    error, rows : give one of the two; the other is found.
-    failure : the probability with which the promise may fail, in all phases together.
-    epsilon, delta : the privacy of training rows, and with labeller="gaussian" of queries.
+    concept_class : ConceptClass
+        The class that is learned.
+    error : float or Fraction, optional
+        Error to promise. Give either `error` or `rows`; the other is computed.
+    rows : int, optional
+        Number of rows. Give either `error` or `rows`; the other is computed.
+    failure : float or Fraction, default 0.05
+        Probability with which the promise may fail, in all phases together.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of training rows, and with labeller="gaussian" of queries too.
+    delta : float or Fraction
+        Probability δ with which the bound may be exceeded.
+    labeller : {"between-thresholds", "gaussian"}, default "between-thresholds"
+        How votes become private answers.
+    variant : str, default "max"
+        Variant of the relabelling, as for `GenericBBL`.
 
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
     >>> from reticent.concepts import Thresholds
     >>> plan = generic_bbl(Thresholds(), error=0.1, epsilon=0.5, delta=1e-6, labeller="gaussian")
     >>> f"{plan.rows:.1e}", f"{plan.paper_rows:.1e}"
@@ -64,12 +80,11 @@ def generic_bbl(
         error=error,
         rows=rows,
         failure=failure,
-        guarantee=Guarantee(
-            epsilon=float_above(check_epsilon(epsilon)),
-            delta=float_above(check_delta(delta)),
-            protects="rows and queries" if labeller == "gaussian" else "rows",
+        guarantee=planned_guarantee(
+            epsilon, delta, protects="rows and queries" if labeller == "gaussian" else "rows"
         ),
-        why="Teachers on small shards vote on each query; a random part of the queries, relabelled, teaches the next.",
+        why="Teachers on small shards vote on each query. The next teachers learn from a random part of the queries, "
+        "which is relabelled.",
         reach=lambda rows, goal: copy(ours).set_params(error=goal or 0.999).check_size(rows),
         paper=printed,
     )

@@ -1,4 +1,4 @@
-"""How many rows, and how many labels, a private learner takes that labels most of its rows itself."""
+"""How many rows and labels a private learner needs that labels most of its rows itself."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from reticent.concepts.interface import ConceptClass
 from reticent.exact import Number
 from reticent.learners.base import ConceptLearner
 from reticent.learners.label_boost import LabelBoost, Variant
-from reticent.plan.plan import Plan, make_plan
-from reticent.privacy import Guarantee
-from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.plan.plan import Plan, make_plan, planned_guarantee
+from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share, rows_needed
 
 
@@ -22,7 +21,7 @@ def label_boost(
     concept_class: ConceptClass[Any],
     *,
     error: Number | None = None,
-    rows: object = None,
+    rows: int | None = None,
     failure: Number = 0.05,
     epsilon: Number,
     delta: Number = 0,
@@ -30,24 +29,45 @@ def label_boost(
     agnostic: bool = False,
     rounds: int | Literal["auto"] = "auto",
 ) -> Plan:
-    """The rows, and the labels among them, with which `LabelBoost` promises an error.
+    """Plan `LabelBoost`: the rows for an error, and how many of them need a label.
 
     The paper's number is (96000/α)·d·ln(2240/(αβ)) labels and 90000·n rows without, for the VC dimension d and a
-    learner that takes n rows at ε = 1 and δ/41; it has an error of 11α and a failure of 2β. For ε < 1 a share of
-    ε/(3 + e) of all the rows is drawn first. The learner is ours in both. There is none for agnostic learning, which
-    the paper leaves to the reader.
+    learner that needs n rows at ε = 1 and δ/41; the error is 11α and the failure 2β. For ε < 1 a share of ε/(3 + e) of
+    all rows is drawn first. Both plans use the same inner learner. There is no number for agnostic learning, which the
+    paper leaves to the reader.
 
     Source. Beimel, Nissim, Stemmer, *Learning Privately with Labeled and Unlabeled Examples*, Claim 4.9, Lemma 4.12,
     Theorem 4.13 and, for ε < 1, Claim 4.3 and Theorem 4.14.
 
     Parameters
     ----------
-    learner, concept_class : as `LabelBoost` takes them.
-    error, rows : give one of the two; the other is found. Rows are all of them, with and without a label.
-    failure : the probability with which the promise may fail.
-    epsilon, delta : the privacy of the hypothesis.
-    variant, agnostic, rounds : as `LabelBoost` takes them.
+    learner : ConceptLearner
+        The private learner that is trained on the relabelled rows.
+    concept_class : ConceptClass
+        The class that relabels the rows.
+    error : float or Fraction, optional
+        Error to promise. Give either `error` or `rows`; the other is computed.
+    rows : int, optional
+        Number of rows, with and without a label. Give either `error` or `rows`; the other is computed.
+    failure : float or Fraction, default 0.05
+        Probability with which the promise may fail.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the released hypothesis.
+    delta : float or Fraction, default 0
+        Probability δ with which the bound may be exceeded.
+    variant : str, default "max"
+        Variant of the relabelling, as for `LabelBoost`.
+    agnostic : bool, default False
+        Whether labels may be arbitrary. Then the error is counted from that of the best concept.
+    rounds : int or "auto", default "auto"
+        Rounds of relabelling.
 
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
     >>> from reticent.concepts import Thresholds
     >>> from reticent.learners.thresholds import ThresholdLearner
     >>> plan = label_boost(ThresholdLearner(bits=16, epsilon=1), Thresholds(16), error=0.1, epsilon=1)
@@ -75,8 +95,8 @@ def label_boost(
         error=error,
         rows=rows,
         failure=failure,
-        guarantee=Guarantee(epsilon=float_above(exact), delta=float_above(exact_delta)),
-        why="The labels pick one of the few ways to label a part of the other rows; the learner needs the rest.",
+        guarantee=planned_guarantee(epsilon, delta),
+        why="The given labels select one labelling of a part of the other rows. The inner learner needs the rest.",
         reach=reach,
         paper=None if agnostic else paper,
         labels=estimator.labels_required,
@@ -84,5 +104,5 @@ def label_boost(
 
 
 def printed_labels(dimension: int, error: Fraction, failure: Fraction) -> int:
-    """The labels of Claim 4.9, for an error of 11 times and a failure of twice these."""
+    """Return the labels of Claim 4.9, which promises 11 times this error with twice this failure."""
     return math.ceil(96_000 / error * dimension * math.log(2240 / (error * failure)))

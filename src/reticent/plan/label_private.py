@@ -1,4 +1,4 @@
-"""How many rows it takes where points need no protection."""
+"""How many rows a learner needs if only labels are private, or if public points are at hand."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 from reticent.concepts.interface import ConceptClass
 from reticent.exact import Number
 from reticent.learners.label_private import LabelPrivateLearner, SemiPrivateLearner
-from reticent.plan.plan import Plan, make_plan
-from reticent.privacy import Guarantee
-from reticent.privacy.parameters import check_epsilon, float_above
+from reticent.plan.plan import Plan, make_plan, planned_guarantee
+from reticent.privacy.parameters import check_epsilon
 from reticent.promises import check_share, rows_needed
 
 
@@ -20,11 +19,11 @@ def label_private(
     concept_class: ConceptClass[Any],
     *,
     error: Number | None = None,
-    rows: object = None,
+    rows: int | None = None,
     failure: Number = 0.05,
     epsilon: Number,
 ) -> Plan:
-    """The rows with which `LabelPrivateLearner` learns a class where labels are secret, or the error that rows promise.
+    """Plan `LabelPrivateLearner`, which protects labels only: the rows for an error, or the reverse.
 
     The paper's number is (768/(α²ε))·(VC·ln(64/α) + 2·ln(8/β)).
 
@@ -33,11 +32,23 @@ def label_private(
 
     Parameters
     ----------
-    concept_class : a `concepts.ConceptClass`.
-    error, rows : give one of the two; the other is found.
-    failure : the probability with which the promise may fail.
-    epsilon : the privacy of the labels.
+    concept_class : ConceptClass
+        The class that is learned.
+    error : float or Fraction, optional
+        Error to promise. Give either `error` or `rows`; the other is computed.
+    rows : int, optional
+        Number of rows. Give either `error` or `rows`; the other is computed.
+    failure : float or Fraction, default 0.05
+        Probability with which the promise may fail.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the labels.
 
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
     >>> from reticent.concepts import Thresholds
     >>> plan = label_private(Thresholds(bits=64), error=0.1, epsilon=1)
     >>> plan.rows, plan.paper_rows, plan.guarantee.protects
@@ -51,11 +62,11 @@ def label_private(
         error=error,
         rows=rows,
         failure=failure,
-        guarantee=Guarantee(epsilon=float_above(check_epsilon(epsilon)), protects="labels"),
-        why="The rows depend on the VC dimension, not on the number of values: all points are public, and the "
-        "candidates are the ways in which the class labels them. Rows are taken to be labelled by one of its concepts.",
+        guarantee=planned_guarantee(epsilon, protects="labels"),
+        why="Rows depend on the VC dimension, not on the number of values: all points are public, and the candidates "
+        "are the labellings of them by the class. Some concept of the class is assumed to make no error.",
         reach=lambda rows, _: learner.check_size(rows),
-        paper=lambda alpha: _printed(concept_class, alpha, failure, epsilon),
+        paper=lambda alpha: _printed_rows(concept_class, alpha, failure, epsilon),
     )
 
 
@@ -63,13 +74,13 @@ def semi_private(
     concept_class: ConceptClass[Any],
     *,
     error: Number | None = None,
-    rows: object = None,
+    rows: int | None = None,
     failure: Number = 0.05,
     epsilon: Number,
 ) -> Plan:
-    """The private rows with which `SemiPrivateLearner` learns a class beside public points, or the error they promise.
+    """Plan `SemiPrivateLearner`, which also has public points: the private rows for an error, or the reverse.
 
-    `why` says how many public points that takes. The paper's number is that of its label-private learner, less the
+    `why` says how many public points are needed. The paper's number is that of its label-private learner, less the
     (32/α)·(VC·ln(64/α) + ln(8/β)) rows that give the candidates there and are public here.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
@@ -77,11 +88,23 @@ def semi_private(
 
     Parameters
     ----------
-    concept_class : a `concepts.ConceptClass`.
-    error, rows : give one of the two; the other is found.
-    failure : the probability with which the promise may fail.
-    epsilon : the privacy of the rows.
+    concept_class : ConceptClass
+        The class that is learned.
+    error : float or Fraction, optional
+        Error to promise. Give either `error` or `rows`; the other is computed.
+    rows : int, optional
+        Number of private rows. Give either `error` or `rows`; the other is computed.
+    failure : float or Fraction, default 0.05
+        Probability with which the promise may fail.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the private rows.
 
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
     >>> from reticent.concepts import Thresholds
     >>> plan = semi_private(Thresholds(bits=64), error=0.1, epsilon=1)
     >>> plan.rows, plan.paper_rows, "549 public points" in plan.why
@@ -99,26 +122,26 @@ def semi_private(
         error=error,
         rows=rows,
         failure=failure,
-        guarantee=Guarantee(epsilon=float_above(check_epsilon(epsilon))),
-        why="The rows depend on the VC dimension, not on the number of values: the candidates are the ways in which "
-        "the class labels public points. Rows are taken to be labelled by one of its concepts.",
+        guarantee=planned_guarantee(epsilon),
+        why="Rows depend on the VC dimension, not on the number of values: the candidates are the labellings of public "
+        "points by the class. Some concept of the class is assumed to make no error.",
         reach=lambda rows, goal: learner.check_size(rows, public=None if goal is None else public(goal)),
         paper=lambda alpha: (
-            _printed(concept_class, alpha, failure, epsilon) - _printed_net(concept_class, alpha, failure)
+            _printed_rows(concept_class, alpha, failure, epsilon) - _printed_points(concept_class, alpha, failure)
         ),
     )
     if plan.error is None:
         return plan
     points = public(plan.error)
-    return replace(plan, why=f"{plan.why} There are to be {points} public points, from the distribution of the rows.")
+    return replace(plan, why=f"{plan.why} {points} public points from the distribution of the rows are needed.")
 
 
-def _printed(concept_class: ConceptClass[Any], alpha: Fraction, failure: Number, epsilon: Number) -> int:
+def _printed_rows(concept_class: ConceptClass[Any], alpha: Fraction, failure: Number, epsilon: Number) -> int:
     logs = _shatter(concept_class, alpha) + 2 * math.log(8 / check_share(failure, "failure"))
     return math.ceil(Fraction(768) / (alpha**2 * check_epsilon(epsilon)) * Fraction(logs))
 
 
-def _printed_net(concept_class: ConceptClass[Any], alpha: Fraction, failure: Number) -> int:
+def _printed_points(concept_class: ConceptClass[Any], alpha: Fraction, failure: Number) -> int:
     logs = _shatter(concept_class, alpha) + math.log(8 / check_share(failure, "failure"))
     return math.ceil(Fraction(32) / alpha * Fraction(logs))
 

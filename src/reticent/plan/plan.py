@@ -1,4 +1,4 @@
-"""What a plan is: how many rows a promise takes, or what a number of rows can promise, before any data are touched."""
+"""What a plan is: the rows that an error takes, or the error that a number of rows can promise."""
 
 from __future__ import annotations
 
@@ -11,23 +11,45 @@ from functools import partial
 from reticent.errors import OutOfReach
 from reticent.exact import Number, integer
 from reticent.privacy import Guarantee
+from reticent.privacy.guarantee import Protects
+from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 from reticent.promises import check_share, rows_needed
 
-Rows = Callable[[Fraction], int]  # the rows needed for an error
-Reach = Callable[[int, Fraction | None], None]  # whether this many rows can be run, to promise an error if any
+RowsForError = Callable[[Fraction], int]
+ReachCheck = Callable[[int, Fraction | None], None]  # of rows, and of the error to promise, if any
 
-_DIGITS = 10_000  # errors are looked for among the numbers of four digits,
-_DECADES = 18  # and down to 1e-18
+_DIGITS = 10_000  # errors are searched for among the numbers of four digits,
+_DECADES = 18  # down to 1e-18
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The rows with which an estimator promises an error, with our constants and with those that its paper prints.
+    """The rows with which an estimator promises an error, by our constants and by those of its paper.
 
-    `paper_rows` is None where no paper states a number, or where what it printed cannot be had at these parameters.
-    Where rows were given, `error` is the least that they can promise (None if they can promise nothing), and
-    `paper_error` the least by the paper's constants. A plan is `feasible` unless `fit` would refuse this many rows
-    because it cannot run on them; then `obstacle` is the reason that `fit` gives, and what can be done instead.
+    Parameters
+    ----------
+    estimator : str
+        Name of the estimator.
+    rows : int
+        Rows that were given, or that the error needs.
+    error : float or None
+        The promised error: as given, or the least that the rows can promise. None if they can promise nothing.
+    failure : float
+        Probability with which the promise may fail.
+    guarantee : Guarantee
+        The privacy of the estimator.
+    why : str
+        What decides the number of rows.
+    paper_rows : int, optional
+        Rows for the same error by the paper's constants. None if no paper states a number for these parameters.
+    paper_error : float, optional
+        The least error of the same rows by the paper's constants. Only if rows were given.
+    labels : int, optional
+        How many of the rows need a label. None if all do.
+    feasible : bool, default True
+        Whether `fit` can run on this many rows.
+    obstacle : str, optional
+        Why `fit` refuses, and what to do instead.
     """
 
     estimator: str
@@ -38,7 +60,7 @@ class Plan:
     why: str
     paper_rows: int | None = None
     paper_error: float | None = None
-    labels: int | None = None  # how many of the rows need a label, where not all do
+    labels: int | None = None
     feasible: bool = True
     obstacle: str | None = None
 
@@ -64,23 +86,40 @@ class Plan:
 
 def make_plan(
     estimator: str,
-    ours: Rows,
+    ours: RowsForError,
     *,
     error: Number | None,
-    rows: object,
+    rows: int | None,
     failure: Number,
     guarantee: Guarantee,
     why: str,
-    reach: Reach,
-    paper: Rows | None = None,
-    labels: Callable[[Fraction], int] | None = None,
+    reach: ReachCheck,
+    paper: RowsForError | None = None,
+    labels: RowsForError | None = None,
 ) -> Plan:
-    """A plan for an error, or for a number of rows; exactly one of the two is given.
+    """Plan for an error, or for a number of rows. Exactly one of the two is given.
 
-    `ours` and `paper` give the rows that an error needs, and need no more for a larger error. They raise ValueError
-    where no number of rows would do; so `ours` is asked first for the easiest error, which tells a parameter that it
-    refuses from an error out of reach. `reach` raises `OutOfReach` for rows, and the error they are to promise, that
-    `fit` refuses: it is the estimator's own check, so that plan and fit cannot differ.
+    Parameters
+    ----------
+    estimator : str
+        Name of the estimator.
+    ours : callable
+        From an error to the rows that it needs. A larger error must not need more. Raises `ValueError` if no number of
+        rows suffices; it is called first for the easiest error, so that a parameter it refuses is not taken for an
+        error out of reach.
+    error, rows, failure, guarantee, why
+        As in `Plan`.
+    reach : callable
+        Raises `OutOfReach` if `fit` refuses this many rows to promise this error. It is the estimator's own check, so
+        that plan and fit agree.
+    paper : callable, optional
+        As `ours`, by the constants of the paper.
+    labels : callable, optional
+        From an error to the number of rows that need a label.
+
+    Returns
+    -------
+    Plan
     """
     if (error is None) == (rows is None):
         raise ValueError("give either error, to learn how many rows it takes, or rows, to learn which error they reach")
@@ -115,8 +154,31 @@ def make_plan(
     )
 
 
-def least_error(needed: Rows, rows: int) -> Fraction | None:
-    """The least error of four digits that this many rows can promise; None if they cannot promise any below 1."""
+def planned_guarantee(
+    epsilon: Number, delta: Number = 0, *, positive: bool = False, protects: Protects = "rows"
+) -> Guarantee:
+    """Return the guarantee of an estimator with these parameters, which are checked.
+
+    Parameters
+    ----------
+    epsilon : float or Fraction
+        Privacy-loss bound ε.
+    delta : float or Fraction, default 0
+        Probability δ with which the bound may be exceeded.
+    positive : bool, default False
+        Whether δ must be above 0.
+    protects : {"rows", "labels", "rows and queries"}, default "rows"
+        What is protected.
+    """
+    return Guarantee(
+        epsilon=float_above(check_epsilon(epsilon)),
+        delta=float_above(check_delta(delta, positive=positive)),
+        protects=protects,
+    )
+
+
+def least_error(needed: RowsForError, rows: int) -> Fraction | None:
+    """Return the least error of four digits that this many rows can promise; None if they promise no error below 1."""
 
     def reached(error: Fraction) -> bool:
         least = _attempt(needed, error)
@@ -129,8 +191,8 @@ def least_error(needed: Rows, rows: int) -> Fraction | None:
     return None if decade == 0 and digits == _DIGITS else _error(digits, decade)
 
 
-def _printed(paper: Rows, error: Fraction) -> int:
-    """A printed number, which may be beyond floating point: then there is none."""
+def _printed(paper: RowsForError, error: Fraction) -> int:
+    """Return the paper's number; raise `ValueError` if it is beyond floating point."""
     try:
         return paper(error)
     except ArithmeticError as beyond:
@@ -138,12 +200,12 @@ def _printed(paper: Rows, error: Fraction) -> int:
 
 
 def _error(digits: int, decade: int = 0) -> Fraction:
-    """0.digits, moved to the right by a number of decades."""
+    """Return 0.digits divided by a power of ten."""
     return Fraction(digits, _DIGITS * 10**decade)
 
 
-def _attempt(needed: Rows, error: Fraction) -> int | None:
-    """The rows needed, or None where no number of rows would do."""
+def _attempt(needed: RowsForError, error: Fraction) -> int | None:
+    """Return the rows that an error needs; None if no number of rows suffices."""
     try:
         return rows_needed(needed, error)
     except ValueError:

@@ -1,4 +1,4 @@
-"""How many rows a private point takes."""
+"""How many rows a private point needs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from reticent.concepts.domains import Domain
 from reticent.concepts.points import Points
 from reticent.exact import Number
 from reticent.learners.points import PointLearner
-from reticent.plan.plan import Plan, make_plan
-from reticent.privacy import Guarantee
-from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.plan.plan import Plan, make_plan, planned_guarantee
 from reticent.promises import check_share
 
 
@@ -20,26 +18,41 @@ def point(
     bits: int | None = None,
     domain: Domain | None = None,
     error: Number | None = None,
-    rows: object = None,
+    rows: int | None = None,
     failure: Number = 0.05,
     epsilon: Number,
     delta: Number,
 ) -> Plan:
-    """The rows with which `PointLearner` finds the one point that is labelled 1, or the error that rows can promise.
+    """Plan `PointLearner`: the rows for an error, or the error for a number of rows.
 
-    The paper's number is max{(8/(αε))·ln(4/(βδ)), (8/α)·ln(2/β)}, where 2^bits ≥ 1/(αβ); it has none for fewer bits.
+    The paper's number is max{(8/(αε))·ln(4/(βδ)), (8/α)·ln(2/β)} if 2^bits ≥ 1/(αβ). There is none for fewer bits.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Lemma 3.2, with the numbers of its proof.
 
     Parameters
     ----------
-    bits : values are the integers of [0, 2^bits).
-    domain : in place of bits, floats, datetimes or integers.
-    error, rows : give one of the two; the other is found.
-    failure : the probability with which the promise may fail.
-    epsilon, delta : the privacy of the point; δ > 0.
+    bits : int, optional
+        Size of the domain: values are the integers in [0, 2^bits). Give either `bits` or `domain`.
+    domain : Domain, optional
+        The domain of values, such as floats, datetimes or integers.
+    error : float or Fraction, optional
+        Error to promise. Give either `error` or `rows`; the other is computed.
+    rows : int, optional
+        Number of rows. Give either `error` or `rows`; the other is computed.
+    failure : float or Fraction, default 0.05
+        Probability with which the promise may fail.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the released point.
+    delta : float or Fraction
+        Probability δ with which the bound may be exceeded; above 0.
 
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
     >>> plan = point(bits=100, error=0.1, epsilon=1, delta=1e-6)
     >>> plan.rows, plan.paper_rows
     (370, 1456)
@@ -47,9 +60,7 @@ def point(
     0.09978
     """
     learner = PointLearner(bits=bits, domain=domain, epsilon=epsilon, delta=delta, failure=failure)
-    guarantee = Guarantee(
-        epsilon=float_above(check_epsilon(epsilon)), delta=float_above(check_delta(delta, positive=True))
-    )
+    guarantee = planned_guarantee(epsilon, delta, positive=True)
     beta = check_share(failure, "failure")
     values = Points(bits, domain=domain).values
 
@@ -66,8 +77,8 @@ def point(
         rows=rows,
         failure=failure,
         guarantee=guarantee,
-        why="The rows do not depend on the number of values: only the point itself, if enough rows with label 1 have "
-        "it, can be released. They are taken to be labelled by one point, or all 0.",
+        why="Rows do not depend on the number of values: only the point itself can be released, if enough rows with "
+        "label 1 have it. Labels are assumed to be 1 at one point, or 0 everywhere.",
         reach=lambda rows, _: learner.check_size(rows),
         paper=paper,
     )

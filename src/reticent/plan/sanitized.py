@@ -1,4 +1,4 @@
-"""How many rows a learner out of a sanitizer takes."""
+"""How many rows a learner needs that learns from a sanitized copy."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from sklearn.base import clone
 from reticent.concepts.interface import ConceptClass
 from reticent.exact import Number
 from reticent.learners.sanitized import SanitizedLearner
-from reticent.plan.plan import Plan, make_plan
-from reticent.privacy import Guarantee
-from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.plan.plan import Plan, make_plan, planned_guarantee
+from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share, rows_needed
 from reticent.sanitizers.base import Sanitizer
 
@@ -23,30 +22,47 @@ def sanitized(
     concept_class: ConceptClass[Any],
     *,
     error: Number | None = None,
-    rows: object = None,
+    rows: int | None = None,
     failure: Number = 0.05,
     epsilon: Number,
     delta: Number = 0,
     realizable: bool = False,
 ) -> Plan:
-    """The rows with which `SanitizedLearner` promises an error, or the error that rows can promise.
+    """Plan `SanitizedLearner`: the rows for an error, or the error for a number of rows.
 
-    The paper makes, from an (α, β, ε', m)-sanitizer, a learner with error 15α + 12β, failure 10β and privacy 6ε' from
-    ⌈6/α²⌉·⌈(18/β)·ln(2/(αβ))·(1 + 1/(mε'))⌉·m rows, for α, ε' ≤ 1/8. Here β is the lesser of failure/10 and error/24,
-    and m is what our sanitizer takes at ε' = ε/6. Its learner is for rows that some concept labels without error, so
-    there is a number only for `realizable=True`.
+    From an (α, β, ε', m)-sanitizer the paper makes a learner with error 15α + 12β, failure 10β and privacy 6ε', for
+    ⌈6/α²⌉·⌈(18/β)·ln(2/(αβ))·(1 + 1/(mε'))⌉·m rows and α, ε' ≤ 1/8. Here β is the lesser of failure/10 and error/24,
+    and m is what our sanitizer needs at ε' = ε/6. The paper assumes that some concept makes no error, so there is a
+    number only for `realizable=True`.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Lemma 5.4 and Theorem 5.5.
 
     Parameters
     ----------
-    sanitizer, concept_class : as `SanitizedLearner` takes them.
-    error, rows : give one of the two; the other is found.
-    failure : the probability with which the promise may fail.
-    epsilon, delta : the privacy of all that is published.
-    realizable : whether some concept is taken to make no error; else the error is what comes on top of the best's.
+    sanitizer : Sanitizer
+        Makes the private copies.
+    concept_class : ConceptClass
+        The class that is learned.
+    error : float or Fraction, optional
+        Error to promise. Give either `error` or `rows`; the other is computed.
+    rows : int, optional
+        Number of rows. Give either `error` or `rows`; the other is computed.
+    failure : float or Fraction, default 0.05
+        Probability with which the promise may fail.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of everything that is published.
+    delta : float or Fraction, default 0
+        Probability δ with which the bound may be exceeded.
+    realizable : bool, default False
+        Whether some concept is assumed to make no error. If not, the error is counted from that of the best concept.
 
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
     >>> from reticent.concepts import Points
     >>> from reticent.sanitizers.points import PointSanitizer
     >>> points = PointSanitizer(bits=40, epsilon=1, delta=1e-6)
@@ -78,13 +94,13 @@ def sanitized(
         error=error,
         rows=rows,
         failure=failure,
-        guarantee=Guarantee(epsilon=float_above(exact), delta=float_above(check_delta(delta))),
-        why="A noisy count, and a private copy of the rows of either label; the concept with the fewest errors on the "
-        "copies is found at no further cost. "
+        guarantee=planned_guarantee(epsilon, delta),
+        why="The learner makes a noisy count and a private copy of the rows of each label. Finding the concept with "
+        "the fewest errors on the copies costs no privacy. "
         + (
-            "Some concept is taken to make no error: set realizable=True in the learner as well."
+            "Some concept is assumed to make no error: set realizable=True in the learner as well."
             if realizable
-            else "The labels may be of any kind: the error is that above the best concept's."
+            else "Labels may be arbitrary: the error is counted from that of the best concept."
         ),
         reach=lambda rows, _: learner.check_size(rows),
         paper=paper if realizable else None,

@@ -1,4 +1,4 @@
-"""How many rows a private threshold takes."""
+"""How many rows a private threshold needs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from reticent.exact import Number
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.mechanisms.quasi_concave import SMALL, required_promise
 from reticent.plan.exponential import generic_rows
-from reticent.plan.plan import Plan, make_plan
-from reticent.privacy import Guarantee
-from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.plan.plan import Plan, make_plan, planned_guarantee
+from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share
 
 
@@ -25,16 +24,16 @@ def threshold(
     depth: int | Literal["auto"] = "auto",
     agnostic: bool = False,
     error: Number | None = None,
-    rows: object = None,
+    rows: int | None = None,
     failure: Number = 0.05,
     epsilon: Number,
     delta: Number = 0,
 ) -> Plan:
-    """The rows with which `ThresholdLearner` finds a good threshold, or the error that rows can promise.
+    """Plan `ThresholdLearner`: the rows for an error, or the error for a number of rows.
 
     For δ > 0 and rows that a threshold labels, the paper's number is the least, over the depths N ≤ log*(2^bits), of
     max{(200/α²)·ln(4/(αβ)), 8^N·72N/(αε)·(ln(12N/(βδ)) + ln^(N)(2^bits))}, where ln^(N) is the natural logarithm
-    taken N times; a depth that was asked for is the only one. Where δ = 0 or `agnostic`, it is that of the exponential
+    taken N times. If a depth is given, it is the only N. For δ = 0 or `agnostic`, it is that of the exponential
     mechanism: see `plan.exponential`.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
@@ -42,14 +41,31 @@ def threshold(
 
     Parameters
     ----------
-    bits : values are the integers of [0, 2^bits).
-    domain : in place of bits, floats or datetimes.
-    depth : of the search: "auto" takes the one that needs the fewest rows, 1 is the exponential mechanism.
-    agnostic : whether the labels may be of any kind; then the error is that above the best threshold's, at depth 1.
-    error, rows : give one of the two; the other is found.
-    failure : the probability with which the promise may fail.
-    epsilon, delta : the privacy of the threshold; δ = 0 means depth 1.
+    bits : int, optional
+        Size of the domain: values are the integers in [0, 2^bits). Give either `bits` or `domain`.
+    domain : Domain, optional
+        The domain of values, such as floats or datetimes.
+    depth : int or "auto", default "auto"
+        Depth of the search. "auto" takes the one that needs the fewest rows; 1 is the exponential mechanism.
+    agnostic : bool, default False
+        Whether labels may be arbitrary. Then the depth is 1, and the error is counted from that of the best threshold.
+    error : float or Fraction, optional
+        Error to promise. Give either `error` or `rows`; the other is computed.
+    rows : int, optional
+        Number of rows. Give either `error` or `rows`; the other is computed.
+    failure : float or Fraction, default 0.05
+        Probability with which the promise may fail.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the released threshold.
+    delta : float or Fraction, default 0
+        Probability δ with which the bound may be exceeded; 0 implies depth 1.
 
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
     >>> plan = threshold(bits=1000, error=0.1, epsilon=1, delta=1e-6)
     >>> plan.rows, plan.paper_rows
     (4701, 2445055)
@@ -72,9 +88,8 @@ def threshold(
         sample = 200 / float(alpha) ** 2 * math.log(4 / (alpha * beta))
         return math.ceil(max(sample, search / float(alpha * check_epsilon(epsilon))))
 
-    # Published at depth 1 is what the exponential mechanism draws, whichever δ was allowed.
-    spent = Fraction(0) if used == 1 else allowed
-    guarantee = Guarantee(epsilon=float_above(check_epsilon(epsilon)), delta=float_above(spent))
+    # At depth 1 the exponential mechanism draws, which spends no δ.
+    guarantee = planned_guarantee(epsilon, 0 if used == 1 else allowed)
     return make_plan(
         "ThresholdLearner",
         lambda alpha: learner.n_required(alpha, agnostic=agnostic),
@@ -82,14 +97,14 @@ def threshold(
         rows=rows,
         failure=failure,
         guarantee=guarantee,
-        why=_why(size, used, agnostic=agnostic, epsilon=epsilon, delta=delta, failure=beta / 2),
+        why=_reason(size, used, agnostic=agnostic, epsilon=epsilon, delta=delta, failure=beta / 2),
         reach=lambda rows, _: learner.check_size(rows),
         paper=paper,
     )
 
 
 def iterated_logarithms(number: int) -> list[float]:
-    """ln x, ln ln x, …, down to the first that is at most 1.
+    """Return ln x, ln ln x, …, down to the first that is at most 1.
 
     >>> [round(each, 2) for each in iterated_logarithms(2**1000)]
     [693.15, 6.54, 1.88, 0.63]
@@ -100,15 +115,15 @@ def iterated_logarithms(number: int) -> list[float]:
     return logs
 
 
-def _why(size: int, depth: int, *, agnostic: bool, epsilon: Number, delta: Number, failure: Fraction) -> str:
+def _reason(size: int, depth: int, *, agnostic: bool, epsilon: Number, delta: Number, failure: Fraction) -> str:
     search = {1: "the exponential mechanism"}.get(depth, "RecConcave")
     words = [f"Depth {depth}: {search}, over {about(size)} thresholds."]
     if agnostic:
-        words.append("The labels may be of any kind, and the error is that above the best threshold's.")
+        words.append("Labels may be arbitrary; the error is counted from that of the best threshold.")
     else:
-        words.append("The rows are taken to be labelled by some threshold.")
+        words.append("Some threshold is assumed to make no error.")
     if check_delta(delta) == 0:
-        words.append("Without a δ there is no deeper search, and the rows grow with the bits.")
+        words.append("Without a δ there is no deeper search, and rows grow with the bits.")
     elif not agnostic and size > SMALL + 1:
         # Promises of all depths are inversely proportional to the accuracy: any one gives their ratio.
         tenth = Fraction(1, 10)
@@ -117,5 +132,5 @@ def _why(size: int, depth: int, *, agnostic: bool, epsilon: Number, delta: Numbe
             for n in {depth, 2 if depth == 1 else 1}
         }
         other = min(promise.keys() - {depth})
-        words.append(f"For the search, depth {other} would need {promise[other] / promise[depth]:.2g} times as many.")
+        words.append(f"Depth {other} would need {promise[other] / promise[depth]:.2g} times as many rows.")
     return " ".join(words)

@@ -178,10 +178,10 @@ class EverlastingPredictor(ResumablePredictor, ClassifierMixin, BaseEstimator): 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Start the first phase from rows `X` with labels `y`; `groups` names the person that each row belongs to."""
         seeded = None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed)
-        return self._fit(X, y, groups, seeded)
+        return self.fit_with_noise(X, y, groups, unsafe_noise=seeded)
 
-    def _fit(self, X: Any, y: Any, groups: Any, unsafe_noise: Noise | None) -> Self:
-        """`fit` with any noise, such as that which an audit walks through."""
+    def fit_with_noise(self, X: Any, y: Any, groups: Any = None, *, unsafe_noise: Noise | None) -> Self:
+        """`fit` on a given noise, for audits; unless it is None, the guarantee is marked as seeded."""
         self.__dict__.pop("guarantee_", None)  # not fitted any more, nor yet
         checked, concepts = CheckedParameters.of(self.get_params(deep=False)), concepts_of(self.learner)
         declared_classes(self.classes)

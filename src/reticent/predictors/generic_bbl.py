@@ -179,7 +179,8 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Begin the first phase from the rows of `X`, of shape (rows, columns), and their labels `y`, 0 or 1."""
-        return self._fit(X, y, None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed))
+        seeded = None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed)
+        return self.fit_with_noise(X, y, unsafe_noise=seeded)
 
     def predict(self, X: ArrayLike) -> Labels:
         """A private label, 0 or 1, for each row of `X`, one after another; each is counted, repeated ones too.
@@ -244,8 +245,8 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ── fitting ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, unsafe_noise: Noise | None) -> Self:
-        """`fit` with any noise, such as that which an audit walks through."""
+    def fit_with_noise(self, X: ArrayLike, y: ArrayLike, *, unsafe_noise: Noise | None) -> Self:
+        """`fit` on a given noise, for audits; unless it is None, the guarantee is marked as seeded."""
         self._check_parameters()
         rows = as_point_table(X, domain_declared=self.concept_class.declares_domain)
         validate_data(self, X, reset=True, skip_check_array=True)

@@ -216,7 +216,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         `groups` names for each row the person, or whatever else is to be protected as a whole; for "votes" only.
         """
         seeded = None if self.unsafe_seed is None else noise_module.Seeded(unsafe_seed=self.unsafe_seed)
-        return self._fit(X, y, groups, seeded)
+        return self.fit_with_noise(X, y, groups, unsafe_noise=seeded)
 
     def predict(self, X: Any) -> Array:
         """A private answer to each row of `X`. `BudgetExhausted` if that would be more than are left: then to none."""
@@ -283,8 +283,8 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
     # ── fitting ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _fit(self, X: Any, y: Any, groups: Any, unsafe_noise: Noise | None) -> Self:
-        """`fit` with any noise, such as that which an audit walks through."""
+    def fit_with_noise(self, X: Any, y: Any, groups: Any = None, *, unsafe_noise: Noise | None) -> Self:
+        """`fit` on a given noise, for audits; unless it is None, the guarantee is marked as seeded."""
         epsilon, delta, queries = self._check_parameters()
         warn_of_order(self.learner, self.classes, stacklevel=3)
         if groups is not None and self.method != "votes":

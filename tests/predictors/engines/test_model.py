@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from reticent.audit.everlasting_game import Query, Sample, Script, everlasting_game, unfitted
+from reticent.audit.adversaries import Query, Sample, Script
+from reticent.audit.everlasting_game import everlasting_game
+from reticent.audit.game_rounds import unfitted
 from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted
 from reticent.learners import PrivateLogisticRegression, ThresholdLearner
@@ -136,7 +138,7 @@ def test_one_row_of_each_group_is_learned_from() -> None:
     for filler in (0, 1023):
         rows = X.copy()
         rows[2000:] = filler
-        model = predictor()._fit(rows, Y, np.arange(4000) % 2000, Seeded(unsafe_seed=1))
+        model = predictor().fit_with_noise(rows, Y, np.arange(4000) % 2000, unsafe_noise=Seeded(unsafe_seed=1))
         answers.append(model.predict(QUERIES[:2000]))
     assert np.array_equal(answers[0], answers[1])
 
