@@ -65,6 +65,7 @@ CLIENTS = (  # name, scopes, quota, answers a second, answers used, rows for the
     ("monitoring", ["observe"], None, None, 0, 0),
     ("operations", ["admin"], None, None, 12, 0),
 )
+forks = pytest.fixture(shop.learning_in_forks)
 browser_test = pytest.mark.skipif(
     os.environ.get("RETICENT_NO_BROWSER") == "1", reason="RETICENT_NO_BROWSER=1 leaves the browser out"
 )
@@ -447,6 +448,7 @@ def drift_in_metrics(answering: AnsweringService) -> list[str]:
     return [line.removeprefix("reticent_drift_") for line in lines if line.startswith("reticent_drift_")]
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("elsewhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_drift_is_told_when_the_private_test_found_it(tmp_path: Path, elsewhere: bool) -> None:
     answering = shop.new_answering(tmp_path / "clinic", elsewhere=elsewhere, **private())
