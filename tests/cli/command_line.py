@@ -12,10 +12,10 @@ import httpx
 import numpy as np
 import pytest
 
+import warm
 from reticent import cli
 from reticent.cli.running_server import ADDRESS
 from reticent.service import home
-from reticent.service.processes import Child
 from waiting import LIMIT, reserved_port, wait_until
 
 SCHEMA = """\
@@ -105,14 +105,14 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def served(*options: str) -> Iterator[str]:
     with reserved_port() as port:
         url = f"http://127.0.0.1:{port}"
-        with Child("reticent.cli", "serve", "clinic", "--port", str(port), *options, stdout=subprocess.PIPE) as child:
-            process = child.process
+        words = ("-m", "reticent.cli", "serve", "clinic", "--port", str(port), *options)
+        with warm.Process(*words, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             assert url in process.stdout.readline().decode()
             wait_until(lambda: process.poll() is not None or code_of(f"{url}/v2/health/ready") == 200)
             assert process.poll() is None
             yield url
-            assert child.end(LIMIT) == 0
+            assert process.end(LIMIT) == 0
             assert not (home.folder_of("clinic") / ADDRESS).exists()
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import command_line
 import pytest
 from command_line import served
 
+import warm
 from reticent import cli
 from reticent.cli import ask
 from reticent.service import home
@@ -43,12 +42,9 @@ AFTER = "real(self, *arguments)"
 clinic = pytest.fixture(command_line.clinic)
 
 
-
-
 def killed(step: str, before: str, *options: str, nth: int = 3, at_once: int = 10) -> None:
     code = KILLED.format(step=step, before=before, nth=nth, at_once=at_once)
-    done = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, check=False, timeout=600)
-    assert done.returncode == -signal.SIGKILL
+    assert warm.run("-c", code, *options).returncode == -signal.SIGKILL
 
 
 def answered(clinic: Path) -> int:

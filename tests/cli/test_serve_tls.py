@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import command_line
 import pytest
 from command_line import Reticent, check_refused
 
+import warm
 from reticent.cli.running_server import ADDRESS
 from reticent.service import home
 from reticent.service.http.server import Binding
-from reticent.service.processes import Child
 from waiting import LIMIT, reserved_port, wait_until
 
 run, clinic = pytest.fixture(command_line.run), pytest.fixture(command_line.clinic)
@@ -57,11 +56,9 @@ def test_files_that_do_not_fit_are_refused_before_an_address_is_printed(
     """In a process of its own without input: OpenSSL would ask for a pass phrase at the terminal."""
     options = ["--tls-cert", certificate, *([] if key is None else ["--tls-key", key])]
     environment = {name: value for name, value in os.environ.items() if name != PASSWORD}
-    done = subprocess.run(
-        [sys.executable, "-m", "reticent.cli", "serve", "clinic", *options],
-        cwd=files, capture_output=True, text=True, check=False, timeout=LIMIT, stdin=subprocess.DEVNULL,
-        env=environment | ({} if password is None else {PASSWORD: password}),
-    )  # fmt: skip
+    if password is not None:
+        environment[PASSWORD] = password
+    done = warm.run("-m", "reticent.cli", "serve", "clinic", *options, cwd=files, environment=environment)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -91,13 +88,14 @@ def test_a_server_for_all_addresses_is_asked_on_the_same_machine(
     monkeypatch.setenv("SSL_CERT_FILE", str(files / certificate))
     options = ["--host", "0.0.0.0", "--tls-cert", str(files / certificate), "--tls-key", str(files / "k.pem")]
     asking = ("ask", "clinic", "--table", "new.csv", "--out", "a.csv")
+    serve = ("-m", "reticent.cli", "serve", "clinic", "--port")
     with (
         reserved_port() as port,
-        Child("reticent.cli", "serve", "clinic", "--port", str(port), *options, stdout=subprocess.PIPE) as child,
+        warm.Process(*serve, str(port), *options, stdout=subprocess.PIPE) as process,
     ):
-        assert child.process.stdout is not None
+        assert process.stdout is not None
         url = f"https://127.0.0.1:{port}"
-        assert url in child.process.stdout.readline().decode()
+        assert url in process.stdout.readline().decode()
         wait_until(lambda: "does not answer" not in run("status", "clinic").err)
         if certificate == "c.pem":
             assert f"served at {url}" in run("status", "clinic").out
@@ -114,7 +112,7 @@ def test_a_server_for_all_addresses_is_asked_on_the_same_machine(
                 check_refused(refused, f"the certificate of {url} is for elsewhere.example: ask by one of these names")
                 assert ".." not in refused.err
                 assert not {"a.csv", "a.csv.asking"} & set(os.listdir())
-        assert child.end(LIMIT) == 0
+        assert process.end(LIMIT) == 0
 
 
 def test_a_server_that_is_not_there_leaves_no_files(run: Reticent, clinic: Path) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reticent.concepts import Thresholds
 from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.service import learning
 from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
 from reticent.service.requests import Answered, Request, digest
+
+if TYPE_CHECKING:
+    import pytest
 
 MODEL = 'name = "clinic"\n'
 
@@ -36,6 +42,16 @@ def new_answering(folder: Path, *, elsewhere: bool = False, **options: Any) -> A
 
 def request(rows: int = 1, key: str | None = None, client: str = "ann", seed: int = 0, body: bytes = b"") -> Request:
     return Request(client, np.random.default_rng(seed).random((rows, 1)), key, digest(body))
+
+
+def learning_in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fixture: phases learn in forks of a process that has loaded the package.
+
+    For tests that are not about how a process is started or killed: a new interpreter takes two seconds to load it.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([learning.__name__])
+    monkeypatch.setattr(learning, "multiprocessing", SimpleNamespace(get_context=lambda _: context))
 
 
 @contextmanager

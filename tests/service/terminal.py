@@ -13,8 +13,10 @@ from reticent.service.processes import Child, ending_in_good_order
 
 
 def typed_in(folder: Path, text: str, **environment: str) -> tuple[int, str]:
-    """The exit code of a script, and all that it wrote; programs of this Python come first in the path."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    """The exit code of a script, and all that it wrote; `reticent` and programs of this Python are in the path."""
+    import warm  # not found by the process that runs this file
+
+    path = os.pathsep.join([str(warm.commands()), str(Path(sys.executable).parent), os.environ["PATH"]])
     known = {**os.environ, "PATH": path, **environment}
     with Child(__file__, str(folder), text, environment=known, stdout=subprocess.PIPE) as child:
         assert child.process.stdout is not None

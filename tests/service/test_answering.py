@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shop import MODEL, labels, new_answering, new_home, predictor, request, started
+from shop import MODEL, labels, learning_in_forks, new_answering, new_home, predictor, request, started
 
 from reticent.errors import BudgetExhausted, EndingWarning
 from reticent.learners import PrivateLogisticRegression
@@ -30,6 +30,8 @@ from reticent.service.store import schema
 from reticent.service.store.protocol import Damaged, Entry
 from reticent.service.store.verification import verify
 from waiting import wait_until
+
+forks = pytest.fixture(learning_in_forks)
 
 
 def reopened(answering: AnsweringService, **options: Any) -> AnsweringService:
@@ -521,6 +523,7 @@ def test_twin_that_turns_over_before_it_stores_draws_its_closing_again(
     answering.close()
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_request_may_go_on_through_several_phases_each_learned_from_the_one_before(tmp_path: Path) -> None:
     answering = new_answering(tmp_path / "clinic", elsewhere=True)
     given: list[tuple[int, str]] = []
@@ -586,6 +589,7 @@ def test_learning_that_fails_halts_and_is_not_taken_for_too_few_rows(tmp_path: P
     again.close()
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_disk_that_fails_once_while_a_phase_learns_does_not_end_it(tmp_path: Path) -> None:
     answering = new_answering(tmp_path / "clinic", elsewhere=True)
     real, tries = answering._learning.learn, []

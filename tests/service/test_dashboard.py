@@ -38,7 +38,7 @@ from reticent.service.http import answer_log
 from reticent.service.http.access import Keyring
 from reticent.service.http.batching import Batcher
 from reticent.service.http.server import Binding
-from reticent.service.http.service import Service
+from reticent.service.http.service import Limits, Service
 from reticent.service.keys import KeyTable, make_key
 from reticent.service.metrics import Metrics
 from reticent.service.requests import Answered, Request
@@ -49,6 +49,14 @@ from waiting import LIMIT
 
 ARTEFACTS = Path(__file__).parent / "artefacts"
 SIZES = {"desktop": (1200, 900), "phone": (390, 844), "narrow": (320, 640)}
+OFTEN = Limits(status_seconds=0.05)  # and not once a second: news are waited for dozens of times
+# The pauses of the page pass as much quicker. What it takes for a lost connection stays as long as it is.
+QUICK = """
+{
+  const usual = window.setTimeout;
+  window.setTimeout = (run, pause, ...rest) => usual(run, pause > 5000 ? pause : pause / 20, ...rest);
+}
+"""
 CLIENTS = (  # name, scopes, quota, answers a second, answers used, rows for the next phase
     ("ward 3", ["ask"], 50_000, 200, 21_000, 19_000),
     ("emergency room", ["ask"], 300_000, None, 143_400, 77_000),
@@ -57,6 +65,7 @@ CLIENTS = (  # name, scopes, quota, answers a second, answers used, rows for the
     ("monitoring", ["observe"], None, None, 0, 0),
     ("operations", ["admin"], None, None, 12, 0),
 )
+forks = pytest.fixture(shop.learning_in_forks)
 browser_test = pytest.mark.skipif(
     os.environ.get("RETICENT_NO_BROWSER") == "1", reason="RETICENT_NO_BROWSER=1 leaves the browser out"
 )
@@ -140,7 +149,7 @@ class Running:
 @contextmanager
 def serving(keyring: Keyring | None = None, answering: FakeAnswering | None = None, port: int = 0) -> Iterator[Running]:
     answering = answering or FakeAnswering()
-    service = Service("clinic", stand_in.Rules(), answering, Drowsy(answering), keyring=keyring)
+    service = Service("clinic", stand_in.Rules(), answering, Drowsy(answering), keyring=keyring, limits=OFTEN)
     with stand_in.running(service, Binding(port=port)) as bound:
         yield Running(f"http://127.0.0.1:{bound}", answering, {})
 
@@ -260,6 +269,7 @@ def look(browser: Browser) -> Iterator[Look]:
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         context.set_default_timeout(1000 * LIMIT)
         contexts.append(context)
+        context.add_init_script(QUICK)
         context.add_init_script(
             "window.violations = [];"
             "document.addEventListener('securitypolicyviolation', (one) => violations.push(one.violatedDirective));"
@@ -438,6 +448,7 @@ def drift_in_metrics(answering: AnsweringService) -> list[str]:
     return [line.removeprefix("reticent_drift_") for line in lines if line.startswith("reticent_drift_")]
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("elsewhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_drift_is_told_when_the_private_test_found_it(tmp_path: Path, elsewhere: bool) -> None:
     answering = shop.new_answering(tmp_path / "clinic", elsewhere=elsewhere, **private())
@@ -915,7 +926,7 @@ def test_what_comes_is_shown_as_text(unlocked: Running, look: Look) -> None:
 def test_with_the_real_answering(tmp_path: Path, look: Look) -> None:
     answering = shop.new_answering(tmp_path / "clinic")
     rules = stand_in.Rules((stand_in.Column("age"),), tuple(answering.classes))
-    with stand_in.running(Service("clinic", rules, answering, Batcher(answering))) as port:
+    with stand_in.running(Service("clinic", rules, answering, Batcher(answering), limits=OFTEN)) as port:
         watched = look()
         watched.open(f"http://127.0.0.1:{port}")
         left = watched.number("left")

@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from killing import Delivered, faults
 from shop import labels, new_answering, request
 
+import warm
 from reticent.service import answering as answering_module
 from reticent.service.answering import AnsweringService
 from reticent.service.clock import Clock
@@ -31,13 +31,7 @@ KILLS = 220
 def run(folder: Path, *arguments: object) -> dict[str, Any]:
     """What killing.py found."""
     script = Path(__file__).with_name("killing.py")
-    done = subprocess.run(
-        [sys.executable, str(script), str(folder / "clinic"), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-    )
+    done = warm.run(str(script), str(folder / "clinic"), *map(str, arguments))
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -95,9 +89,8 @@ def test_killed_while_another_process_learns_both_are_gone_and_the_next_one_lear
     folder = tmp_path / "clinic"
     here = str(Path(__file__).parent)
     paths = os.environ | {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
-    server = subprocess.Popen([sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, env=paths)
-    assert server.stdout is not None
-    with server, server.stdout:
+    with warm.Process(str(script), str(folder), environment=paths, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
         learner = int(server.stdout.readline())
         server.kill()
     os.kill(learner, signal.SIGCONT)

@@ -10,7 +10,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ import pytest
 from faulty import MARKER
 from shop import predictor
 
+import warm
 from reticent import cli
 from reticent.service import halting, traces
 from reticent.service.answering import AnsweringService
@@ -51,7 +51,7 @@ class Reply(NamedTuple):
 class Running:
     """A server in a process of its own."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+    def __init__(self, process: warm.Process, url: str) -> None:
         self.process, self.url = process, url
         self.written = ""  # all that it wrote, once it has ended
 
@@ -80,25 +80,20 @@ class Running:
         """Its exit code, when it has ended by itself."""
         out, err = self.process.communicate(timeout=LIMIT)
         self.written += out + err
-        return self.process.returncode
+        return self.process.wait()
 
 
 @contextmanager
 def serving(*faults: str, **environment: str) -> Iterator[Running]:
     with reserved_port() as port:
-        command = [sys.executable, str(Path(__file__).with_name("faulty.py")), "serve", "clinic", "--port", str(port)]
+        words = (str(Path(__file__).with_name("faulty.py")), "serve", "clinic", "--port", str(port))
         made = os.environ | {"FAULTS": ",".join(faults), "OPENBLAS_NUM_THREADS": "1"} | environment
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=made)
-        running = Running(process, f"http://127.0.0.1:{port}")
-        try:
+        with warm.Process(*words, environment=made, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            running = Running(process, f"http://127.0.0.1:{port}")
             assert process.stdout is not None
-            running.written = process.stdout.readline()
+            running.written = process.stdout.readline().decode()
             wait_until(lambda: process.poll() is not None or running.answers())
             yield running
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
 
 
 def status(name: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -146,10 +146,11 @@ class Schedules(RuleBasedStateMachine):
     """Asks, repeats, kills at any event, lets keys expire; the store and the answering service are the real ones."""
 
     batch: type[Batch] = Batch
+    where: Path
 
     @initialize()
     def begin(self) -> None:
-        self.root = Path(tempfile.mkdtemp())
+        self.root = Path(tempfile.mkdtemp(dir=self.where))
         self.patched = patch.object(answering_module, "Batch", self.batch)
         self.patched.start()
         self.now = 2 * 10**12
@@ -249,11 +250,13 @@ class OldRule(Schedules):
 
 
 @pytest.mark.slow
-def test_for_any_schedule_a_row_is_learned_from_once_costs_one_answer_and_has_one_answer() -> None:
+def test_for_any_schedule_a_row_is_learned_from_once_costs_one_answer_and_has_one_answer(tmp_path: Path) -> None:
+    Schedules.where = tmp_path
     run_state_machine_as_test(Schedules, settings=settings(max_examples=30, stateful_step_count=15))
 
 
-def test_the_rule_before_is_rejected_by_the_same_schedules() -> None:
+def test_the_rule_before_is_rejected_by_the_same_schedules(tmp_path: Path) -> None:
+    OldRule.where = tmp_path
     once = settings(max_examples=40, stateful_step_count=15, phases=[Stage.generate], report_multiple_bugs=False)
     caught = r"learned from in two phases|every row costs one answer|at most one answer for each row"
     with pytest.raises(AssertionError, match=caught):

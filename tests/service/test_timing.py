@@ -1,14 +1,9 @@
 """How long an answer takes does not show the votes: whole requests, through the routes and a durable service.
 
-Two tests, since neither shows all:
-
-- *The same steps.* With the same noise, a request about a unanimous vote and one about a split vote run through the
-  same lines of Python and the same calls of compiled functions in the same order, and draw the same numbers of random
-  bytes. It is exact, and finds a single branch that depends on votes. It does not see how long a compiled function
-  takes.
-- *The same time.* The processor time of many requests of the two kinds is compared. It includes compiled code, and
-  finds a difference of more than two microseconds in a request. It does not look for a smaller one, which the caches of
-  some processor may make. Time that others take on the same machine is not counted.
+With the same noise, a request about a unanimous vote and one about a split vote run through the same lines of Python
+and the same calls of compiled functions in the same order, and draw the same numbers of random bytes. That is exact,
+and finds a single branch that depends on votes. It does not see how long a compiled function takes:
+`benchmarks/answer_time.py` compares times.
 """
 
 from __future__ import annotations
@@ -16,18 +11,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import shutil
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy.stats import wilcoxon
 from shop import new_home
 from stand_in import Batcher as InTheLoop
 from stand_in import Column, Rules
@@ -36,32 +26,18 @@ from reticent.noise import Noise, Seeded
 from reticent.service.answering import AnsweringService
 from reticent.service.http import routes
 from reticent.service.http import service as service_module
-from reticent.service.http.batching import Batcher
 from reticent.service.http.routes import make_app
 from reticent.service.http.service import Service
 from reticent.service.requests import Answered, Request
 
-TOGETHER = 16  # requests at a time: batches are of the same sizes in both kinds
 YES, NO, SPLIT = "0.05", "0.95", "0.50"  # all teachers say yes, all say no, and half of them each
 ROWS = 80_000
-PAIRS = 3125  # so that the twin is found beyond doubt on a busy machine, too
-MARGIN = 2e-6  # seconds of a request: a tenth of what the twin takes
-MEMORY = Path("/dev/shm")
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """In memory, where there is such a place with some room: it is quicker, and there is less unrest."""
-    roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 1 << 30
-    path = Path(tempfile.mkdtemp(dir=MEMORY if roomy else None))
-    yield path
-    shutil.rmtree(path)
 
 
 class Telltale:
     """A twin: an answering service that thinks some microseconds longer about every split vote."""
 
-    untidy = False
+    needs_maintenance = False
 
     def __init__(self, answering: AnsweringService) -> None:
         self.answering = answering
@@ -75,7 +51,7 @@ class Telltale:
     def think(self) -> None:
         sum(range(1500))
 
-    def tidy(self) -> None:
+    def maintain(self) -> None:
         self.answering.maintain()
 
 
@@ -98,11 +74,6 @@ class Blush(Telltale):
 def body_of(value: str) -> bytes:
     tensor = {"name": "rows", "shape": [1, 1], "datatype": "FP64", "data": ["value"]}
     return json.dumps({"inputs": [tensor]}).replace('"value"', value).encode()
-
-
-def bodies(value: str) -> list[bytes]:
-    """Requests of one kind; with half of the answers yes and half no in either, so that only votes differ."""
-    return TOGETHER * [body_of(SPLIT)] if value == SPLIT else TOGETHER // 2 * [body_of(YES), body_of(NO)]
 
 
 def asking(service: Service) -> Callable[[bytes], Any]:
@@ -201,67 +172,3 @@ def test_a_step_that_depends_on_votes_is_seen(
     tmp_path: Path, twin: type[Telltale], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not same_steps(tmp_path, twin, monkeypatch)
-
-
-# ── the same time ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def rounds(service: Service, pairs: int, warm: int = 30) -> tuple[np.ndarray[Any, Any], int]:
-    """The processor time of a round of split queries less that of one of unanimous queries, in random order."""
-    ask = asking(service)
-    asked = 0
-
-    async def one_round(bodies: list[bytes]) -> float:
-        nonlocal asked
-        started = time.process_time()
-        await asyncio.gather(*map(ask, bodies))
-        asked += TOGETHER
-        return time.process_time() - started
-
-    kinds = bodies(YES), bodies(SPLIT)
-    for _ in range(warm):
-        await one_round(kinds[0])
-    found = np.empty(pairs)
-    for pair, order in enumerate(np.random.default_rng(0).integers(0, 2, pairs)):
-        first = await one_round(kinds[order])
-        second = await one_round(kinds[1 - order])
-        found[pair] = second - first if order == 0 else first - second
-    await service.batcher.close()
-    return found, asked
-
-
-def chance(folder: Path, answering_of: Callable[[AnsweringService], Any]) -> float:
-    """How likely differences as these are, at most, if times of the two kinds differ by the margin or less."""
-    answering, rules = clinic(folder)
-
-    async def run() -> tuple[np.ndarray[Any, Any], int]:
-        return await rounds(
-            Service("clinic", rules, answering, Batcher(answering_of(answering)), dashboard=False), PAIRS
-        )
-
-    try:
-        differences, asked = asyncio.run(run())
-    finally:
-        answering.close()
-    assert asked >= 100_000
-    margin = TOGETHER * MARGIN
-    longer = wilcoxon(differences - margin, alternative="greater")
-    shorter = wilcoxon(differences + margin, alternative="less")
-    found = 2 * float(min(longer.pvalue, shorter.pvalue))
-    print(f"chance={found:.3g}, median difference {np.median(differences) * 1e6:.1f} µs of a round, {asked} requests")
-    return found
-
-
-def times_tell(folder: Path, answering_of: Callable[[AnsweringService], Any]) -> bool:
-    """Whether three measurements one after the other say so; by chance that happens once in 10⁹ times."""
-    return all(chance(folder / str(one), answering_of) < 1e-3 for one in range(3))
-
-
-@pytest.mark.slow
-def test_time_does_not_tell_votes(folder: Path) -> None:
-    assert not times_tell(folder, lambda answering: answering)
-
-
-@pytest.mark.slow
-def test_a_answering_that_thinks_longer_about_split_votes_is_caught(folder: Path) -> None:
-    assert chance(folder, Telltale) < 1e-3

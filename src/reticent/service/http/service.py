@@ -48,6 +48,7 @@ class Limits:
     numbers: int = 1 << 25  # per request, in encoded rows, where a category is one number for each value
     streams: int = 64  # of events, at a time
     streams_per_key: int = 16
+    status_seconds: float = 1.0  # between two events of a stream
 
 
 class Answering(Protocol):
@@ -380,7 +381,8 @@ class Service:
         try:
             while not (gone.done() or closing.done()):
                 yield b"event: status\ndata: " + msgspec.json.encode(self._status_for(key)) + b"\n\n"
-                await asyncio.wait({gone, closing}, timeout=1, return_when=asyncio.FIRST_COMPLETED)
+                pause = self.limits.status_seconds
+                await asyncio.wait({gone, closing}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
                 if not self.keyring.still_valid(key):
                     return
         finally:
