@@ -120,7 +120,7 @@ def test_more_of_anything_buys_more() -> None:
 
         def answers(name: str = name, **changed: Any) -> int:
             parameters = base | changed
-            ballots = Ballots.guess(parameters.pop("teachers"), torn=parameters.pop("disagreement"))
+            ballots = Ballots.guess(parameters.pop("teachers"), disagreement=parameters.pop("disagreement"))
             return bought(name, ballots, **parameters).answers
 
         least = answers()

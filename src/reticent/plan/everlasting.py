@@ -283,7 +283,7 @@ def _loss(
     recipe: votes.VotesFactory, spec: LabellerSpec, budget: dict[str, Fraction], phase: Phase, disagreement: Number
 ) -> float:
     """Return what answers are guessed to lose. Fewer teachers with the same relative noise stand for many."""
-    ballots = Ballots.guess(phase.teachers, classes=recipe.classes, torn=disagreement)
+    ballots = Ballots.guess(phase.teachers, classes=recipe.classes, disagreement=disagreement)
     answers = phase.answers
     if spec.kind.scales:
         ballots, factor = ballots.coarse()
@@ -305,7 +305,7 @@ def _two_coin(recipe: votes.VotesFactory, teachers: int, answers: int, disagreem
     """Return what a two-coin labeller gives in a first phase, if that is more and the plan is not for one."""
     if recipe.closes_early:
         return None
-    ballots = Ballots.guess(teachers, classes=recipe.classes, torn=disagreement)
+    ballots = Ballots.guess(teachers, classes=recipe.classes, disagreement=disagreement)
     found = bought(TwoCoin, ballots, epsilon=recipe.epsilon, delta=recipe.delta, loss=LOSS, exact=False)
     return found if found.answers > answers else None
 

@@ -137,7 +137,7 @@ def pate(
         check_share(disagreement, "disagreement")
         if margins is not None:
             raise ValueError(f"disagreement={disagreement} must be left out if margins are given")
-    ballots = Ballots.guess(teachers, classes=classes, torn=disagreement, margins=margins)
+    ballots = Ballots.guess(teachers, classes=classes, disagreement=disagreement, margins=margins)
     wanted = None if queries is None else integer(queries, "queries", least=1)
     exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta, positive=True)
     compared = [kind for kind in REGISTRY.values() if kind.is_compared(ballots.classes)]
