@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 from experiments import datasets
 from reticent.audit.inference import (
     Array,
-    Inference,
+    InferenceResult,
     label_inference,
     membership_inference,
     most_advantage,
@@ -84,7 +84,7 @@ def test_a_tree_gives_a_label_away() -> None:
     X, y = rng.random((200, 3)), rng.integers(2, size=200)
     found = label_inference(
         lambda X, y: DecisionTreeClassifier(random_state=0).fit(X, y),
-        X, y, place=7, label=1 - y[7], queries=X[7:8], runs=40, delta=DELTA, refit=False,
+        X, y, index=7, label=1 - y[7], queries=X[7:8], runs=40, delta=DELTA, refit=False,
     )  # fmt: skip
     assert found.advantage == 1
     assert not found.within(EPSILON)
@@ -95,7 +95,7 @@ def test_private_answers_give_little_away_and_a_majority_without_noise_gives_all
     table, labels = datasets.synthetic("a9a", seed=0)
     rows = table.toarray()
     X, y, pool = rows[:40_000], labels[:40_000], rows[40_000:43_000]
-    attacked: dict[str, list[Inference]] = {"private": [], "majority": []}
+    attacked: dict[str, list[InferenceResult]] = {"private": [], "majority": []}
     allowed = most_advantage(epsilon=EPSILON, delta=DELTA)
     truth = ensemble(X, y)
     for place in range(20):  # the attacker picks a victim whose label decides some majority
