@@ -324,7 +324,7 @@ def _disagreement_at_most(recipe: votes.VotesFactory, schedule: Schedule, first:
         return None
     shape: dict[str, Any] = {"teachers": first.teachers, "classes": recipe.classes}
     agreed, disputed = (
-        float(labeller.chances(Ballots.guess(**shape, margins=leads).counts)[1].mean())
+        float(labeller.expected_hits(Ballots.guess(**shape, margins=leads).counts).mean())
         for leads in ([1.0], (np.arange(200) + 0.5) / 200)
     )
     affordable = (labeller.hits - labeller.closing.margin) / first.rows
