@@ -67,7 +67,7 @@ def _worst(inside: Fraction, arrange: Any, shown: bool, count: Any) -> float:
         found = noise.laplace_cell(1 / inside, [k - count(np.array(data)[order]) for k in (1, 2, 3)])
         return (found, *order.tolist()) if shown else found
 
-    data = [tuple(number >> place & 1 for place in range(4)) for number in range(16)]
+    data = [tuple(number >> bit & 1 for bit in range(4)) for number in range(16)]
     laws = {rows: law(lambda noise, rows=rows: run(noise, rows)) for rows in data}  # type: ignore[misc]
     pairs = [
         exact(laws[a], laws[b]) for a in data for b in data if sum(x != y for x, y in zip(a, b, strict=True)) == 1

@@ -80,8 +80,8 @@ def plots() -> dict[str, bytes]:
         results = list(reversed(_results()))
         for name, colour in colours.items():
             means = [each.bought[name].answers for each in results]
-            at = [place for place, mean in enumerate(means) if mean > 0]
-            axes.plot([means[place] for place in at], at, "o", color=colour, label=name)
+            at = [index for index, mean in enumerate(means) if mean > 0]
+            axes.plot([means[index] for index in at], at, "o", color=colour, label=name)
         axes.set_xscale("log")
         axes.set_yticks(range(len(results)), [f"{each.problem.data}\n{each.problem.teacher}" for each in results])
         axes.set_xlabel(f"answers at ε = {EPSILON}, δ = {DELTA:g}, within {LOSS:.0%} of the noiseless majority")
@@ -149,21 +149,21 @@ class Result:
     teachers: int
     majority: float
     single: float
-    bought: dict[str, Bought]  # the best way to set up each labeller, one for all seeds
-    steepness: list[Bought]  # all ways to set up the two-coin labeller
+    bought: dict[str, Bought]  # the best setup of each labeller, one for all seeds
+    steepness: list[Bought]  # all setups of the two-coin labeller
 
 
 def _measured(problem: Problem, folder: Path | None = None) -> Result:
     drawn = [problem.ballots(seed, folder) for seed in SEEDS]
     offers = {name: [_offers(name, ballots) for ballots, _ in drawn] for name in LABELLERS}
-    ways = {name: _means(name, each) for name, each in offers.items()}
+    setups = {name: _means(name, each) for name, each in offers.items()}
     return Result(
         problem,
         teachers=drawn[0][0].teachers,
         majority=float(np.mean([ballots.majority for ballots, _ in drawn])),
         single=float(np.mean([single for _, single in drawn])),
-        bought={name: _best(name, each) for name, each in ways.items()},
-        steepness=[each for each, _ in ways["two-coin"]],
+        bought={name: _best(name, each) for name, each in setups.items()},
+        steepness=[each for each, _ in setups["two-coin"]],
     )
 
 
@@ -172,18 +172,18 @@ def _offers(name: str, ballots: Ballots) -> list[Bought]:
 
 
 def _means(name: str, offers: list[list[Bought]]) -> list[tuple[Bought, float]]:
-    """For each way to set up a labeller its mean over the seeds, and its largest loss."""
+    """Return the mean of each setup of a labeller over the seeds, and its largest loss."""
     means = []
-    for way in zip(*offers, strict=True):
-        answers, losses = [each.answers for each in way], [each.loss for each in way]
-        mean = Bought(name, round(float(np.mean(answers))), float(np.mean(losses)), way[0].options)
+    for setup in zip(*offers, strict=True):
+        answers, losses = [each.answers for each in setup], [each.loss for each in setup]
+        mean = Bought(name, round(float(np.mean(answers))), float(np.mean(losses)), setup[0].options)
         means.append((mean, max(losses)))
     return means
 
 
-def _best(name: str, ways: list[tuple[Bought, float]]) -> Bought:
+def _best(name: str, setups: list[tuple[Bought, float]]) -> Bought:
     """The most answers of a setting that keeps within the loss for every seed."""
-    kept = [mean for mean, worst in ways if worst <= LOSS + 1e-12]
+    kept = [mean for mean, worst in setups if worst <= LOSS + 1e-12]
     return max(kept, key=lambda each: each.answers, default=Bought(name, 0, 0.0))
 
 
@@ -202,8 +202,8 @@ def _kept() -> list[Result]:
             each["teachers"],
             each["majority"],
             each["single"],
-            {name: Bought(**way) for name, way in each["bought"].items()},
-            [Bought(**way) for way in each["steepness"]],
+            {name: Bought(**setup) for name, setup in each["bought"].items()},
+            [Bought(**setup) for setup in each["steepness"]],
         )
         for each in kept["results"]
     ]
@@ -235,9 +235,9 @@ def _answers() -> Table:
 def _shown(bought: Bought) -> str:
     if bought.answers == 0:
         return "–"
-    setup = {"poll": "poll {poll}, flip {flip:g}", "two-coin": "steepness {steepness:g}, tries {tries}"}
-    way = setup.get(bought.labeller, "").format(**bought.options)
-    return f"{bought.answers:,}" + (f" ({way})" if way else "")
+    formats = {"poll": "poll {poll}, flip {flip:g}", "two-coin": "steepness {steepness:g}, tries {tries}"}
+    setup = formats.get(bought.labeller, "").format(**bought.options)
+    return f"{bought.answers:,}" + (f" ({setup})" if setup else "")
 
 
 def _steepness() -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.table import Table
-from reticent.audit.catalogue import Entry, catalogue
+from reticent.audit.catalogue import CatalogueEntry, catalogue
 from reticent.audit.neighbours import divergences
 from reticent.audit.report import TAIL_BITS
 
@@ -14,7 +14,7 @@ def tables() -> list[Table]:
     return [Table("Exact laws of the real code", columns, tuple(_row(entry) for entry in catalogue()))]
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
+def _row(entry: CatalogueEntry) -> tuple[str, ...]:
     pairs = [pair for _, _, pair in divergences(entry.run, entry.neighbours, tail_bits=TAIL_BITS)]
     delta = max(pair.delta(entry.epsilon)[1] for pair in pairs)
     epsilon = max(pair.epsilon(entry.delta)[0] for pair in pairs)

@@ -77,9 +77,9 @@ def _with_threshold(threshold: int, rate: Fraction) -> Mechanism:
     """The mechanism with a threshold of one's own, to see that the real one cannot be lowered."""
 
     def run(noise: Noise, counts: tuple[int, ...]) -> int | None:
-        occurring = [place for place, count in enumerate(counts) if count]
+        occurring = [index for index, count in enumerate(counts) if count]
         if not noise.laplace_cell(1 / rate, [threshold - max(counts)]):
             return None
-        return occurring[noise.choose([counts[place] for place in occurring], rate=rate)]
+        return occurring[noise.choose([counts[index] for index in occurring], rate=rate)]
 
     return run

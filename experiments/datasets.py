@@ -77,20 +77,20 @@ def load(name: str, folder: str | Path | None = None) -> tuple[Any, Labels]:
     and vocabularies were made from all rows by whoever published the set, and are taken to be public.
     """
     found = _named(name)
-    place = folder if folder is not None else os.environ.get(FOLDER)
-    if place is None:
+    root = folder if folder is not None else os.environ.get(FOLDER)
+    if root is None:
         raise FileNotFoundError(f"{name} is not part of reticent: name the folder that holds it, or set {FOLDER}. "
                                 f"{_instead(name)}")  # fmt: skip
-    missing = [file for file in found.files if not (Path(place) / file).is_file()]
+    missing = [file for file in found.files if not (Path(root) / file).is_file()]
     if missing:
-        raise FileNotFoundError(f"there is no file {' or '.join(missing)} in {place}. {_instead(name)}")
-    return found.read(Path(place))
+        raise FileNotFoundError(f"there is no file {' or '.join(missing)} in {root}. {_instead(name)}")
+    return found.read(Path(root))
 
 
 def available(name: str, folder: str | Path | None = None) -> bool:
     """Whether `load` would find the files."""
-    place = folder if folder is not None else os.environ.get(FOLDER)
-    return place is not None and all((Path(place) / file).is_file() for file in _named(name).files)
+    root = folder if folder is not None else os.environ.get(FOLDER)
+    return root is not None and all((Path(root) / file).is_file() for file in _named(name).files)
 
 
 def synthetic(name: str, *, seed: int, rows: int | None = None) -> tuple[Any, Labels]:

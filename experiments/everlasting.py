@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from experiments.drawing import style, svg
-from experiments.everlasting_cases import ATTACKERS, CASES, PUBLIC, STEPS, WAYS, Case, Found, Setting
+from experiments.everlasting_cases import ANSWERING, ATTACKERS, CASES, PUBLIC, STEPS, Case, Found, Setting
 from experiments.everlasting_streams import Halfspace
 from experiments.table import Table
 
@@ -42,9 +42,9 @@ def _keep(case: Case, found: Found) -> None:
     """Read again before writing: another process may have measured another part."""
     kept = _read()
     kept.setdefault(case.part, {})[case.name] = {"setting": case.setting, **found}
-    place = {(each.part, each.name): number for number, each in enumerate(CASES)}
+    index = {(each.part, each.name): number for number, each in enumerate(CASES)}
     ordered: dict[str, dict[str, Any]] = {}
-    for part, name in sorted(((p, n) for p in kept for n in kept[p]), key=lambda each: place.get(each, len(place))):
+    for part, name in sorted(((p, n) for p in kept for n in kept[p]), key=lambda each: index.get(each, len(index))):
         ordered.setdefault(part, {})[name] = kept[part][name]
     text = json.dumps({"made by": "reticent experiment everlasting --data DIR", "results": ordered},
                       indent=1, ensure_ascii=False)  # fmt: skip
@@ -116,8 +116,8 @@ def _beside(title: str, one: dict[str, Any]) -> Table:
         ("phase", "rows", "teachers", "answered", "accuracy", "non-private", "below it, points"),
         tuple(
             (*_numbers(phase), f"{phase['accuracy']:.4f}", f"{phase['non-private']:.4f}", f"{_below(phase):.2f}")
-            for place, phase in enumerate(one["phases"], 1)
-            if place < SHOWN or place % 5 == 0 or place == len(one["phases"])
+            for index, phase in enumerate(one["phases"], 1)
+            if index < SHOWN or index % 5 == 0 or index == len(one["phases"])
         ),
     )
 
@@ -196,10 +196,10 @@ def _drift_table(kept: dict[str, Any]) -> list[Table]:
     """Means over the quarters of each stream."""
     rows = []
     for name, one in kept.items():
-        for way, curve in one["curves"].items():
+        for option, curve in one["curves"].items():
             quarters = [f"{np.mean(part):.3f}" for part in np.array_split(np.array(curve), 4)]
             rows.append((name, f"{one['rows']:,}", f"{one['queries']:,}", str(one["setting"]["epsilon"]),
-                         TITLES[way], *quarters, f"{np.mean(curve):.3f}"))  # fmt: skip
+                         TITLES[option], *quarters, f"{np.mean(curve):.3f}"))  # fmt: skip
     quarters = ["first quarter", "second", "third", "last"]
     return [
         Table(
@@ -256,7 +256,7 @@ def _black_box_table(kept: dict[str, Any]) -> list[Table]:
 
 
 def winner(accuracy: dict[str, float | None]) -> str:
-    """The simplest way of those that are within half a point of the best; "none" if all are about as good as a coin."""
+    """Return the simplest option within half a point of the best; "none" if all are about as good as chance."""
     best = max(each for each in accuracy.values() if each is not None)
     if best < COIN:
         return "none"
@@ -279,7 +279,7 @@ def _crossover_table(kept: dict[str, Any]) -> list[Table]:
     rows = []
     for one in kept.values():
         accuracy = one["accuracy"]
-        shown = ("–" if accuracy[way] is None else f"{accuracy[way]:.3f}" for way in WAYS)
+        shown = ("–" if accuracy[option] is None else f"{accuracy[option]:.3f}" for option in ANSWERING)
         rows.append((_task(one["setting"]), f"{one['setting']['epsilon']:g}", f"{one['setting']['rows']:,}",
                      *shown, TITLES[winner(accuracy)]))  # fmt: skip
     rows.sort(key=lambda row: (row[0], float(row[1]), int(row[2].replace(",", ""))))
@@ -287,7 +287,7 @@ def _crossover_table(kept: dict[str, Any]) -> list[Table]:
         Table(
             f"Mean accuracy over the stream (PATE has {PUBLIC:,} public rows of its beginning; the simplest within "
             f"half a point of the best wins, if any is above {COIN:g})",
-            ("stream", "ε", "rows", *(TITLES[way] for way in WAYS), "take"),
+            ("stream", "ε", "rows", *(TITLES[option] for option in ANSWERING), "take"),
             tuple(rows),
         )
     ]
@@ -315,11 +315,11 @@ def _drift_plot(kept: dict[str, Any]) -> bytes:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 6))
-    for place, (name, one) in enumerate(kept.items()):
-        axes = figure.add_subplot(2, 2, place + 1)
+    for index, (name, one) in enumerate(kept.items()):
+        axes = figure.add_subplot(2, 2, index + 1)
         at = (np.arange(STEPS) + 0.5) * one["queries"] / STEPS
-        for way, curve in one["curves"].items():
-            axes.plot(at, curve, "--" if way == "non-private" else "-", color=COLOURS[way], label=TITLES[way])
+        for option, curve in one["curves"].items():
+            axes.plot(at, curve, "--" if option == "non-private" else "-", color=COLOURS[option], label=TITLES[option])
         axes.set_title(f"{name}, {one['rows']:,} rows, ε = {one['setting']['epsilon']}")
         axes.set_ylim(0, 1)
         axes.set_xlabel("queries answered")
@@ -342,8 +342,8 @@ def _map(kept: dict[str, Any]) -> bytes:
     for one in kept.values():
         tasks.setdefault(_task(one["setting"]), []).append(one)
     figure = Figure(figsize=(10, 6.4))
-    for place, (task, some) in enumerate(tasks.items()):
-        axes = figure.add_subplot(2, 3, place + 1)
+    for index, (task, some) in enumerate(tasks.items()):
+        axes = figure.add_subplot(2, 3, index + 1)
         rows = sorted({one["setting"]["rows"] for one in some})
         epsilons = sorted({one["setting"]["epsilon"] for one in some})
         for one in some:

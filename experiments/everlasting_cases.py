@@ -44,7 +44,7 @@ DELTA = 1e-6
 SEED = 1
 STEPS = 40  # parts of a stream whose accuracy is plotted
 EPSILONS: tuple[float, ...] = (0.5, 1, 2, 8)  # of the map
-WAYS = ("one-shot", "pate", "votes", "chain")
+ANSWERING = ("one-shot", "pate", "votes", "chain")
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def _black_box(setting: Setting, folder: Path) -> Found:
     }
 
 
-# ── which way is best where ───────────────────────────────────────────────────────────────────────────────────────
+# ── which option is best where ────────────────────────────────────────────────────────────────────────────────────
 
 
 PUBLIC = 2_000  # unlabelled rows that PATE is given
@@ -250,7 +250,7 @@ CHAIN_PHASES, VOTES_PHASES = 6, 3
 
 
 def _crossover(setting: Setting, folder: Path) -> Found:
-    """The mean accuracy of each way over the same stream; None where it refuses."""
+    """The mean accuracy of each option over the same stream; None where it refuses."""
     rows = setting["rows"]
     stream: Stream
     if setting["stream"] == "line":
@@ -282,16 +282,16 @@ def _crossover(setting: Setting, folder: Path) -> Found:
         teacher=concept, student=concept, epsilon=setting["epsilon"], delta=DELTA, classes=(0, 1), unsafe_seed=SEED
     )
     public = stream.queries(np.random.default_rng(2), PUBLIC, 0)[0]
-    ways: dict[str, Callable[[], Any]] = {
+    options: dict[str, Callable[[], Any]] = {
         "one-shot": lambda: one_shot.fit(X, y),
         "pate": lambda: pate.fit(X, y, public=public),
         "votes": lambda: _predictor(concept or LogisticTeacher(), common, rows_per_teacher=10).fit(X, y),
         "chain": lambda: _predictor(chain_learner, common).fit(X, y),
     }
     accuracy: dict[str, float | None] = {}
-    for name in WAYS:
+    for name in ANSWERING:
         try:
-            pieces = list(ask(ways[name](), stream, queries, seed=SEED, batch=max(1, queries // 200), title=name))
+            pieces = list(ask(options[name](), stream, queries, seed=SEED, batch=max(1, queries // 200), title=name))
         except (InsufficientData, BudgetExhausted):
             accuracy[name] = None
             continue
@@ -342,14 +342,14 @@ def _cases() -> list[Case]:
                                    "batch": 50_000}, _kdd99),
     ]  # fmt: skip
     for hostile in (0.0, 0.05, 0.1, 0.2):
-        ways: dict[str, Setting] = {
+        options: dict[str, Setting] = {
             "caps": {"client_share": 0.01},
             "no caps": {"client_share": 1},
             "trusted": {"training_stream": "trusted"},
         }
-        for name, way in ways.items():
+        for name, option in options.items():
             setting = {"hostile": hostile, "rows": 40_000, "epsilon": 4, "max_rows": 40_000, "phases": 8,
-                       "batch": 4000, "rows_per_teacher": 10, **way}  # fmt: skip
+                       "batch": 4000, "rows_per_teacher": 10, **option}  # fmt: skip
             cases.append(Case("poisoning", f"{hostile:.0%}, {name}", setting, _poisoned))
     for epsilon, labeller in ((1, "greedy"), (4, "greedy"), (8, "poll")):
         setting = {"rows": 120_000, "epsilon": epsilon, "depth": 4, "rows_per_teacher": 50, "growth": 1.2,

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from experiments import datasets
 from experiments.table import Table
-from reticent.audit.inference import Array, Inference, label_inference, membership_inference, most_advantage
+from reticent.audit.inference import Array, InferenceResult, label_inference, membership_inference, most_advantage
 from reticent.audit.inference import telling_queries as telling
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.teachers import Teachers
@@ -72,27 +72,27 @@ def results_on(X: Array, y: Array, pool: Array, *, victims: int, runs: int) -> l
         ("the same teachers, no noise", lambda X, y: Majority(teachers(X, y)), None),
         ("one decision tree", lambda X, y: DecisionTreeClassifier(random_state=0).fit(X, y), None),
     ]
-    found: dict[tuple[str, str, float | None], list[Inference]] = {}
+    found: dict[tuple[str, str, float | None], list[InferenceResult]] = {}
     base = teachers(X, y)
     attacked, before = 0, Majority(base).predict(pool)
-    for place in range(1, len(X)):
+    for index in range(1, len(X)):
         if attacked == victims:
             break
         turned = y.copy()
-        turned[place] = 1 - y[place]
+        turned[index] = 1 - y[index]
         changed = teachers(X, turned)
         if (before == Majority(changed).predict(pool)).all():
             continue
         attacked += 1
         for attack in ("label", "membership"):
-            row, label = (X[place], 1 - y[place]) if attack == "label" else (X[place - 1], y[place - 1])
+            row, label = (X[index], 1 - y[index]) if attack == "label" else (X[index - 1], y[index - 1])
             other = X.copy(), y.copy()
-            other[0][place], other[1][place] = row, label
+            other[0][index], other[1][index] = row, label
             queries = telling(base, teachers(*other), pool, ANSWERS)
             for name, train, epsilon in predictors:
-                asked = np.concatenate([queries[:1], X[place : place + 1]]) if epsilon is None else queries
+                asked = np.concatenate([queries[:1], X[index : index + 1]]) if epsilon is None else queries
                 times = 40 if epsilon is None else runs  # where there is no noise all runs are the same
-                how: dict[str, Any] = {"place": place, "runs": times, "delta": DELTA, "refit": False, "queries": asked}
+                how: dict[str, Any] = {"index": index, "runs": times, "delta": DELTA, "refit": False, "queries": asked}
                 result = (
                     label_inference(train, X, y, label=label, **how)
                     if attack == "label"

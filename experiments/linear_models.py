@@ -34,10 +34,10 @@ class OnePass(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.unique(y)
         rows, labels = _from_minus_to_plus(X), np.where(np.asarray(y) == self.classes_[-1], 1.0, -1.0)
         weights = np.zeros(rows.shape[1])
-        for t, place in enumerate(np.random.default_rng(self.random_state).permutation(len(rows)), start=1):
-            row = rows[place]
+        for t, index in enumerate(np.random.default_rng(self.random_state).permutation(len(rows)), start=1):
+            row = rows[index]
             length = float(row @ row)
-            missing = labels[place] - min(1.0, max(-1.0, float(row @ weights)))
+            missing = labels[index] - min(1.0, max(-1.0, float(row @ weights)))
             weights -= row * missing * math.expm1(-2 * math.sqrt(self.rate / (self.rate + t)) * length) / length
         self.coef_ = weights
         return self

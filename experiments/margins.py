@@ -97,9 +97,9 @@ def measured(given: Problem, data: str, kind: str) -> Margins:
     ones = votes[:, 1] / count
     agreement = np.where(best == 1, ones, 1 - ones) - 0.5
     majority = (2 * votes[:, 1] >= count).astype(np.int64)  # a tie is 1, as the labellers have it
-    place = np.clip(((agreement + 0.5) * BINS).astype(np.int64), 0, BINS - 1)
+    bin_ = np.clip(((agreement + 0.5) * BINS).astype(np.int64), 0, BINS - 1)
     # With a tie for 1 and the best model for 0 the vote is against it: agreement 0 belongs below.
-    place = np.where((agreement == 0) & (majority != best), BINS // 2 - 1, place)
+    bin_ = np.where((agreement == 0) & (majority != best), BINS // 2 - 1, bin_)
     sums = np.cumsum(np.column_stack([np.abs(agreement), agreement])[:SUMMED], axis=0)
     return Margins(
         data=data,
@@ -109,8 +109,8 @@ def measured(given: Problem, data: str, kind: str) -> Margins:
         single=round(float(np.where(truth == 1, ones, 1 - ones).mean()), 5),
         majority=round(float((majority == truth).mean()), 5),
         best=round(float((best == truth).mean()), 5),
-        bins=np.bincount(place, minlength=BINS).tolist(),
-        right=np.bincount(place[majority == truth], minlength=BINS).tolist(),
+        bins=np.bincount(bin_, minlength=BINS).tolist(),
+        right=np.bincount(bin_[majority == truth], minlength=BINS).tolist(),
         sums=sums[9::10].round(4).tolist(),
     )
 
@@ -171,8 +171,8 @@ def _distribution(kept: list[Margins]) -> Table:
         f"Figure 3: share of the queries by margin, teachers {LOGISTIC} (in brackets with the vote against h*)",
         ("Δ", *(each.data for each in shown)),
         tuple(
-            (f"{place * step:.2f} – {(place + 1) * step:.2f}", *cells)
-            for place, cells in enumerate(zip(*columns, strict=True))
+            (f"{bin_ * step:.2f} – {(bin_ + 1) * step:.2f}", *cells)
+            for bin_, cells in enumerate(zip(*columns, strict=True))
         ),
     )
 
@@ -189,8 +189,8 @@ def plots() -> dict[str, bytes]:
     def drawn(draw: Callable[[Any, Margins], None], legend: str) -> bytes:
         with style(font_size=8):
             figure = Figure(figsize=(7.2, 2.4))
-            for place, each in enumerate(shown):
-                axes = figure.add_subplot(1, len(shown), place + 1)
+            for index, each in enumerate(shown):
+                axes = figure.add_subplot(1, len(shown), index + 1)
                 draw(axes, each)
                 axes.set_title(each.data, fontsize=9)
                 axes.spines[["top", "right"]].set_visible(False)

@@ -30,8 +30,8 @@ def plots() -> dict[str, bytes]:
     colours = {28: "#8c8c8c", 5: "#b8a04a", 10: "#2b6a8f", 22: "#b3553c"}
     with style():
         figure = Figure(figsize=(7.2, 3.4))
-        for place, (title, options) in enumerate(SETTINGS[:2], start=1):
-            axes = figure.add_subplot(1, 2, place)
+        for index, (title, options) in enumerate(SETTINGS[:2], start=1):
+            axes = figure.add_subplot(1, 2, index)
             for theorem, colour in colours.items():
                 found = [_of(theorem, rows, options) for rows in SIZES]
                 label = f"Theorem {theorem}: {found[0].algorithm}"
@@ -41,7 +41,7 @@ def plots() -> dict[str, bytes]:
             axes.set_title(title, fontsize=10)
             axes.set_xlabel("private rows")
             axes.spines[["top", "right"]].set_visible(False)
-            if place == 1:
+            if index == 1:
                 axes.set_ylabel("order of the excess error")
                 axes.legend(frameon=False, fontsize=7, loc="lower left")
         figure.tight_layout()

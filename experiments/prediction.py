@@ -37,7 +37,7 @@ FITS = 12
 CASES = ((0.2, 1.0), (0.1, 1.0), (0.2, 0.1))  # errors and ε to plan for
 CLASS = Thresholds(bits=1, both_orientations=True)
 MEASURED = Path(__file__).with_name("prediction.json")
-WAYS = ("votes", "flip", "net", "average, flipped", "one concept, flipped")
+METHODS = ("votes", "flip", "net", "average, flipped", "one concept, flipped")
 SAYS = {"votes": "−1, some concept fits", "flip": "−1/2", "net": "−1", "average, flipped": "−1/3"}
 
 
@@ -50,12 +50,12 @@ def plots() -> dict[str, bytes]:
     """The measured error above the best by the number of rows, both axes logarithmic, as an SVG."""
     from matplotlib.figure import Figure
 
-    colours = dict(zip(WAYS, ("#2b6a8f", "#b3553c", "#5f9e6e", "#b8a04a", "#8c8c8c"), strict=True))
+    colours = dict(zip(METHODS, ("#2b6a8f", "#b3553c", "#5f9e6e", "#b8a04a", "#8c8c8c"), strict=True))
     with style():
         figure = Figure(figsize=(6.4, 4))
         axes = figure.add_subplot()
-        for way, found in _kept()["errors"].items():
-            axes.plot(ROWS, [found[str(count)] for count in ROWS], "o-", color=colours[way], label=way)
+        for method, found in _kept()["errors"].items():
+            axes.plot(ROWS, [found[str(count)] for count in ROWS], "o-", color=colours[method], label=method)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel("rows")
@@ -73,7 +73,7 @@ def measure(folder: Path | None = None) -> None:
         "made by": "experiments.prediction.measure()",
         "parameters": _parameters(),
         "needed": {name: [needed(*case) for case in CASES] for name, needed in PLANNED.items()},
-        "errors": {way: {str(rows): _worst(way, rows) for rows in ROWS} for way in WAYS},
+        "errors": {method: {str(rows): _worst(method, rows) for rows in ROWS} for method in METHODS},
         "stable": {str(rows): _worst("stable", rows) for rows in ROWS},
     }
     MEASURED.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -120,13 +120,13 @@ ORDERS = ("d/(αγ) + d/α²", "d/(αε)", "d/(α²ε)", "d²/(αε) + d/α²")
 # ── measuring ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _worst(way: str, rows: int) -> float:
+def _worst(method: str, rows: int) -> float:
     """The largest mean excess error over the distributions; for votes and stability those that some concept fits."""
-    biases = BIAS[:1] if way in ("votes", "stable") else BIAS
-    return max(_excess(way, rows, rare / rows, bias) for rare in RARE if rare <= 0.3 * rows for bias in biases)
+    biases = BIAS[:1] if method in ("votes", "stable") else BIAS
+    return max(_excess(method, rows, rare / rows, bias) for rare in RARE if rare <= 0.3 * rows for bias in biases)
 
 
-def _excess(way: str, rows: int, rare: float, bias: float) -> float:
+def _excess(method: str, rows: int, rare: float, bias: float) -> float:
     """The mean over rows and draws; the chance of a wrong answer that is left after these is computed."""
     generator, excess = np.random.default_rng([rows, round(rows * rare), round(10 * bias)]), 0.0
     for fit in range(FITS):
@@ -134,17 +134,17 @@ def _excess(way: str, rows: int, rare: float, bias: float) -> float:
         x = (generator.random(rows) >= rare).astype(np.int64)
         wrong = generator.random(rows) < (1 - bias) / 2
         y = np.where(x == 1, 1, label ^ wrong).astype(np.int64)
-        first, second = _ones(way, x, y, Seeded(unsafe_seed=fit))
+        first, second = _ones(method, x, y, Seeded(unsafe_seed=fit))
         excess += rare * bias * abs(label - first) + (1 - rare) * (1 - second)
     return float(f"{excess / FITS:.4g}")
 
 
-def _ones(way: str, x: Any, y: Any, noise: Seeded) -> tuple[float, float]:
+def _ones(method: str, x: Any, y: Any, noise: Seeded) -> tuple[float, float]:
     """The chance of the answer 1 to either point, at a cost of ε for a question, given the rows and concepts drawn."""
-    if way == "stable":
+    if method == "stable":
         return _labels(draw_concept(CLASS, x, y, split(len(x), rational(STABILITY, "stability")), noise))
-    if way in ("votes", "flip", "net"):
-        setup = PrivatePredictor(CLASS, epsilon=EPSILON, method=way).setup(len(x))
+    if method in ("votes", "flip", "net"):
+        setup = PrivatePredictor(CLASS, epsilon=EPSILON, method=method).setup(len(x))
         if isinstance(setup, Votes):
             return _logistic(x, y, setup.teachers, EPSILON)
         assert isinstance(setup, (Flip, Net))
@@ -153,7 +153,7 @@ def _ones(way: str, x: Any, y: Any, noise: Seeded) -> tuple[float, float]:
             return _flipped(_labels(concept), setup.flip)
         return _flipped(_logistic(x, CLASS.predict(concept, x), setup.teachers, 1 / setup.apart), setup.flip)
     odds, parts = math.exp(EPSILON), 1
-    if way == "average, flipped":  # a random one of so many concepts, each of its own rows: (1/parts)-stable
+    if method == "average, flipped":  # a random one of many concepts, each with rows of its own: (1/parts)-stable
         parts = max(1, round((len(x) / 2 / (odds - 1) ** 2) ** (1 / 3)))
     mine = slice(int(noise.uniform(parts)), None, parts)
     return _flipped(_labels(CLASS.erm(x[mine], y[mine])), 1 / ((odds - 1) * parts + 2))
@@ -198,9 +198,9 @@ def _needed() -> Table:
 
 def _errors() -> Table:
     rows = []
-    for way, found in _kept()["errors"].items():
+    for method, found in _kept()["errors"].items():
         errors = [found[str(count)] for count in ROWS]
-        rows.append((way, *(f"{each:.2g}" for each in errors), _slope(ROWS, errors), SAYS.get(way, "0")))
+        rows.append((method, *(f"{each:.2g}" for each in errors), _slope(ROWS, errors), SAYS.get(method, "0")))
     return Table(
         f"Measured: the error above the best at ε = {EPSILON} a question, on the distribution that hurts most",
         ("method", *(f"n = {count:,}" for count in ROWS), "slope", "paper's slope"),

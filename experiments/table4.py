@@ -351,7 +351,7 @@ def _results(part: str) -> Results:
 
 # ── the tables ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-NOISELESS = len(EPSILONS)  # the place of what was measured without noise
+NOISELESS = len(EPSILONS)  # the column of what was measured without noise
 
 
 def half_width(accuracies: Floats) -> Floats:
@@ -381,19 +381,19 @@ def _again(results: Results) -> Table:
     rows = []
     for name, found in results.items():
         printed = PRINTED.get(name)
-        for place in range(NOISELESS + 1):
-            asked = PRINTED_ASKED[name][place] if name in PRINTED_ASKED else None
+        for column in range(NOISELESS + 1):
+            asked = PRINTED_ASKED[name][column] if name in PRINTED_ASKED else None
             rows.append((
                 name,
                 str(len(found[PSQ])),
-                f"{EPSILONS[place]:g}" if place < NOISELESS else "∞",
-                "{:.4f} ± {:.4f}".format(*printed[PSQ][place]) if printed else "–",
-                _cell(found[PSQ], place),
-                "{:.4f} ± {:.4f}".format(*printed[ASQ][place]) if printed else "–",
-                _cell(found[ASQ], place),
-                _cell(found[RANDOM], place),
+                f"{EPSILONS[column]:g}" if column < NOISELESS else "∞",
+                "{:.4f} ± {:.4f}".format(*printed[PSQ][column]) if printed else "–",
+                _cell(found[PSQ], column),
+                "{:.4f} ± {:.4f}".format(*printed[ASQ][column]) if printed else "–",
+                _cell(found[ASQ], column),
+                _cell(found[RANDOM], column),
                 f"{asked:g}" if asked else "–",
-                f"{found[ASKED][:, place].mean():.1f}",
+                f"{found[ASKED][:, column].mean():.1f}",
             ))  # fmt: skip
     return Table(
         "The paper's method: accuracy as printed, with its ±, and measured again, ± 1.96 standard errors",
@@ -407,18 +407,18 @@ def _better(results: Results) -> Table:
     rows = []
     for name, found in results.items():
         ones = datasets.DATA_SETS[name].ones
-        for place, epsilon in enumerate(EPSILONS):
-            printed = max(PRINTED[name][way][place][0] for way in (PSQ, ASQ)) if name in PRINTED else None
-            best = max((PSQ, ASQ, RANDOM), key=lambda way: found[way][:, place].mean())
+        for column, epsilon in enumerate(EPSILONS):
+            printed = max(PRINTED[name][way][column][0] for way in (PSQ, ASQ)) if name in PRINTED else None
+            best = max((PSQ, ASQ, RANDOM), key=lambda way: found[way][:, column].mean())
             rows.append((
                 name,
                 f"{epsilon:g}",
                 f"{max(ones, 1 - ones):.3f}",
                 f"{printed:.4f}" if printed else "–",
-                f"{_cell(found[best], place)} ({best})",
-                _cell(found[OURS], place),
-                _cell(found[OURS_RANDOM], place),
-                _cell(found[ONE_SHOT], place),
+                f"{_cell(found[best], column)} ({best})",
+                _cell(found[OURS], column),
+                _cell(found[OURS_RANDOM], column),
+                _cell(found[ONE_SHOT], column),
                 _cell(found[NOT_PRIVATE], 0),
             ))  # fmt: skip
     return Table(
@@ -433,7 +433,7 @@ def _defaults(methods: Results, without: Results) -> Table:
     rows = []
     for name, found in without.items():
         for left_out, accuracies in {"none": methods[name][OURS], **found}.items():
-            rows.append((name, left_out, *(_cell(accuracies, place) for place in range(len(EPSILONS)))))
+            rows.append((name, left_out, *(_cell(accuracies, column) for column in range(len(EPSILONS)))))
     return Table(
         "What makes the defaults better: accuracy without one of them, ± 1.96 standard errors",
         ("data", "without", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)),
@@ -448,8 +448,8 @@ def _agreement(learners: Results) -> Table:
         widened = (f"{mean:.4f} ± {width * math.sqrt(PRINTED_SPLITS):.4f}" for mean, width in printed)
         rows.append((name, "printed, ± times √30", str(PRINTED_SPLITS), *widened))
         for learner, again in found.items():
-            apart = (standard_errors_apart(again[:, place], *both) for place, both in enumerate(printed))
-            cells = (f"{_cell(again, place)} ({each:+.1f})" for place, each in enumerate(apart))
+            apart = (standard_errors_apart(again[:, column], *both) for column, both in enumerate(printed))
+            cells = (f"{_cell(again, column)} ({each:+.1f})" for column, each in enumerate(apart))
             rows.append((name, learner, str(len(again)), *cells))
     return Table(
         "PSQ with each linear model: accuracy ± 1.96 standard errors (and standard errors from what was printed)",
@@ -461,12 +461,12 @@ def _agreement(learners: Results) -> Table:
 def _widths(learners: Results) -> Table:
     rows = []
     for name, found in learners.items():
-        for place, (mean, width) in enumerate(PRINTED[name][PSQ]):
-            again = found[PASSIVE_AGGRESSIVE][:, place]
+        for column, (mean, width) in enumerate(PRINTED[name][PSQ]):
+            again = found[PASSIVE_AGGRESSIVE][:, column]
             of_as_many = float(half_width(again)) * math.sqrt(len(again) / PRINTED_SPLITS)
             rows.append((
                 name,
-                f"{EPSILONS[place]:g}" if place < NOISELESS else "∞",
+                f"{EPSILONS[column]:g}" if column < NOISELESS else "∞",
                 f"{width:.4f}",
                 f"{width_of_test_rows(mean, name):.4f}",
                 f"{width * math.sqrt(PRINTED_SPLITS):.4f}",
@@ -480,5 +480,5 @@ def _widths(learners: Results) -> Table:
     )
 
 
-def _cell(accuracies: Floats, place: int) -> str:
-    return f"{accuracies[:, place].mean():.4f} ± {half_width(accuracies)[place]:.4f}"
+def _cell(accuracies: Floats, column: int) -> str:
+    return f"{accuracies[:, column].mean():.4f} ± {half_width(accuracies)[column]:.4f}"

@@ -13,9 +13,9 @@ import pytest
 
 import reticent.mechanisms
 from reticent.audit import empirical
-from reticent.audit.catalogue import Entry, catalogue
+from reticent.audit.catalogue import CatalogueEntry, catalogue
 from reticent.audit.neighbours import divergences, random_row_replacements, random_score_vectors, worst_case
-from reticent.audit.report import ROUNDING, TAIL_BITS, Row, TwinResult, examine, load_twins, reject, to_json
+from reticent.audit.report import ROUNDING, TAIL_BITS, AuditRow, TwinResult, examine, load_twins, reject, to_json
 from reticent.audit.twins import TWINS
 from reticent.mechanisms.pieces import median_pieces
 from reticent.noise import Seeded
@@ -33,7 +33,7 @@ def test_every_entry_has_a_twin() -> None:
 
 
 @pytest.mark.parametrize("entry", catalogue(), ids=lambda entry: entry.name)
-def test_no_mechanism_exceeds_its_claim_and_each_comes_near(entry: Entry) -> None:
+def test_no_mechanism_exceeds_its_claim_and_each_comes_near(entry: CatalogueEntry) -> None:
     pairs = [pair for _, _, pair in divergences(entry.run, entry.neighbours, tail_bits=TAIL_BITS)]
     lower, upper = (max(pair.delta(entry.epsilon)[end] for pair in pairs) for end in (0, 1))
     assert lower <= entry.delta
@@ -177,7 +177,7 @@ def test_a_broken_mechanism_fails() -> None:
     """A twin in the place of the real one: exact and empirical audit both say so."""
     entry, broken = ENTRIES["laplace_count"], TWINS["laplace_count"]["noise × 0.7"]
 
-    class Broken(Entry):
+    class Broken(CatalogueEntry):
         run = property(lambda self: broken)
 
     fields = {name: getattr(entry, name) for name in ("name", "mechanism", "neighbours", "epsilon", "delta")}
@@ -186,13 +186,13 @@ def test_a_broken_mechanism_fails() -> None:
 
 
 def test_what_makes_a_row_fail() -> None:
-    def row(**changes: Any) -> Row:
+    def row(**changes: Any) -> AuditRow:
         fields: dict[str, Any] = {
             "mechanism": "x", "epsilon": 1.0, "delta": 0.0, "exact_delta": 0.0, "exact_passed": True,
             "empirical_epsilon": 0.5, "empirical_event": "output in {0}", "empirical_passed": True,
             "twins": (TwinResult("weak", 0.1, True),),
         }  # fmt: skip
-        return Row(**fields | changes)
+        return AuditRow(**fields | changes)
 
     assert row().passed
     assert not row(exact_passed=False).passed

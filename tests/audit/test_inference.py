@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 from experiments import datasets
 from reticent.audit.inference import (
     Array,
-    Inference,
+    InferenceResult,
     label_inference,
     membership_inference,
     most_advantage,
@@ -64,7 +64,7 @@ def noisy(epsilon: float) -> Any:
 
 def test_the_bound_is_what_randomised_response_attains() -> None:
     X, y = np.zeros((4, 1)), np.array([1, 0, 1, 0])
-    common: dict[str, Any] = {"place": 0, "label": 0, "queries": X[:1], "runs": 4000, "delta": 0, "confidence": 0.9999}
+    common: dict[str, Any] = {"index": 0, "label": 0, "queries": X[:1], "runs": 4000, "delta": 0, "confidence": 0.9999}
     found = label_inference(noisy(1.0), X, y, **common)
     allowed = most_advantage(epsilon=1, delta=0)
     assert found.advantage == pytest.approx(allowed, abs=0.06)
@@ -84,7 +84,7 @@ def test_a_tree_gives_a_label_away() -> None:
     X, y = rng.random((200, 3)), rng.integers(2, size=200)
     found = label_inference(
         lambda X, y: DecisionTreeClassifier(random_state=0).fit(X, y),
-        X, y, place=7, label=1 - y[7], queries=X[7:8], runs=40, delta=DELTA, refit=False,
+        X, y, index=7, label=1 - y[7], queries=X[7:8], runs=40, delta=DELTA, refit=False,
     )  # fmt: skip
     assert found.advantage == 1
     assert not found.within(EPSILON)
@@ -95,20 +95,20 @@ def test_private_answers_give_little_away_and_a_majority_without_noise_gives_all
     table, labels = datasets.synthetic("a9a", seed=0)
     rows = table.toarray()
     X, y, pool = rows[:40_000], labels[:40_000], rows[40_000:43_000]
-    attacked: dict[str, list[Inference]] = {"private": [], "majority": []}
+    attacked: dict[str, list[InferenceResult]] = {"private": [], "majority": []}
     allowed = most_advantage(epsilon=EPSILON, delta=DELTA)
     truth = ensemble(X, y)
-    for place in range(20):  # the attacker picks a victim whose label decides some majority
+    for index in range(20):  # the attacker picks a victim whose label decides some majority
         flipped = y.copy()
-        flipped[place] ^= 1
+        flipped[index] ^= 1
         changed = ensemble(X, flipped)
         queries = telling_queries(truth, changed, pool, ANSWERS)
         if Majority(truth).predict(queries[:1]) != Majority(changed).predict(queries[:1]):
             break
-    common: dict[str, Any] = {"place": place, "delta": DELTA, "refit": False}
+    common: dict[str, Any] = {"index": index, "delta": DELTA, "refit": False}
     for name, train, asked, runs in (("private", everlasting, queries, 60), ("majority", majority, queries[:1], 40)):
         attacked[name].append(
-            label_inference(train, X, y, label=flipped[place], queries=asked, runs=runs, **common)
+            label_inference(train, X, y, label=flipped[index], queries=asked, runs=runs, **common)
         )
     other = X[17], y[17]
     attacked["private"].append(
@@ -122,10 +122,10 @@ def test_private_answers_give_little_away_and_a_majority_without_noise_gives_all
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"), [({"place": 9}, "place"), ({"runs": 3}, "runs"), ({"confidence": 1.5}, "confidence")]
+    ("changed", "message"), [({"index": 9}, "index"), ({"runs": 3}, "runs"), ({"confidence": 1.5}, "confidence")]
 )
 def test_bad_arguments_are_refused(changed: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"place": 0, "label": 0, "runs": 8, "delta": 0, **changed}
+    given: dict[str, Any] = {"index": 0, "label": 0, "runs": 8, "delta": 0, **changed}
     X = np.zeros((4, 1))
     with pytest.raises(ValueError, match=message):
         label_inference(noisy(1.0), X, np.array([1, 0, 1, 0]), queries=X[:1], **given)

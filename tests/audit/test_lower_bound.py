@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from reticent.audit import EmpiricalBound, empirical, law
-from reticent.audit.lower_bound import _at_least, _best_event, _epsilon, _run, prospect
+from reticent.audit.lower_bound import _best_event, _run, epsilon_at_least, probability_at_least, prospect
 from reticent.noise import Seeded, system
 
 
@@ -52,7 +52,7 @@ def test_an_audit_that_tests_on_what_it_chose_by_is_too_confident() -> None:
             event, forward = _best_event(*training, delta=0.0, level=0.025)
             hits = [sum(n for output, n in counts.items() if event.holds(output)) for counts in test]
             more, less = hits if forward else hits[::-1]
-            too_high = float(_epsilon(more, less, 400, 0.0, 0.025)) > 0
+            too_high = float(epsilon_at_least(more, less, runs=400, delta=0.0, level=0.025)) > 0
             cheating, honest = cheating + (fails and too_high), honest + (not fails and too_high)
     assert honest <= 0.05 * 60
     assert cheating > 0.5 * 60
@@ -62,17 +62,17 @@ def test_an_audit_that_tests_on_what_it_chose_by_is_too_confident() -> None:
 @pytest.mark.parametrize("level", [0.025, 1e-5])
 def test_clopper_pearson(hits: int, runs: int, level: float) -> None:
     """At the bound, as many hits or more have probability `level`."""
-    assert stats.binom.sf(hits - 1, runs, _at_least(hits, runs, level)) == pytest.approx(level, rel=1e-6)
-    assert _at_least(0, runs, level) == 0
+    assert stats.binom.sf(hits - 1, runs, probability_at_least(hits, runs, level)) == pytest.approx(level, rel=1e-6)
+    assert probability_at_least(0, runs, level) == 0
 
 
 def test_both_inequalities_follow_from_the_two_bounds() -> None:
-    p, q = _at_least(990, 1000, 0.01), 1 - _at_least(1000 - 900, 1000, 0.01)
-    assert _epsilon(990, 900, 1000, 0.0, 0.01) == pytest.approx(math.log((1 - q) / (1 - p)))
-    p, q = _at_least(100, 1000, 0.01), 1 - _at_least(1000 - 10, 1000, 0.01)
-    assert _epsilon(100, 10, 1000, 0.02, 0.01) == pytest.approx(math.log((p - 0.02) / q))
-    assert _epsilon(10, 10, 1000, 0.5, 0.01) < 0, "nothing is shown"
-    assert _epsilon(10, 10, 1000, 0.999, 0.01) < -100
+    p, q = probability_at_least(990, 1000, 0.01), 1 - probability_at_least(1000 - 900, 1000, 0.01)
+    assert epsilon_at_least(990, 900, runs=1000, delta=0.0, level=0.01) == pytest.approx(math.log((1 - q) / (1 - p)))
+    p, q = probability_at_least(100, 1000, 0.01), 1 - probability_at_least(1000 - 10, 1000, 0.01)
+    assert epsilon_at_least(100, 10, runs=1000, delta=0.02, level=0.01) == pytest.approx(math.log((p - 0.02) / q))
+    assert epsilon_at_least(10, 10, runs=1000, delta=0.5, level=0.01) < 0, "nothing is shown"
+    assert epsilon_at_least(10, 10, runs=1000, delta=0.999, level=0.01) < -100
 
 
 # ── power ─────────────────────────────────────────────────────────────────────────────────────────────────────────

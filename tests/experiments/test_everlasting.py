@@ -80,7 +80,7 @@ def test_chains_lose_little_in_forty_phases(stream: str, best: float) -> None:
 
 def test_votes_follow_clusters_that_turn_and_one_model_does_not() -> None:
     for name in ("clusters, slow", "clusters, fast"):
-        curves = {way: np.array(curve) for way, curve in KEPT["drift"][name]["curves"].items()}
+        curves = {option: np.array(curve) for option, curve in KEPT["drift"][name]["curves"].items()}
         assert curves["votes"].min() > 0.9
         assert max(curves["one-shot"][-1], curves["pate"][-1]) < 0.05
     assert min(KEPT["drift"]["clusters, slow"]["curves"]["chain"]) > 0.9
@@ -88,7 +88,7 @@ def test_votes_follow_clusters_that_turn_and_one_model_does_not() -> None:
 
 @pytest.mark.parametrize("name", ["elec2", "covtype"])
 def test_where_labels_change_their_meaning_one_model_is_better(name: str) -> None:
-    means = {way: np.mean(curve) for way, curve in KEPT["drift"][name]["curves"].items()}
+    means = {option: np.mean(curve) for option, curve in KEPT["drift"][name]["curves"].items()}
     assert means["one-shot"] > max(means["votes"], means["chain"])
     assert means["non-private"] > means["one-shot"]
 
@@ -104,7 +104,7 @@ def test_the_map_has_every_cell() -> None:
     for case in everlasting_cases.CASES:
         if case.part == "crossover":
             accuracy = KEPT["crossover"][case.name]["accuracy"]
-            assert set(accuracy) == set(everlasting_cases.WAYS)
+            assert set(accuracy) == set(everlasting_cases.ANSWERING)
             assert all(each is None or 0 <= each <= 1 for each in accuracy.values())
 
 

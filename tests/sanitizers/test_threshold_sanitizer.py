@@ -23,6 +23,7 @@ from reticent.audit.laws import Law, law
 from reticent.concepts import Datetimes, Floats, Integers, Interval, Threshold
 from reticent.data.points import as_point_table
 from reticent.errors import InsufficientData, PrivacyWarning
+from reticent.exact import Number
 from reticent.noise import Noise
 from reticent.noise import Seeded as SeededNoise
 from reticent.privacy import Guarantee
@@ -77,7 +78,7 @@ def neighbours(size: int, rows: int) -> Iterator[tuple[Rows, Rows]]:
 
 
 def deltas(
-    run: Run, pairs: Sequence[tuple[Rows, Rows]], epsilons: Sequence[object], tail_bits: int
+    run: Run, pairs: Sequence[tuple[Rows, Rows]], epsilons: Sequence[Number], tail_bits: int
 ) -> list[tuple[float, float]]:
     """For each ε the worst δ of all pairs: certain, and possible in view of the tails that were not walked."""
     laws: dict[Rows, Law] = {}

@@ -1,7 +1,8 @@
 """Every mechanism of the package as the audit sees it: what it claims, and the inputs on which to test the claim.
 
 The parameters are chosen for the power of the audit, not for use: a large δ shows in few runs, a large ε makes the
-noise small and its outcomes few. The pairs of inputs come near the claims; where all small ones can be tried, they are.
+noise small and its outcomes few. The pairs of inputs come close to the claims; if all small pairs can be tried, they
+are.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from reticent.noise import Noise, Seeded
 from reticent.privacy import accounting
 
 Run = Callable[[Noise, Any], Hashable]
-Pair = tuple[Any, Any]
+InputPair = tuple[Any, Any]
 
 
-class Mechanism(Protocol):
+class AuditedMechanism(Protocol):
     """A mechanism with all its parameters set."""
 
     def __call__(self, data: Any, /, *, unsafe_noise: Noise) -> Release[Any]:
@@ -44,22 +45,22 @@ class Mechanism(Protocol):
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """A mechanism at fixed parameters, and pairs of inputs on which it claims to be (ε, δ)-indistinguishable."""
 
     name: str
-    mechanism: Mechanism
-    neighbours: tuple[Pair, ...]
+    mechanism: AuditedMechanism
+    neighbours: tuple[InputPair, ...]
     epsilon: Fraction
     delta: Fraction
 
     @property
     def run(self) -> Run:
-        """`run(noise, data)`: all that leaves the mechanism, as something hashable."""
+        """`run(noise, data)`: everything that the mechanism releases, as something hashable."""
         return partial(_output, self.mechanism)
 
 
-def _output(mechanism: Mechanism, noise: Noise, data: Any) -> Hashable:
+def _output(mechanism: AuditedMechanism, noise: Noise, data: Any) -> Hashable:
     value: Any = mechanism(data, unsafe_noise=noise).value
     if isinstance(value, dict):
         return tuple(value.items())
@@ -67,21 +68,21 @@ def _output(mechanism: Mechanism, noise: Noise, data: Any) -> Hashable:
 
 
 @cache
-def catalogue() -> tuple[Entry, ...]:
-    """All entries, one or more for every mechanism."""
+def catalogue() -> tuple[CatalogueEntry, ...]:
+    """Return all entries, one or more per mechanism."""
     return tuple(chain(_selections(), _counts(), _streams(), _votes()))
 
 
-def _entry(name: str, mechanism: Mechanism, neighbours: Iterable[Pair], *, epsilon: int) -> Entry:
-    """An entry that claims what the accountant makes of the event of a run: the least δ at this ε."""
+def _entry(name: str, mechanism: AuditedMechanism, neighbours: Iterable[InputPair], *, epsilon: int) -> CatalogueEntry:
+    """Return an entry that claims the least δ at this ε for the event of a run, by the accountant."""
     pairs = tuple(neighbours)
     event = mechanism(pairs[0][0], unsafe_noise=Seeded(unsafe_seed=0)).event
-    return Entry(name, mechanism, pairs, Fraction(epsilon), Fraction(accounting.delta(event, epsilon=epsilon)))
+    return CatalogueEntry(name, mechanism, pairs, Fraction(epsilon), Fraction(accounting.delta(event, epsilon=epsilon)))
 
 
 # ── selections ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-def _selections() -> Iterator[Entry]:
+def _selections() -> Iterator[CatalogueEntry]:
     # One score falls and all others rise: with many candidates that costs almost all of ε.
     one_falls = (1, *(0,) * 19), (0, *(1,) * 19)
     scores = [one_falls, *score_vectors(3, range(3))]
@@ -116,13 +117,13 @@ def _selections() -> Iterator[Entry]:
     yield _entry("quasi_concave_maximum, depth 2", twice, deep, epsilon=4)
 
 
-def _steps(starts: Sequence[int], *heights: Sequence[int], size: int) -> Pair:
-    """Two scores on [0, size) with steps at the same places."""
+def _steps(starts: Sequence[int], *heights: Sequence[int], size: int) -> InputPair:
+    """Return two scores on [0, size) with steps at the same positions."""
     first, second = (Pieces.from_breakpoints(starts, values, last=size - 1) for values in heights)
     return first, second
 
 
-def _count_changes(size: int, values: Sequence[int], *, growth: int) -> list[Pair]:
+def _count_changes(size: int, values: Sequence[int], *, growth: int) -> list[InputPair]:
     """All pairs of counts of which a replaced row lets at most `growth` fall and at most `growth` rise."""
 
     def possible(first: Sequence[int], second: Sequence[int]) -> bool:
@@ -134,7 +135,7 @@ def _count_changes(size: int, values: Sequence[int], *, growth: int) -> list[Pai
 
 # ── counts ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-def _counts() -> Iterator[Entry]:
+def _counts() -> Iterator[CatalogueEntry]:
     one, two = [(3, 4)], [((3, 1), (2, 2))]
     yield _entry("laplace_count", partial(laplace_count, epsilon=1), one, epsilon=1)
     yield _entry("laplace_count, histogram", partial(laplace_count, epsilon=2, sensitivity=2), two, epsilon=2)
@@ -146,7 +147,7 @@ def _counts() -> Iterator[Entry]:
 
 # ── streams of questions ──────────────────────────────────────────────────────────────────────────────────────────
 
-def _streams() -> Iterator[Entry]:
+def _streams() -> Iterator[CatalogueEntry]:
     # Answers "below" pin the noise of the threshold, then one "above" pays for its own.
     crossing = [((-1, -1, -1, 0), (0, 0, 0, -1)), ((-1, 0, -1, 0), (0, -1, 0, -1))]
     yield _entry("AboveThreshold", partial(_stream, partial(AboveThreshold, 0, epsilon=6)), crossing, epsilon=6)
@@ -185,7 +186,7 @@ def _stream(
 
 # ── votes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-def _votes() -> Iterator[Entry]:
+def _votes() -> Iterator[CatalogueEntry]:
     votes = [(count, count + 1) for count in range(9)]
     yield _entry("noisy_majority", partial(noisy_majority, voters=9, sigma=1.5), votes, epsilon=1)
     histograms = [((count, 9 - count), (count - 1, 10 - count)) for count in range(5, 10)]

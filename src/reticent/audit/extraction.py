@@ -1,9 +1,9 @@
-"""Asking until the model is known: why one fixed predictor cannot answer for ever and be private.
+"""Asking until the model is known: why one fixed predictor cannot answer indefinitely and be private.
 
-A predictor that draws on its training rows alone can be asked about every point. What comes back is a hypothesis, that
-is, a learner; so it needs as many rows as a private learner, however little each single answer tells. And if only
-single answers were made private, with noise for each, the noise averages out and the hypothesis gives rows away. Both
-are shown here by programs that take any object with a `predict`.
+A predictor that draws on its training rows alone can be asked about every point. The answers form a hypothesis, so the
+predictor is a learner, and it needs as many rows as a private learner, however little each answer reveals. If only
+single answers are private, each by its own noise, the noise averages out and the hypothesis reveals rows. The programs
+here show both, for any object with a `predict`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reticent.errors import BudgetExhausted
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.mechanisms.release import noise_or_system
 from reticent.noise import Noise
 from reticent.promises import check_share
@@ -28,47 +28,61 @@ S = TypeVar("S")
 
 
 class Predictor(Protocol):
-    """Whatever answers queries, one label a row."""
+    """Anything that answers queries, with one label per row."""
 
     def predict(self, X: Any, /) -> Any:
-        """The labels."""
+        """Return the labels."""
 
 
 @dataclass(frozen=True)
 class Extracted:
-    """A hypothesis on given points: a label for each, and how the answers that it was read off were spread."""
+    """A hypothesis on given points, and the answers that it was extracted from.
+
+    Parameters
+    ----------
+    points : ndarray
+        The points.
+    labels : ndarray of int
+        The label of each point; 0 if it was never answered.
+    answers : ndarray of int
+        How often each point was answered.
+    ones : ndarray of int
+        How often each point was answered by 1.
+    complete : bool
+        Whether every point was answered.
+    """
 
     points: Array
     labels: NDArray[np.int64]
-    answers: NDArray[np.int64]  # how often each point was answered
-    ones: NDArray[np.int64]  # and how often by 1
-    complete: bool  # whether every point was answered; the labels of others are 0
+    answers: NDArray[np.int64]
+    ones: NDArray[np.int64]
+    complete: bool
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """The label of each row of `X`, all of which must be among the points."""
+        """Return the label of each row of `X`, all of which must be among the points."""
         rows = np.asarray(X)
-        place = {key: index for index, key in enumerate(_keys(self.points))}
+        indices = {key: index for index, key in enumerate(_keys(self.points))}
         try:
-            return self.labels[[place[key] for key in _keys(rows)]]
+            return self.labels[[indices[key] for key in _keys(rows)]]
         except KeyError:
             raise ValueError("X must hold points of which the hypothesis was extracted, and no others") from None
 
     @property
     def majority(self) -> NDArray[np.int64]:
-        """The label that each point was given most often: noise that is fresh for each answer averages out."""
+        """The most frequent label of each point: noise that is fresh for each answer averages out."""
         return (2 * self.ones > self.answers).astype(np.int64)
 
 
 class HypothesisLearner:
-    """Algorithm HypothesisLearner: a hypothesis out of the answers of a predictor, by asking about random points.
+    """Algorithm HypothesisLearner: extract a hypothesis from a predictor by asking about random points.
 
-    Each of `queries` rounds asks about a point drawn uniformly from `points`, the whole domain. Of the answers to a
-    point one is drawn at random to be its label. With the default number of queries every point is asked about, but
-    for a probability of `failure`.
+    Each of `queries` rounds asks about a point drawn uniformly from `points`, the whole domain. One of the answers to a
+    point, drawn at random, becomes its label. With the default number of queries every point is asked about, except
+    with probability `failure`.
 
     Claim. If the hypotheses by which the predictor answers err with probability at most α each, whatever the
-    distribution of the points is, then the expected error of the result is at most α, and at most 8α but for a
-    probability of 1/8 + `failure`.
+    distribution of the points is, then the expected error of the result is at most α, and at most 8α except with
+    probability 1/8 + `failure`.
 
     Why. A point is asked about in rounds that do not depend on the answers, and given these rounds each is equally
     likely to give the label. So P(label of x is wrong) is the average over rounds of P(answer to x is wrong), whose
@@ -81,12 +95,21 @@ class HypothesisLearner:
 
     Parameters
     ----------
-    predictor : any object with a `predict`; refusals (`BudgetExhausted`) end the attack early.
-    points : the domain, one point a row.
-    failure : the probability that some point is never asked about.
-    queries : how many to ask; by default as many as that takes.
-    batch : how many to ask at a time.
+    predictor : Predictor
+        Any object with a `predict`. A refusal (`BudgetExhausted`) ends the attack early.
+    points : array-like
+        The domain, one point per row.
+    failure : float or Fraction, default 0.001
+        Probability that some point is never asked about.
+    queries : int, optional
+        How many to ask; by default as many as `failure` needs.
+    batch : int, default 4096
+        How many to ask at a time.
+    unsafe_noise : Noise, optional
+        Noise to draw from, for tests.
 
+    Examples
+    --------
     >>> from reticent.concepts import Thresholds
     >>> from reticent.learners.thresholds import ThresholdLearner
     >>> x = np.arange(64)[:, None]
@@ -101,7 +124,7 @@ class HypothesisLearner:
         predictor: Predictor,
         points: ArrayLike,
         *,
-        failure: object = 0.001,
+        failure: Number = 0.001,
         queries: int | None = None,
         batch: int = 4096,
         unsafe_noise: Noise | None = None,
@@ -119,34 +142,34 @@ class HypothesisLearner:
         self._noise = noise_or_system(unsafe_noise)
 
     def hypothesis(self) -> Extracted:
-        """Ask, and read off the hypothesis. Every call asks anew."""
+        """Ask, and return the hypothesis. Every call asks again."""
         size = len(self.points)
         asked: list[Array] = []
         answered: list[Array] = []
         for start in range(0, self.queries, self.batch):
-            places = self._noise.uniform(size, min(self.batch, self.queries - start))
+            drawn = self._noise.uniform(size, min(self.batch, self.queries - start))
             try:
-                answered.append(np.asarray(self.predictor.predict(self.points[places])).astype(np.int64))
+                answered.append(np.asarray(self.predictor.predict(self.points[drawn])).astype(np.int64))
             except BudgetExhausted:
                 break
-            asked.append(places)
-        places = np.concatenate(asked) if asked else np.empty(0, dtype=np.int64)
+            asked.append(drawn)
+        indices = np.concatenate(asked) if asked else np.empty(0, dtype=np.int64)
         labels = np.concatenate(answered) if answered else np.empty(0, dtype=np.int64)
-        answers = np.bincount(places, minlength=size)
-        ones = np.bincount(places[labels == 1], minlength=size)
+        answers = np.bincount(indices, minlength=size)
+        ones = np.bincount(indices[labels == 1], minlength=size)
         chosen = np.zeros(size, dtype=np.int64)
-        order = self._noise.permutation(len(places))
-        chosen[places[order]] = labels[order]  # the last of the answers to a point, in random order
+        order = self._noise.permutation(len(indices))
+        chosen[indices[order]] = labels[order]  # the last of the answers to a point, in random order
         return Extracted(self.points, chosen, answers, ones, complete=bool((answers > 0).all()))
 
 
 class AccuracyBoost(Generic[S]):
     """Algorithm AccuracyBoost: the majority of hypotheses, each extracted from a predictor with a sample of its own.
 
-    `train(sample)` must return a predictor. There should be `copies` samples or more: ⌈104·ln(1/failure)⌉.
+    There should be at least `copies` = ⌈104·ln(1/failure)⌉ samples.
 
-    Claim. Let each predictor, but for a probability of β ≤ 1/36, err with probability at most α in all its answers.
-    Then the majority errs with probability at most 24α, but for a probability of `failure`. If for any one sample the
+    Claim. Let each predictor, except with probability β ≤ 1/36, err with probability at most α in all its answers.
+    Then the majority errs with probability at most 24α, except with probability `failure`. If for every sample the
     *whole* stream of answers is (ε, δ)-differentially private, so is the majority: a private learner.
 
     Why. A hypothesis has an error above 8α with probability at most 1/8 + 1/36 + 1/36 = 13/72 (HypothesisLearner with
@@ -158,6 +181,19 @@ class AccuracyBoost(Generic[S]):
     Source. Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*, Algorithm AccuracyBoost, Claim B.2 and Theorem
     3.3. Repaired: the printed proof has hypotheses that are bad with probability up to 3/8 and concludes that at most
     1/8 of them are bad. With β ≤ 1/36 in place of 1/8, and a quarter in place of an eighth, 24α and 104·ln(1/β) stand.
+
+    Parameters
+    ----------
+    train : callable
+        From a sample to a predictor.
+    points : array-like
+        The domain, one point per row.
+    failure : float or Fraction, default 0.05
+        Probability with which the claim may fail.
+    queries : int, optional
+        How many to ask each predictor; by default as many as `HypothesisLearner` needs.
+    unsafe_noise : Noise, optional
+        Noise to draw from, for tests.
     """
 
     def __init__(
@@ -165,7 +201,7 @@ class AccuracyBoost(Generic[S]):
         train: Callable[[S], Predictor],
         points: ArrayLike,
         *,
-        failure: object = 0.05,
+        failure: Number = 0.05,
         queries: int | None = None,
         unsafe_noise: Noise | None = None,
     ) -> None:
@@ -178,7 +214,7 @@ class AccuracyBoost(Generic[S]):
         self._unsafe_noise = unsafe_noise
 
     def hypothesis(self, samples: Sequence[S]) -> Extracted:
-        """The majority of the hypotheses extracted from a predictor for each of the samples."""
+        """Return the majority of the hypotheses, one per sample."""
         if not len(samples):
             raise ValueError("samples must hold at least one sample")
         found = [self._extracted(sample) for sample in samples]
@@ -199,14 +235,24 @@ class AccuracyBoost(Generic[S]):
 
 @dataclass(frozen=True)
 class Membership:
-    """How well an attacker tells which of two data sets a predictor was trained on."""
+    """How well an attacker finds out which of two data sets a predictor was trained on.
 
-    advantage: float  # P(says first | first) − P(says first | second), on runs that it was not tuned on
+    Parameters
+    ----------
+    advantage : float
+        P(says first | first) − P(says first | second), on runs that it was not tuned on.
+    runs : int
+        Number of these runs on each data set.
+    spread : float
+        Upper bound on the standard deviation of the advantage.
+    """
+
+    advantage: float
     runs: int
-    spread: float  # standard deviation of that number, at most
+    spread: float
 
     def exceeds(self, bound: float, *, deviations: float = 4) -> bool:
-        """Whether the advantage is above a bound by more than chance explains."""
+        """Return whether the advantage is above a bound by more than this many standard deviations."""
         return self.advantage - deviations * self.spread > bound
 
 
@@ -220,13 +266,32 @@ def membership(
     queries: int | None = None,
     unsafe_noise: Noise | None = None,
 ) -> Membership:
-    """Train, extract, and guess whether it was the first or the second data set; half of the runs to learn how.
+    """Train, extract, and guess which of two data sets was used. Half of the runs teach the attacker how.
 
     The attacker sees the share of answers 1 at each point, and weighs it by the difference of its means between the two
-    data sets in the first half of the runs. `train` must draw fresh noise in every call.
+    data sets in the first half of the runs.
 
     No (ε, δ)-differentially private predictor has an expected advantage above (e^ε − 1 + 2δ)/(e^ε + 1): see
     `inference.most_advantage`.
+
+    Parameters
+    ----------
+    train : callable
+        From a data set to a predictor. It must draw fresh noise in every call.
+    first, second : object
+        The data sets.
+    points : array-like
+        The domain, one point per row.
+    runs : int, default 100
+        Runs on each data set.
+    queries : int, optional
+        How many to ask in each run; by default as many as `HypothesisLearner` needs.
+    unsafe_noise : Noise, optional
+        Noise to draw from, for tests.
+
+    Returns
+    -------
+    Membership
     """
     half = integer(runs, "runs", least=2) // 2
     shares = np.array([

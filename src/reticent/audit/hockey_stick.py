@@ -1,4 +1,4 @@
-"""How far two exact laws are apart: the hockey-stick curve δ(ε), enclosed."""
+"""The hockey-stick divergence δ(ε) of two exact laws, enclosed by certified bounds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from reticent.audit.laws import BITS, ONE, Law
-from reticent.exact import exp_fractions, log_bounds, rational, upward
+from reticent.audit.laws import BITS, ONE, Law, Probability
+from reticent.exact import Number, exp_fractions, log_bounds, rational, upward
 from reticent.privacy.parameters import check_delta
 
 Ratio = Fraction | float  # a float only where it is infinite
@@ -21,13 +21,18 @@ class Divergence:
 
     With laws P and Q, δ(ε) = max over events E of P(E) − e^ε·Q(E) and of Q(E) − e^ε·P(E): the least δ for which the
     pair is (ε, δ)-indistinguishable. All bounds are certified: they hold whatever the rounding and the missing tails.
+
+    Parameters
+    ----------
+    first, second : Law
+        The two laws.
     """
 
     first: Law
     second: Law
 
-    def delta(self, epsilon: object) -> tuple[float, float]:
-        """Certified (lower, upper) bounds on the least δ for which the pair is (ε, δ)-indistinguishable."""
+    def delta(self, epsilon: Number) -> tuple[float, float]:
+        """Return (lower, upper) bounds on the least δ for which the pair is (ε, δ)-indistinguishable."""
         exact = rational(epsilon, "epsilon")
         if exact < 0:
             raise ValueError(f"epsilon must be a finite number ≥ 0, got {epsilon}")
@@ -36,10 +41,10 @@ class Divergence:
         bounds = [_delta(first, second, scale) for first, second in self._directions()]
         return _downward(max(lower for lower, _ in bounds)), upward(max(upper for _, upper in bounds))
 
-    def epsilon(self, delta: object) -> tuple[float, float]:
-        """Certified (lower, upper) bounds on the least ε ≥ 0 for which the pair is (ε, δ)-indistinguishable.
+    def epsilon(self, delta: Number) -> tuple[float, float]:
+        """Return (lower, upper) bounds on the least ε ≥ 0 for which the pair is (ε, δ)-indistinguishable.
 
-        The upper bound is infinite where an event beyond any ε cannot be excluded: at δ = 0 that is so as soon as
+        The upper bound is infinite if an event beyond any ε cannot be excluded. At δ = 0 this is the case as soon as
         some of the noise was not walked.
         """
         exact = check_delta(delta) * ONE
@@ -47,19 +52,28 @@ class Divergence:
         lower, upper = max(lower for lower, _ in scales), max(upper for _, upper in scales)
         return _log(lower)[0], _log(upper)[1]
 
-    def curve(self, epsilons: Iterable[object]) -> list[tuple[float, float]]:
-        """`delta` at each ε in turn."""
+    def curve(self, epsilons: Iterable[Number]) -> list[tuple[float, float]]:
+        """Return `delta` at each ε."""
         return [self.delta(epsilon) for epsilon in epsilons]
 
     def _directions(self) -> tuple[tuple[Law, Law], tuple[Law, Law]]:
         return (self.first, self.second), (self.second, self.first)
 
 
-def exact(first: Law | Mapping[Any, object], second: Law | Mapping[Any, object]) -> Divergence:
-    """The divergence curve of a mechanism's exact laws on two neighbours.
+def exact(first: Law | Mapping[Any, Probability], second: Law | Mapping[Any, Probability]) -> Divergence:
+    """Compare the exact laws of a mechanism on two neighbours.
 
-    A law is what `law(run)` finds, or a mapping that states it: output → Fraction, or → (low, high) bounds.
+    Parameters
+    ----------
+    first, second : Law or dict
+        The laws. `law(run)` finds one; a mapping states one: output → Fraction, or → (low, high) bounds.
 
+    Returns
+    -------
+    Divergence
+
+    Examples
+    --------
     >>> truth = exact({"yes": Fraction(3, 4), "no": Fraction(1, 4)}, {"yes": Fraction(1, 4), "no": Fraction(3, 4)})
     >>> truth.epsilon(0)    # ln 3
     (1.0986122886681096, 1.0986122886681098)
@@ -71,7 +85,7 @@ def exact(first: Law | Mapping[Any, object], second: Law | Mapping[Any, object])
 
 
 def _delta(first: Law, second: Law, scale: tuple[int, int]) -> tuple[Fraction, Fraction]:
-    """Bounds on max over E of P(E) − s·Q(E), the scale s = e^ε lying within scale·2^-BITS."""
+    """Return bounds on max over E of P(E) − s·Q(E), where s = e^ε lies within scale·2^-BITS."""
     lower: int | Fraction = -scale[1] * second.missing
     upper: int | Fraction = first.missing * ONE
     for output in first.high.keys() | second.high.keys():
@@ -81,7 +95,7 @@ def _delta(first: Law, second: Law, scale: tuple[int, int]) -> tuple[Fraction, F
 
 
 def _scale(first: Law, second: Law, delta: Fraction) -> tuple[Ratio, Ratio]:
-    """Bounds on the least s with P(E) − s·Q(E) ≤ δ for all E; `delta` in units of 2^-BITS."""
+    """Return bounds on the least s with P(E) − s·Q(E) ≤ δ for all E; `delta` in units of 2^-BITS."""
     outputs = first.high.keys() | second.high.keys()
     surely = [(first.low.get(output, 0), second.high.get(output, 0)) for output in outputs]
     possibly = [(first.high.get(output, 0), second.low.get(output, 0)) for output in outputs]
@@ -89,7 +103,7 @@ def _scale(first: Law, second: Law, delta: Fraction) -> tuple[Ratio, Ratio]:
 
 
 def _greatest_ratio(pairs: Iterable[tuple[int | Fraction, int | Fraction]], above: Fraction, below: int) -> Ratio:
-    """max over sets of pairs (a, b) of (Σa + above)/(Σb + below).
+    """Return the maximum over sets of pairs (a, b) of (Σa + above)/(Σb + below).
 
     If the maximum is s, the set where a > s·b attains it, so it is enough to try the sets of the highest a/b.
     """
@@ -103,7 +117,7 @@ def _greatest_ratio(pairs: Iterable[tuple[int | Fraction, int | Fraction]], abov
 
 
 def _log(ratio: Ratio) -> tuple[float, float]:
-    """Bounds on ln max(1, ratio)."""
+    """Return bounds on ln max(1, ratio)."""
     if ratio <= 1 or ratio == math.inf:
         return (math.inf, math.inf) if ratio == math.inf else (0.0, 0.0)
     low, high = log_bounds(Fraction(ratio), 64)

@@ -1,8 +1,8 @@
 """Was this person's row used, and with which label? Attacks through `predict`, and how far they may get at most.
 
-The attacker is a strong one: it knows all rows but one, chooses the queries by what they would tell about that row,
-repeats them as often as they are answered, and weighs the answers by their likelihood under both guesses. Whoever
-promises (ε, δ) promises that even this attacker is right hardly more often than one who tosses a coin.
+The attacker is strong: it knows all rows but one, chooses the queries that reveal most about that row, repeats them as
+often as they are answered, and weighs the answers by their likelihood under both guesses. An (ε, δ) guarantee promises
+that even this attacker is right hardly more often than a coin toss.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
 
+from reticent.audit.lower_bound import epsilon_at_least, error_level, probability_at_least
 from reticent.audit.predictor_states import PredictorStates
-from reticent.exact import integer
+from reticent.exact import Number, integer
 from reticent.noise import system
 from reticent.privacy.parameters import check_delta, check_epsilon
 
@@ -27,10 +27,23 @@ Train = Callable[[Array, Array], Any]  # rows and labels → a fitted predictor
 
 
 @dataclass(frozen=True)
-class Inference:
-    """How often an attack was right: on predictors that had the row (or label), and on predictors that had not.
+class InferenceResult:
+    """How often an inference attack was right.
 
-    `advantage` is the true-positive less the false-positive rate. Both bounds hold with probability `confidence` each.
+    Parameters
+    ----------
+    true_positive, false_positive : float
+        How often the attack says that the row (or label) was used: if it was, and if it was not.
+    advantage_lower : float
+        Lower confidence bound on the advantage, which is the true-positive less the false-positive rate.
+    epsilon_lower : float
+        Lower confidence bound on ε at `delta`.
+    delta : float
+        The δ at which ε is bounded.
+    confidence : float
+        Probability with which each of the two bounds holds, at least.
+    runs : int
+        Runs on each side.
     """
 
     true_positive: float
@@ -46,17 +59,26 @@ class Inference:
         """True positives less false positives, as counted."""
         return self.true_positive - self.false_positive
 
-    def within(self, epsilon: object) -> bool:
-        """False if (ε, δ) is refuted."""
+    def within(self, epsilon: Number) -> bool:
+        """Return False if the attack refutes (ε, δ)."""
         return self.epsilon_lower <= float(check_epsilon(epsilon))
 
 
-def most_advantage(*, epsilon: object, delta: object) -> float:
-    """The greatest advantage that (ε, δ) leaves to any attack: (e^ε − 1 + 2δ)/(e^ε + 1).
+def most_advantage(*, epsilon: Number, delta: Number) -> float:
+    """Return the greatest advantage of any attack under (ε, δ): (e^ε − 1 + 2δ)/(e^ε + 1).
 
-    Why. If the true-positive rate t and the false-positive rate f have t ≤ e^ε·f + δ and 1 − f ≤ e^ε·(1 − t) + δ, the
-    sum of both gives (t − f)(1 + e^ε) ≤ e^ε − 1 + 2δ.
+    Why. The true-positive rate t and the false-positive rate f have t ≤ e^ε·f + δ and 1 − f ≤ e^ε·(1 − t) + δ. The sum
+    of both gives (t − f)(1 + e^ε) ≤ e^ε − 1 + 2δ.
 
+    Parameters
+    ----------
+    epsilon : float or Fraction
+        Privacy-loss bound ε.
+    delta : float or Fraction
+        Probability δ with which the bound may be exceeded.
+
+    Examples
+    --------
     >>> round(most_advantage(epsilon=1, delta=0), 9)  # tanh(1/2)
     0.462117157
     """
@@ -70,24 +92,48 @@ def membership_inference(
     X: Array,
     y: Array,
     *,
-    place: int,
+    index: int,
     other: tuple[Array, Any],
     queries: Array,
     runs: int,
-    delta: object,
+    delta: Number,
     refit: bool = True,
     confidence: float = 0.95,
-) -> Inference:
-    """Attack: was row `place` among the rows, or another one, `other` = (row, label), in its place?
+) -> InferenceResult:
+    """Attack: was this row among the training rows, or another one instead?
 
-    `train(X, y)` gives a fitted predictor with `predict`. In each of `runs` runs on either side, all `queries` are
-    asked of a predictor that has answered nothing yet. On a quarter of the runs the attacker learns how likely
-    the answers are on either side, on another quarter from which likelihood ratio on to say "it was"; the other half,
-    which had no say in it, counts how often that is right and wrong. With `refit=False` a predictor is trained once a
-    side and its copies are asked, each with noise of its own: right, and much faster, where learning draws no noise.
+    In each run a predictor that has answered nothing yet is asked all queries. On a quarter of the runs the attacker
+    learns how likely the answers are on each side, and on another quarter from which likelihood ratio on to say that
+    the row was used. The other half is independent of both, and counts how often that is right and wrong.
+
+    Parameters
+    ----------
+    train : callable
+        From rows and labels to a fitted predictor.
+    X, y : ndarray
+        Training rows and their labels.
+    index : int
+        Index of the row that is attacked.
+    other : tuple of ndarray and label
+        The row and label that replace it on the other side.
+    queries : ndarray
+        Rows to ask in every run.
+    runs : int
+        Runs on each side.
+    delta : float or Fraction
+        The δ at which ε is bounded.
+    refit : bool, default True
+        Whether to train in every run. With False, one predictor per side is trained, and its copies answer with noise
+        of their own. This is valid, and much faster, if training draws no noise.
+    confidence : float, default 0.95
+        Probability with which each bound holds, at least.
+
+    Returns
+    -------
+    InferenceResult
     """
     how: dict[str, Any] = {"runs": runs, "delta": delta, "refit": refit, "confidence": confidence}
-    return _attack(train, (X, y), (place, *other), queries, **how)
+    return _attack(train, (X, y), (index, *other), queries, **how)
 
 
 def label_inference(
@@ -95,27 +141,46 @@ def label_inference(
     X: Array,
     y: Array,
     *,
-    place: int,
+    index: int,
     label: Any,
     queries: Array,
     runs: int,
-    delta: object,
+    delta: Number,
     refit: bool = True,
     confidence: float = 0.95,
-) -> Inference:
-    """Attack: has row `place` the label it has, or `label`? Otherwise as `membership_inference`."""
-    place = integer(place, "place", least=0, most=len(X) - 1)
-    change = place, np.asarray(X)[place], label
+) -> InferenceResult:
+    """Attack: does this row have its label, or another one?
+
+    Parameters
+    ----------
+    label : object
+        The label of the row on the other side.
+    train, X, y, index, queries, runs, delta, refit, confidence
+        As for `membership_inference`.
+
+    Returns
+    -------
+    InferenceResult
+    """
+    index = integer(index, "index", least=0, most=len(X) - 1)
+    change = index, np.asarray(X)[index], label
     how: dict[str, Any] = {"runs": runs, "delta": delta, "refit": refit, "confidence": confidence}
     return _attack(train, (X, y), change, queries, **how)
 
 
 def telling_queries(first: Any, second: Any, pool: Array, count: int) -> Array:
-    """The rows of `pool` whose answers tell most between two ensembles: those on which one vote decides.
+    """Return the row of a pool whose answers distinguish two ensembles best, repeated `count` times.
 
-    `first` and `second` are `Teachers` (or anything with `votes`) that an attacker trains with and without the row.
-    Chosen are rows with different votes, those closest to a tie first; where there are fewer than `count`, they are
-    repeated. With none at all the first row of the pool is taken.
+    Of the rows with different votes it is the one closest to a tie; if there are none, the first row of the pool.
+
+    Parameters
+    ----------
+    first, second : Teachers
+        Ensembles that an attacker trains with and without the row. Anything with `votes` will do.
+    pool : ndarray
+        Rows to choose from.
+    count : int
+        Number of queries.
     """
     votes = [np.asarray(side.votes(pool))[:, 1] for side in (first, second)]
     total = int(np.asarray(first.votes(pool[:1])).sum())
@@ -136,21 +201,20 @@ def _attack(
     queries: Array,
     *,
     runs: int,
-    delta: object,
+    delta: Number,
     refit: bool,
     confidence: float,
-) -> Inference:
+) -> InferenceResult:
     runs = integer(runs, "runs", least=8)
     failure = float(check_delta(delta))
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
+    level = error_level(confidence)
     X, y = (np.asarray(part) for part in data)
-    place, row, label = change
-    place = integer(place, "place", least=0, most=len(X) - 1)
+    index, row, label = change
+    index = integer(index, "index", least=0, most=len(X) - 1)
     Q = np.asarray(queries)
     _, kinds = np.unique(Q, axis=0, return_inverse=True)
     replaced = X.copy(), y.copy()
-    replaced[0][place], replaced[1][place] = row, label
+    replaced[0][index], replaced[1][index] = row, label
     sides = [_answers(train, side, Q, kinds.ravel(), runs=runs, refit=refit) for side in ((X, y), replaced)]
 
     quarter = runs // 4
@@ -159,11 +223,12 @@ def _attack(
     cut = _best_cut(*(side[quarter : 2 * quarter] for side in scores))
     tests = runs - 2 * quarter
     hits = [int((side[2 * quarter :] >= cut).sum()) for side in scores]
-    return Inference(
+    least = probability_at_least([hits[0], tests - hits[1]], tests, level)
+    return InferenceResult(
         true_positive=hits[0] / tests,
         false_positive=hits[1] / tests,
-        advantage_lower=_at_least(hits[0], tests, confidence) - _at_most(hits[1], tests, confidence),
-        epsilon_lower=_epsilon(hits[0], hits[1], tests, failure, confidence),
+        advantage_lower=float(least[0] - (1 - least[1])),
+        epsilon_lower=max(0.0, float(epsilon_at_least(*hits, runs=tests, delta=failure, level=level))),
         delta=failure,
         confidence=confidence,
         runs=runs,
@@ -173,7 +238,7 @@ def _attack(
 def _answers(
     train: Train, data: tuple[Array, Array], queries: Array, kinds: Array, *, runs: int, refit: bool
 ) -> Floats:
-    """For each run, how often each kind of query was answered by the last class."""
+    """Return for each run how often each distinct query was answered by the last class."""
     states = PredictorStates(share_arrays=True)
     state = b"" if refit else states.keep(train(*data), system)
     high = np.unique(data[1])[-1]
@@ -186,33 +251,14 @@ def _answers(
 
 
 def _likelihood(first: Floats, second: Floats, asked: Array) -> tuple[Floats, float]:
-    """Weights and a shift of the log-likelihood ratio of answers that are independent coins, estimated on each side."""
+    """Return weights and shift of the log-likelihood ratio, if answers are independent coins on each side."""
     ones = [(side.sum(axis=0) + 0.5) / (len(side) * asked + 1) for side in (first, second)]
     odds = [np.log(chance) - np.log1p(-chance) for chance in ones]
     return odds[0] - odds[1], float((asked * (np.log1p(-ones[0]) - np.log1p(-ones[1]))).sum())
 
 
 def _best_cut(first: Floats, second: Floats) -> float:
-    """From which score on to say "it was": where true less false positives are most."""
+    """Return the score from which on to say that the row was used: it has the greatest advantage."""
     cuts = np.unique(np.concatenate([first, second]))
     gains = [(first >= cut).mean() - (second >= cut).mean() for cut in cuts]
     return float(cuts[int(np.argmax(gains))])
-
-
-# ── bounds ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _at_least(hits: int, runs: int, confidence: float) -> float:
-    """The Clopper–Pearson lower bound, missed with probability (1 − confidence)/2."""
-    return float(beta.ppf((1 - confidence) / 2, hits, runs - hits + 1)) if hits else 0.0
-
-
-def _at_most(hits: int, runs: int, confidence: float) -> float:
-    return 1 - _at_least(runs - hits, runs, confidence)
-
-
-def _epsilon(true: int, false: int, runs: int, delta: float, confidence: float) -> float:
-    """ε ≥ ln((t − δ)/f), and from the complement ε ≥ ln((1 − f − δ)/(1 − t)), as in `audit.empirical`."""
-    t, f = _at_least(true, runs, confidence), _at_most(false, runs, confidence)
-    ratios = (t - delta) / f, (1 - f - delta) / max(1 - t, 1e-300)
-    return max(0.0, math.log(max(*ratios, 1e-300)))

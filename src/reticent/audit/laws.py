@@ -1,9 +1,9 @@
 """The exact output law of a mechanism, found by running its real code on every outcome of its noise.
 
 A mechanism draws all its randomness from a `Noise`. Here that object is replaced by one that, instead of drawing,
-walks through every outcome in turn and keeps the probability of the path: after all paths are walked, the law of the
-output is known, up to rounding that is enclosed and tails that are counted as missing. Nothing about the mechanism is
-modelled; the code that runs is the code that is audited.
+walks through every outcome in turn and keeps the probability of the path. After all paths are walked, the law of the
+output is known, up to rounding, which is enclosed, and tails, which are counted as missing. Nothing about the mechanism
+is modelled: the code that runs is the code that is audited.
 """
 
 from __future__ import annotations
@@ -30,15 +30,22 @@ ONE = 1 << BITS
 MOST_OUTCOMES = 1_000_000  # of a single draw
 MOST_DRAWS = 10_000  # of a single run
 
-Bounds = tuple[Fraction, Fraction]
+Enclosure = tuple[Fraction, Fraction]
+Probability = int | Fraction | tuple[int | float | Fraction, int | float | Fraction]  # exact, or bounds that enclose it
 
 
 @dataclass(frozen=True)
 class Law:
-    """Bounds on the probability of each output, in units of 2^-BITS; `missing` bounds what was not walked.
+    """Enclosure on the probability of each output, in units of 2^-BITS; `missing` bounds what was not walked.
 
-    Every output o has probability at least low[o], and at most high[o] but for the share it may have in `missing`.
-    The bounds are whole units where a law was walked, and any rational number of them where it was stated.
+    Every output o has probability at least low[o], and at most high[o] plus its share of `missing`.
+
+    Parameters
+    ----------
+    low, high : dict
+        Bounds by output: integers for a law that was walked, rational numbers for one that was stated.
+    missing : int
+        Probability that was not walked.
     """
 
     low: Mapping[Any, int | Fraction]
@@ -46,15 +53,21 @@ class Law:
     missing: int
 
     def probability(self, output: Hashable) -> float:
-        """The probability of an output, as a float."""
+        """Return the probability of an output, as a float."""
         return float(Fraction(self.low.get(output, 0), ONE))
 
     @classmethod
-    def of(cls, probabilities: Mapping[Any, object]) -> Law:
-        """The law that a mapping states: output → exact probability, or → (low, high) bounds on it.
+    def of(cls, probabilities: Mapping[Any, Probability]) -> Law:
+        """Make the law that a mapping states.
 
-        All outputs must be there: the probabilities sum to 1, or the bounds allow it.
+        Parameters
+        ----------
+        probabilities : dict
+            Output → exact probability, or → (low, high) bounds on it. All outputs must be listed: the probabilities
+            sum to 1, or the bounds allow it.
 
+        Examples
+        --------
         >>> Law.of({"yes": Fraction(3, 4), "no": (0.2, 0.3)}).probability("yes")
         0.75
         """
@@ -68,7 +81,7 @@ class Law:
         return cls(low, high, missing=0)
 
 
-def _stated(value: object) -> Bounds:
+def _stated(value: Probability) -> Enclosure:
     if isinstance(value, tuple) and len(value) == 2 and all(isinstance(end, (Rational, float)) for end in value):
         low, high = (Fraction(end) for end in value)
     elif isinstance(value, Rational):
@@ -81,16 +94,31 @@ def _stated(value: object) -> Bounds:
 
 
 def law(run: Callable[[Noise], Hashable], *, tail_bits: int = 80, most_paths: int = 1_000_000) -> Law:
-    """The law of `run(noise)`, which must draw all its randomness from `noise` and return something hashable.
+    """Find the exact law of `run(noise)` by walking every outcome of its noise.
 
-    An outcome of a single draw that is less likely than 2^-tail_bits, and of noise without bound all but 2^-tail_bits
-    of its mass, is not walked but counted as missing. The number of paths is the product of the numbers of outcomes
-    along the way, so keep the instance small: more than `most_paths` of them are refused, and so are a draw with more
-    than MOST_OUTCOMES outcomes and a run of more than MOST_DRAWS draws. Loops that wait for an outcome must be bounded.
+    The number of paths is the product of the numbers of outcomes of the draws, so keep the instance small. A draw with
+    more than MOST_OUTCOMES outcomes and a run of more than MOST_DRAWS draws are refused. Loops that wait for an outcome
+    must be bounded.
 
     Every path is walked twice. A `run` that draws differently the second time, or returns something else, has
-    randomness or memory of its own; that is refused.
+    randomness or memory of its own, and is refused.
 
+    Parameters
+    ----------
+    run : callable
+        Must draw all its randomness from the `Noise` it is given, and return something hashable.
+    tail_bits : int, default 80
+        An outcome of a single draw that is less likely than 2^-tail_bits, and all but 2^-tail_bits of the mass of
+        unbounded noise, is not walked but counted as missing.
+    most_paths : int, default 1_000_000
+        More paths are refused.
+
+    Returns
+    -------
+    Law
+
+    Examples
+    --------
     >>> coin = law(lambda noise: noise.bernoulli(Fraction(1, 3)))
     >>> round(coin.probability(True), 9), coin.missing
     (0.333333333, 0)
@@ -156,12 +184,12 @@ class _Walker(Noise):
         self.depth, self.again = 0, again
         output = run(self)
         if self.depth < len(self.path):
-            raise RuntimeError(f"run must draw the same way whenever its noise is the same: it stopped before draw "
+            raise RuntimeError(f"run must make the same draws whenever its noise is the same: it stopped before draw "
                                f"{self.depth + 1}, {self.path[self.depth].draw.name}, which it made earlier")
         return output
 
     def mass(self) -> tuple[int, int]:
-        """Bounds on the probability of the path just walked."""
+        """Enclosure on the probability of the path just walked."""
         return self.path[-1].mass() if self.path else (ONE, ONE)
 
     def advance(self) -> bool:
@@ -175,8 +203,8 @@ class _Walker(Noise):
     def _walk(self, draw: _Draw) -> Any:
         if self.depth == len(self.path):
             if self.again:
-                raise RuntimeError(f"run must draw the same way whenever its noise is the same: it had stopped before "
-                                   f"draw {self.depth + 1}, {draw.name}")
+                raise RuntimeError(f"run must make the same draws whenever its noise is the same: it had stopped "
+                                   f"before draw {self.depth + 1}, {draw.name}")
             if self.depth == MOST_DRAWS:
                 raise RuntimeError(f"run makes more than {MOST_DRAWS} draws: bound its loops, or audit a smaller "
                                    f"instance")
@@ -186,7 +214,7 @@ class _Walker(Noise):
         branch = self.path[self.depth]
         self.depth += 1
         if branch.draw is not draw and branch.draw.name != draw.name:
-            raise RuntimeError(f"run must draw the same way whenever its noise is the same: draw {self.depth} was "
+            raise RuntimeError(f"run must make the same draws whenever its noise is the same: draw {self.depth} was "
                                f"{branch.draw.name} and then {draw.name}")
         return draw.values[branch.position]
 
@@ -267,15 +295,15 @@ def _enclosed(low: Fraction, high: Fraction) -> tuple[int, int]:
     return low.numerator * ONE // low.denominator, -(-high.numerator * ONE // high.denominator)
 
 
-def _decay(x: Fraction, size: int = 1) -> Bounds:
-    """Bounds on size·e^−x; crude ones, without writing down its zeros, where it is far below 2^-BITS."""
+def _decay(x: Fraction, size: int = 1) -> Enclosure:
+    """Enclosure on size·e^−x; crude ones, without writing down its zeros, where it is far below 2^-BITS."""
     if size == 0 or x > 1000 + size.bit_length():
         return Fraction(0), Fraction(min(size, 1), 1 << 1000)
     low, high = exp_fractions(-x, BITS)
     return size * low, size * high
 
 
-def _draw(name: str, values: Sequence[Any], bounds: Sequence[Bounds], tail_bits: int, tail: Fraction) -> _Draw:
+def _draw(name: str, values: Sequence[Any], bounds: Sequence[Enclosure], tail_bits: int, tail: Fraction) -> _Draw:
     """A draw from the bounds on its outcomes' probabilities; outcomes below 2^-tail_bits join the tail."""
     least = ONE >> tail_bits
     enclosed = [_enclosed(max(low, Fraction(0)), high) for low, high in bounds]
@@ -321,7 +349,7 @@ def _bernoulli_exp(gamma: Fraction, tail_bits: int) -> _Draw:
     return _draw(f"bernoulli_exp({gamma})", (False, True), [(1 - high, 1 - low), (low, high)], tail_bits, Fraction(0))
 
 
-def _laplace_tail(scale: Fraction, cut: int) -> Bounds:
+def _laplace_tail(scale: Fraction, cut: int) -> Enclosure:
     """P(Z ≥ cut) = a^cut/(1+a) for cut ≥ 1, where a = e^(−1/scale); the rest by symmetry."""
     if cut <= 0:
         low, high = _laplace_tail(scale, 1 - cut)

@@ -1,4 +1,4 @@
-"""How much privacy is certainly lost, judged from outside: a lower confidence bound on ε from many runs."""
+"""How much privacy is lost at least, judged from outside: a lower confidence bound on ε from many runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reticent.audit.laws import Law
-from reticent.exact import integer, rational
+from reticent.exact import Number, integer, rational
 from reticent.privacy.parameters import check_delta
 
-BATCHES = 32  # the runs of one kind are handed to the workers in so many pieces
+BATCHES = 32  # pieces in which the runs of one kind are handed to workers
 MOST_CUTS = 512  # thresholds tried on one statistic
 MOST_COORDINATES = 16
 MOST_SINGLES = 64
-COMPETITORS = 1000  # about as many events compete; bounds this much surer keep a rare one from winning by luck
+COMPETITORS = 1000  # about this many events compete; surer bounds keep a rare one from winning by luck
 
 Floats = NDArray[np.float64]
 
@@ -32,9 +32,23 @@ Floats = NDArray[np.float64]
 class EmpiricalBound:
     """What an empirical audit found.
 
-    Whatever the mechanism, the chance that `epsilon_lower` exceeds the least ε for which it is (ε, `delta`)-private is
-    at most 1 − `confidence`. `event` says by which set of outputs the inputs were told apart, and how often it occurred
-    on either; `runs` is the number of runs on each input.
+    For any mechanism, `epsilon_lower` exceeds the least ε for which it is (ε, `delta`)-private with probability at most
+    1 − `confidence`.
+
+    Parameters
+    ----------
+    epsilon_lower : float
+        Lower confidence bound on ε.
+    delta : float
+        The δ at which ε is bounded.
+    confidence : float
+        Probability with which the bound holds, at least.
+    runs : int
+        Runs on each input.
+    event : str
+        The set of outputs that distinguishes the inputs, and how often it occurred on each.
+    claimed : float, optional
+        The claimed ε.
     """
 
     epsilon_lower: float
@@ -59,30 +73,51 @@ class EmpiricalBound:
 
 def empirical(
     mechanism: Callable[[Any], object],
-    first: object,
-    second: object,
+    first: Any,
+    second: Any,
     *,
-    delta: object,
+    delta: Number,
     runs: int = 100_000,
     confidence: float = 0.95,
-    epsilon: object = None,
+    epsilon: Number | None = None,
     jobs: int | None = None,
     quiet: bool = False,
 ) -> EmpiricalBound:
-    """A lower confidence bound on the ε of `mechanism`, from `runs` runs on each of two neighbouring inputs.
+    """Bound the ε of a mechanism from below, by running it on two neighbouring inputs.
 
-    `mechanism(first)` and `mechanism(second)` may be anything that can be called; outputs are numbers, or hashable, or
-    arrays and lists of such. Nothing is seeded: the mechanism must find its own entropy, as it would in earnest. The
-    `epsilon` it claims, if given, is compared with the bound. The runs go through joblib: `jobs=-1` uses all cores,
-    and `joblib.parallel_config` decides where they are.
-
-    Half of the runs look for an event E that tells the inputs apart: a set of outputs on which a likelihood ratio,
+    Half of the runs look for an event E that distinguishes the inputs: a set of outputs on which a likelihood ratio,
     counted on a quarter of the runs, is high; a half-line of a numeric output or of a coordinate; a single output.
-    The other half, which had no say in the choice, counts how often E occurs on either input. Clopper–Pearson bounds
+    The other half is independent of the choice and counts how often E occurs on each input. Clopper–Pearson bounds
     p ≤ P(E) and q ≥ Q(E), each missed with probability at most (1 − confidence)/2, then bound ε: from
     P(E) ≤ e^ε·Q(E) + δ follows ε ≥ ln((p − δ)/q), and from the complement, with the roles exchanged,
     ε ≥ ln((1 − q − δ)/(1 − p)). Both follow from the same two bounds, so the greater may be taken.
 
+    Parameters
+    ----------
+    mechanism : callable
+        Returns numbers, hashable objects, or arrays and lists of such. Nothing is seeded: it must find its own entropy,
+        as in production.
+    first, second : object
+        The neighbouring inputs.
+    delta : float or Fraction
+        The δ at which ε is bounded.
+    runs : int, default 100_000
+        Runs on each input.
+    confidence : float, default 0.95
+        Probability with which the bound holds, at least.
+    epsilon : float or Fraction, optional
+        The claimed ε, to compare with the bound.
+    jobs : int, optional
+        Workers of joblib; -1 for all cores. `joblib.parallel_config` decides where they run.
+    quiet : bool, default False
+        Whether to hide the progress bar.
+
+    Returns
+    -------
+    EmpiricalBound
+
+    Examples
+    --------
     >>> import secrets
     >>> leaky = lambda answer: answer if secrets.randbelow(10) else not answer
     >>> empirical(leaky, False, True, delta=0, runs=4000, epsilon=1, quiet=True).passed
@@ -91,19 +126,17 @@ def empirical(
     exact_delta = float(check_delta(delta))
     claimed = None if epsilon is None else float(rational(epsilon, "epsilon"))
     runs = integer(runs, "runs", least=8)
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
+    level = error_level(confidence)
     if jobs is not None and integer(jobs, "jobs") == 0:
         raise ValueError("jobs must be an integer other than 0, or None, got 0")
 
     sizes = (runs // 4, runs // 2 - runs // 4, runs - runs // 2)
     learn, select, test = _run(mechanism, (first, second), sizes, jobs, quiet)
-    level = (1 - confidence) / 2
     event, forward = _best_event(learn, select, exact_delta, level / COMPETITORS)
 
     hits = [sum(number for output, number in counts.items() if event.holds(output)) for counts in test]
     more, less = hits if forward else hits[::-1]
-    bound = float(_epsilon(more, less, sizes[2], exact_delta, level))
+    bound = float(epsilon_at_least(more, less, runs=sizes[2], delta=exact_delta, level=level))
     return EmpiricalBound(
         epsilon_lower=max(0.0, bound),
         delta=exact_delta,
@@ -114,14 +147,15 @@ def empirical(
     )
 
 
-def prospect(first: Law, second: Law, *, delta: object, runs: int, confidence: float) -> float:
-    """The bound that `empirical` may hope for on two laws that are known: where to look first."""
+def prospect(first: Law, second: Law, *, delta: Number, runs: int, confidence: float) -> float:
+    """Return the bound that `empirical` can expect on two known laws, to choose where to look first."""
     outputs = list(first.low.keys() | second.low.keys())
     chances = np.array([[law.probability(output) for output in outputs] for law in (first, second)])
     order = np.argsort(-chances[0] / np.maximum(chances[1], 1e-300))
     tests = runs - runs // 2
     more, less = tests * np.minimum(chances[:, order].cumsum(axis=1), 1)
-    return float(_epsilon(more, less, tests, float(check_delta(delta)), (1 - confidence) / 2).max())
+    level = error_level(confidence)
+    return float(epsilon_at_least(more, less, runs=tests, delta=float(check_delta(delta)), level=level).max())
 
 
 # ── running ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -169,7 +203,7 @@ def _split(size: int) -> Iterator[int]:
     return (number for number in numbers if number)
 
 
-def _tally(mechanism: Callable[[Any], object], data: object, number: int) -> Counter[Hashable]:
+def _tally(mechanism: Callable[[Any], Any], data: Any, number: int) -> Counter[Hashable]:
     return Counter(_key(mechanism(data)) for _ in range(number))
 
 
@@ -179,7 +213,7 @@ def _key(output: object) -> Hashable:
     if isinstance(output, (list, tuple)):
         return tuple(_key(item) for item in output)
     if isinstance(output, float) and math.isnan(output):
-        return "nan"  # NaN is unlike itself, and would count as many outputs
+        return "nan"  # NaN differs from itself, and would count as many outputs
     if not isinstance(output, Hashable):
         raise TypeError(f"mechanism must return numbers, hashables or arrays of them, got {type(output).__name__}")
     return output
@@ -189,7 +223,7 @@ def _key(output: object) -> Hashable:
 
 @dataclass(frozen=True)
 class _Event:
-    """The outputs on which a statistic is at least `cut`; the statistic is NaN where it is not defined."""
+    """The outputs on which a statistic is at least `cut`. The statistic is NaN if it is not defined."""
 
     statistic: Callable[[Hashable], float]
     name: Callable[[float], str]
@@ -203,7 +237,7 @@ class _Event:
 
 
 def _best_event(learn: Tallies, select: Tallies, delta: float, level: float) -> tuple[_Event, bool]:
-    """The event that promises the highest bound, and whether it is meant to be the likelier on the first input."""
+    """Return the event with the highest expected bound, and whether it is likelier on the first input."""
     runs = select[0].total()
     outputs = list(select[0].keys() | select[1].keys())
     counts = np.array([[tally[output] for output in outputs] for tally in select], dtype=float)
@@ -213,7 +247,7 @@ def _best_event(learn: Tallies, select: Tallies, delta: float, level: float) -> 
         cuts, hits = _half_lines(values, counts)
         for forward in (True, False) if cuts.size else ():
             more, less = hits if forward else hits[::-1]
-            bounds = _epsilon(more, less, runs, delta, level)
+            bounds = epsilon_at_least(more, less, runs=runs, delta=delta, level=level)
             i = int(bounds.argmax())
             candidates.append((float(bounds[i]), replace(event, cut=float(cuts[i])), forward))
     _, event, forward = max(candidates, key=lambda candidate: candidate[0])
@@ -221,10 +255,10 @@ def _best_event(learn: Tallies, select: Tallies, delta: float, level: float) -> 
 
 
 def _half_lines(values: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    """Cuts through `values` and how often each input reached them: all cuts, or enough to spread the counts evenly."""
+    """Return cuts through `values`, and how often each input reached them. Many cuts are thinned out evenly."""
     defined = ~np.isnan(values)
-    cuts, place = np.unique(values[defined], return_inverse=True)
-    totals = np.array([np.bincount(place, row[defined], minlength=len(cuts)) for row in counts])
+    cuts, indices = np.unique(values[defined], return_inverse=True)
+    totals = np.array([np.bincount(indices, row[defined], minlength=len(cuts)) for row in counts])
     reached = totals[:, ::-1].cumsum(axis=1)[:, ::-1]
     if len(cuts) > MOST_CUTS:
         share = reached.sum(axis=0)
@@ -235,7 +269,7 @@ def _half_lines(values: Floats, counts: Floats) -> tuple[Floats, Floats]:
 
 
 def _events(learn: Tallies) -> Iterator[_Event]:
-    """The families of events to choose from; the complement of an event is looked at with it."""
+    """Yield the events to choose from; the complement of an event is considered with it."""
     ratios = {o: math.log((learn[0][o] + 0.5) / (learn[1][o] + 0.5)) for o in learn[0].keys() | learn[1].keys()}
     yield _Event(partial(_lookup, ratios), partial(_name_set, ratios))
     for output, _ in (learn[0] + learn[1]).most_common(MOST_SINGLES):
@@ -261,7 +295,7 @@ def _number(output: object) -> float:
         return math.nan
     try:
         return float(output)
-    except OverflowError:  # an integer or a fraction beyond all floats
+    except OverflowError:  # an integer or a fraction beyond the range of floats
         return math.inf if output > 0 else -math.inf  # type: ignore[operator]
 
 
@@ -276,15 +310,34 @@ def _flat(output: Hashable) -> tuple[Hashable, ...]:
 
 # ── the bound ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-def _epsilon(more: ArrayLike, less: ArrayLike, runs: int, delta: float, level: float) -> Floats:
-    """Lower bounds on ε from events that occurred `more` and `less` often, each count being missed at `level`."""
-    p, q = _at_least(more, runs, level), 1 - _at_least(runs - np.asarray(less), runs, level)
+def error_level(confidence: float) -> float:
+    """Return the probability with which each of two bounds may fail; raise `ValueError` for a bad confidence."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
+    return (1 - confidence) / 2
+
+
+def epsilon_at_least(more: ArrayLike, less: ArrayLike, *, runs: int, delta: float, level: float) -> Floats:
+    """Return lower bounds on ε from events that occur often on one input and rarely on the other.
+
+    Parameters
+    ----------
+    more, less : array-like of int
+        How often each event occurred on the two inputs.
+    runs : int
+        Runs on each input.
+    delta : float
+        The δ at which ε is bounded.
+    level : float
+        Probability with which the bound on each count may fail.
+    """
+    p, q = probability_at_least(more, runs, level), 1 - probability_at_least(runs - np.asarray(less), runs, level)
     ratio = np.maximum((p - delta) / q, (1 - q - delta) / (1 - p))
     return np.log(np.maximum(ratio, 1e-300))
 
 
-def _at_least(hits: ArrayLike, runs: int, level: float) -> Floats:
-    """The Clopper–Pearson bound: probabilities below it would give as many hits with probability less than `level`."""
+def probability_at_least(hits: ArrayLike, runs: int, level: float) -> Floats:
+    """Return the Clopper–Pearson bound: a lower probability gives this many hits with probability below `level`."""
     from scipy.special import betaincinv
 
     k = np.asarray(hits, dtype=float)

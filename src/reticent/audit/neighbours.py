@@ -14,6 +14,7 @@ import numpy as np
 
 from reticent.audit.hockey_stick import Divergence, exact
 from reticent.audit.laws import Law, law
+from reticent.exact import Number
 from reticent.noise import Noise
 
 T = TypeVar("T")
@@ -22,7 +23,15 @@ Vector = tuple[int, ...]
 
 @dataclass(frozen=True)
 class WorstCase(Generic[T]):
-    """The pair of neighbours that are told apart best, and certified bounds on the worst δ over all pairs."""
+    """The pair of neighbours with the largest δ, and certified bounds on the largest δ over all pairs.
+
+    Parameters
+    ----------
+    first, second : object
+        The pair.
+    lower, upper : float
+        The bounds.
+    """
 
     first: T
     second: T
@@ -34,13 +43,28 @@ def worst_case(
     mechanism: Callable[[Noise, T], Hashable],
     neighbours: Iterable[tuple[T, T]],
     *,
-    epsilon: object,
+    epsilon: Number,
     tail_bits: int = 80,
 ) -> WorstCase[T]:
-    """The worst δ at ε that the exact laws of `mechanism(noise, input)` show on the given pairs of inputs.
+    """Find the largest δ at ε of a mechanism's exact laws on pairs of inputs.
 
-    Of noise without bound, all but 2^-tail_bits is walked (see `law`).
+    Parameters
+    ----------
+    mechanism : callable
+        `mechanism(noise, input)` draws all its randomness from `noise`.
+    neighbours : iterable of pairs
+        Neighbouring inputs.
+    epsilon : float or Fraction
+        The ε at which δ is compared.
+    tail_bits : int, default 80
+        Of unbounded noise all but 2^-tail_bits is walked: see `law`.
 
+    Returns
+    -------
+    WorstCase
+
+    Examples
+    --------
     >>> from fractions import Fraction
     >>> noisy = lambda noise, count: count + noise.discrete_laplace(Fraction(1))
     >>> worst = worst_case(noisy, [(3, 3), (3, 4)], epsilon=1)
@@ -58,7 +82,10 @@ def worst_case(
 def divergences(
     mechanism: Callable[[Noise, T], Hashable], neighbours: Iterable[tuple[T, T]], *, tail_bits: int = 80
 ) -> list[tuple[T, T, Divergence]]:
-    """The divergence of the exact laws on each pair; the law on each input is found once."""
+    """Return each pair with the divergence of its exact laws; the law on each input is found once.
+
+    Parameters are those of `worst_case`.
+    """
     pairs = list(neighbours)
     laws: dict[object, Law] = {}
 
@@ -74,7 +101,7 @@ def divergences(
 # ── all of them ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 def score_vectors(size: int, values: Sequence[int]) -> Iterator[tuple[Vector, Vector]]:
-    """All pairs of `size` scores out of `values` in which every score moves by at most 1.
+    """Yield all pairs of `size` scores out of `values` in which every score moves by at most 1.
 
     >>> list(score_vectors(1, range(3)))
     [((0,), (1,)), ((1,), (2,))]
@@ -88,23 +115,23 @@ def score_vectors(size: int, values: Sequence[int]) -> Iterator[tuple[Vector, Ve
 def row_replacements(
     domain: Sequence[T], rows: int, *, ordered: bool = True
 ) -> Iterator[tuple[tuple[T, ...], tuple[T, ...]]]:
-    """All pairs of data sets of `rows` rows from `domain` that differ in one row.
+    """Yield all pairs of data sets of `rows` rows from `domain` that differ in one row.
 
-    With `ordered=False`, for mechanisms that do not look at the order, the row that changes comes last and the others
-    in one order only.
+    With `ordered=False`, for mechanisms that ignore the order, the row that changes comes last and the others come in
+    one order only.
 
     >>> list(row_replacements("ab", 2, ordered=False))
     [(('a', 'a'), ('a', 'b')), (('b', 'a'), ('b', 'b'))]
     """
     rest = product(domain, repeat=rows - 1) if ordered else combinations_with_replacement(domain, rows - 1)
     for others in rest:
-        for place in range(rows) if ordered else (rows - 1,):
+        for index in range(rows) if ordered else (rows - 1,):
             for old, new in combinations(domain, 2):
-                yield (*others[:place], old, *others[place:]), (*others[:place], new, *others[place:])
+                yield (*others[:index], old, *others[index:]), (*others[:index], new, *others[index:])
 
 
 def count_vectors(size: int, rows: int) -> Iterator[tuple[Vector, Vector]]:
-    """All pairs of `size` counts of `rows` rows in which one row moves from one count to another.
+    """Yield all pairs of `size` counts of `rows` rows in which one row moves from one count to another.
 
     >>> list(count_vectors(2, 2))
     [((2, 0), (1, 1)), ((1, 1), (0, 2))]
@@ -118,7 +145,7 @@ def count_vectors(size: int, rows: int) -> Iterator[tuple[Vector, Vector]]:
 def random_score_vectors(
     generator: np.random.Generator, number: int, *, size: int, values: Sequence[int]
 ) -> Iterator[tuple[Vector, Vector]]:
-    """`number` random pairs of `size` scores out of `values`; each score moves by −1, 0 or 1."""
+    """Yield `number` random pairs of `size` scores out of `values`; each score moves by −1, 0 or 1."""
     for _ in range(number):
         first = generator.choice(list(values), size)
         yield tuple(first.tolist()), tuple((first + generator.integers(-1, 2, size)).tolist())
@@ -127,7 +154,7 @@ def random_score_vectors(
 def random_row_replacements(
     generator: np.random.Generator, number: int, *, domain: Sequence[T], rows: int
 ) -> Iterator[tuple[tuple[T, ...], tuple[T, ...]]]:
-    """`number` random pairs of data sets of `rows` rows from `domain` that differ in one row."""
+    """Yield `number` random pairs of data sets of `rows` rows from `domain` that differ in one row."""
     for _ in range(number):
         first = [domain[i] for i in generator.integers(len(domain), size=rows)]
         second = first.copy()

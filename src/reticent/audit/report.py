@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reticent.audit.catalogue import Entry, Run
+from reticent.audit.catalogue import CatalogueEntry, Run
 from reticent.audit.lower_bound import empirical, prospect
 from reticent.audit.neighbours import divergences, worst_case
 from reticent.exact import upward
@@ -28,7 +28,17 @@ class TwinError(ValueError):
 
 @dataclass(frozen=True)
 class TwinResult:
-    """A broken copy: the δ it certainly has at the claimed ε, and whether that refutes the claim."""
+    """What the audit found on a broken twin.
+
+    Parameters
+    ----------
+    name : str
+        What is broken.
+    exact_delta : float
+        Certified lower bound on its δ at the claimed ε.
+    rejected : bool
+        Whether that refutes the claim.
+    """
 
     name: str
     exact_delta: float
@@ -36,7 +46,7 @@ class TwinResult:
 
 
 @dataclass(frozen=True)
-class Row:
+class AuditRow:
     """What the audit found on one mechanism."""
 
     mechanism: str
@@ -51,13 +61,31 @@ class Row:
 
     @property
     def passed(self) -> bool:
-        """The real mechanism keeps its claim, and each broken twin is caught; a missing twin is a failure too."""
+        """Whether the mechanism keeps its claim and each broken twin is rejected. There must be at least one twin."""
         caught = len(self.twins) > 0 and all(twin.rejected for twin in self.twins)
         return self.exact_passed and self.empirical_passed and caught
 
 
-def examine(entry: Entry, *, twins: Twins, runs: int, confidence: float, jobs: int | None = None) -> Row:
-    """Audit one entry: its exact laws, then `runs` runs on the pair that promises most, then its twins."""
+def examine(entry: CatalogueEntry, *, twins: Twins, runs: int, confidence: float, jobs: int | None = None) -> AuditRow:
+    """Audit one entry: its exact laws, then runs on the most promising pair, then its twins.
+
+    Parameters
+    ----------
+    entry : CatalogueEntry
+        What to audit.
+    twins : dict
+        Mechanism → name of the twin → its run.
+    runs : int
+        Runs on each input of the pair.
+    confidence : float
+        Probability with which the empirical bound holds, at least.
+    jobs : int, optional
+        Workers of joblib.
+
+    Returns
+    -------
+    AuditRow
+    """
     pairs = divergences(entry.run, entry.neighbours, tail_bits=TAIL_BITS)
     bounds = [pair.delta(entry.epsilon) for _, _, pair in pairs]
     lower, upper = max(low for low, _ in bounds), max(high for _, high in bounds)
@@ -76,7 +104,7 @@ def examine(entry: Entry, *, twins: Twins, runs: int, confidence: float, jobs: i
         jobs=jobs,
         quiet=True,
     )
-    return Row(
+    return AuditRow(
         mechanism=entry.name,
         epsilon=upward(entry.epsilon),
         delta=upward(entry.delta),
@@ -89,8 +117,8 @@ def examine(entry: Entry, *, twins: Twins, runs: int, confidence: float, jobs: i
     )
 
 
-def reject(entry: Entry, name: str, run: Run) -> TwinResult:
-    """Put a twin to the test that the entry passes: rejected means that its claim is certainly false."""
+def reject(entry: CatalogueEntry, name: str, run: Run) -> TwinResult:
+    """Put a twin to the test that the entry passes. Rejected means that its claim is certainly false."""
     try:
         lower = worst_case(run, entry.neighbours, epsilon=entry.epsilon, tail_bits=TAIL_BITS).lower
     except Exception as error:
@@ -98,8 +126,8 @@ def reject(entry: Entry, name: str, run: Run) -> TwinResult:
     return TwinResult(name, lower, rejected=lower > entry.delta)
 
 
-def load_twins(path: Path, entries: Sequence[Entry]) -> Twins:
-    """The mapping `TWINS` of a Python file, checked against the names of the entries."""
+def load_twins(path: Path, entries: Sequence[CatalogueEntry]) -> Twins:
+    """Return the mapping `TWINS` of a Python file, checked against the names of the entries."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise TwinError(f"twins must be in a Python file, got {path}")
@@ -117,10 +145,10 @@ def load_twins(path: Path, entries: Sequence[Entry]) -> Twins:
     return twins
 
 
-def to_json(rows: Sequence[Row], *, runs: int, twins: str) -> dict[str, Any]:
-    """The whole table as a JSON object; fields are added in later versions, never renamed.
+def to_json(rows: Sequence[AuditRow], *, runs: int, twins: str) -> dict[str, Any]:
+    """Return the whole table as a JSON object. Later versions add fields and never rename one.
 
-    `twins` says where the twins came from: a file or a module.
+    `twins` names the file or module that the twins come from.
     """
     return {
         "passed": all(row.passed for row in rows),

@@ -14,7 +14,7 @@ from reticent.cli.options import Flag, Whole
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from reticent.audit.report import Row
+    from reticent.audit.report import AuditRow
 
 
 def mechanisms(
@@ -72,7 +72,7 @@ def mechanisms(
     return 0 if all(row.passed for row in rows) else 1
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def _table(rows: Sequence[AuditRow]) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text

@@ -133,10 +133,6 @@ def pate(
     >>> [each.labeller for each in plan.bought][:3], plan.best().labeller
     (['two-coin', 'greedy', 'confident'], 'greedy')
     """
-    if disagreement is not None:
-        check_share(disagreement, "disagreement")
-        if margins is not None:
-            raise ValueError(f"disagreement={disagreement} must be left out if margins are given")
     ballots = Ballots.guess(teachers, classes=classes, disagreement=disagreement, margins=margins)
     wanted = None if queries is None else integer(queries, "queries", least=1)
     exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta, positive=True)

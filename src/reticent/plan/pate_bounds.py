@@ -209,7 +209,7 @@ def pate_bounds(
         found.append(problem.theorem_5(agnostic=True))
         if (unclear is None) != (margin is None) or (unclear is None and apart is not None):
             raise ValueError("unclear and margin must be given together, and apart only with them")
-        if unclear is not None:
+        if unclear is not None and margin is not None:
             nu, xi = _in_range(unclear, "unclear", least=0, most=1), _in_range(margin, "margin", above=0, most=0.5)
             gap = _in_range(0 if apart is None else apart, "apart", least=0, most=1)
             if problem.epsilon > problem.log_delta + math.log(2):
