@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 OLDEST ?= .venv-oldest
+# A worker that has run its share takes over tests of another: all end together.
+WORKERS := -n auto --dist worksteal
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help demo test quick lint types layers unit oldest docs tables audit bench clean
@@ -44,10 +46,10 @@ layers: $(VENV)/.development
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.development
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest $(WORKERS)
 
 quick: $(VENV)/.development
-	$(BIN)/pytest -n auto -m "not slow"
+	$(BIN)/pytest $(WORKERS) -m "not slow"
 
 # What depends most on the versions of others: the protocol and its clients, tables, learners, stored states, the tools.
 # OLDEST_TESTS= (nothing) runs all tests. The fuzzer of the routes is left out: the test client of older Starlettes
@@ -71,7 +73,7 @@ $(OLDEST)/.ready: pyproject.toml tools/oldest.py
 oldest: $(OLDEST)/.ready
 	$(OLDEST)/bin/ruff check .
 	$(OLDEST)/bin/lint-imports
-	RETICENT_OLDEST=1 $(OLDEST)/bin/pytest -n auto $(OLDEST_TESTS)
+	RETICENT_OLDEST=1 $(OLDEST)/bin/pytest $(WORKERS) $(OLDEST_TESTS)
 
 tables: $(VENV)/.development
 	$(BIN)/reticent experiment all --out docs/generated

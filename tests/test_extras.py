@@ -85,6 +85,7 @@ def test_a_client_names_the_service(client: str, monkeypatch: pytest.MonkeyPatch
         getattr(reticent, client)(model="clinic")
 
 
+@pytest.mark.slow
 def test_the_library_works_without_any_extra() -> None:
     done = without_extras("""
 import pydoc

@@ -43,6 +43,7 @@ def test_every_public_name_is_listed_and_found() -> None:
         assert getattr(reticent, name) is not None
 
 
+@pytest.mark.slow
 def test_every_public_subpackage_is_reachable_without_importing_it() -> None:
     packages = {found.name for found in pkgutil.iter_modules(reticent.__path__) if found.ispkg} - NOT_PUBLIC
     assert packages <= set(reticent.__all__)

@@ -97,6 +97,7 @@ def test_what_a_server_was_paid_is_not_paid_again(
     assert answered(clinic) == 45 + 40
 
 
+@pytest.mark.slow
 def test_a_new_key_for_what_was_lost_would_pay_twice(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: the same crash, and a run that has forgotten its number."""
     monkeypatch.setattr(ask, "ROWS_PER_REQUEST", 10)
@@ -107,6 +108,7 @@ def test_a_new_key_for_what_was_lost_would_pay_twice(clinic: Path, monkeypatch: 
     assert answered(clinic) == 55
 
 
+@pytest.mark.slow
 def test_a_table_that_has_changed_is_not_gone_on_with(
     clinic: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,6 +38,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("certificate", "key", "password", "message"),
     [
@@ -79,6 +80,7 @@ def test_an_address_can_be_asked(host: str, url: str) -> None:
     assert Binding(host=host).address == url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("certificate", ["c.pem", "elsewhere.pem"])
 def test_a_server_for_all_addresses_is_asked_on_the_same_machine(
     run: Reticent, clinic: Path, files: Path, monkeypatch: pytest.MonkeyPatch, certificate: str

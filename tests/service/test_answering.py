@@ -265,6 +265,7 @@ def test_rows_of_a_phase_that_is_over_leave_the_disk(tmp_path: Path) -> None:
     answering.close()
 
 
+@pytest.mark.slow
 def test_a_phase_learns_in_another_process_while_answers_flow(tmp_path: Path) -> None:
     answering = new_answering(tmp_path / "clinic", rows=2000, elsewhere=True, held_back=0.4)
     with started(lambda process: os.kill(int(process.pid or 0), signal.SIGSTOP)) as processes:
@@ -284,6 +285,7 @@ def test_a_phase_learns_in_another_process_while_answers_flow(tmp_path: Path) ->
     answering.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])  # a supervisor may signal all processes of a service
 def test_a_learning_process_that_is_killed_is_started_once_more(tmp_path: Path, how: signal.Signals) -> None:
     answering = new_answering(tmp_path / "clinic", elsewhere=True)
@@ -304,6 +306,7 @@ def test_a_learning_process_that_is_killed_is_started_once_more(tmp_path: Path, 
     answering.close()
 
 
+@pytest.mark.slow
 def test_closed_while_it_learns_it_learns_again(tmp_path: Path) -> None:
     answering = new_answering(tmp_path / "clinic", elsewhere=True)
     labels(answering.answer([request(answering.status().rows_wanted)]))
@@ -350,6 +353,7 @@ def test_clients_that_are_protected_stay_together_over_restarts(
     answering.close()
 
 
+@pytest.mark.slow
 def test_a_chain_of_private_models_can_be_served(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(3000, 2))
     learner = PrivateLogisticRegression(epsilon=4, delta=1e-5, row_norm=4, classes=[0, 1])
@@ -523,6 +527,7 @@ def test_twin_that_turns_over_before_it_stores_draws_its_closing_again(
     answering.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 def test_a_request_may_go_on_through_several_phases_each_learned_from_the_one_before(tmp_path: Path) -> None:
     answering = new_answering(tmp_path / "clinic", elsewhere=True)
@@ -589,6 +594,7 @@ def test_learning_that_fails_halts_and_is_not_taken_for_too_few_rows(tmp_path: P
     again.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 def test_a_disk_that_fails_once_while_a_phase_learns_does_not_end_it(tmp_path: Path) -> None:
     answering = new_answering(tmp_path / "clinic", elsewhere=True)

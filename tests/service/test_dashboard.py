@@ -66,9 +66,14 @@ CLIENTS = (  # name, scopes, quota, answers a second, answers used, rows for the
     ("operations", ["admin"], None, None, 12, 0),
 )
 forks = pytest.fixture(shop.learning_in_forks)
-browser_test = pytest.mark.skipif(
+left_out = pytest.mark.skipif(
     os.environ.get("RETICENT_NO_BROWSER") == "1", reason="RETICENT_NO_BROWSER=1 leaves the browser out"
 )
+
+
+def browser_test(test: Callable[..., None]) -> Any:
+    """Mark a test that needs a browser."""
+    return pytest.mark.slow(left_out(test))
 
 
 # ── a service to look at ──────────────────────────────────────────────────────────────────────────────────────────

@@ -99,7 +99,7 @@ def check_refused(reply: httpx.Response, status: int) -> None:
 
 def test_the_stream_of_events() -> None:
     described = DOCUMENT["paths"]["/events"]["get"]["responses"]
-    with running(make_service(MIXED, limits=Limits(streams=1))) as port:
+    with running(make_service(MIXED, limits=Limits(streams=1, status_seconds=0.05))) as port:
         url = f"http://127.0.0.1:{port}/events"
         with httpx.stream("GET", url, timeout=60) as stream:
             assert stream.status_code == 200

@@ -255,6 +255,7 @@ def test_for_any_schedule_a_row_is_learned_from_once_costs_one_answer_and_has_on
     run_state_machine_as_test(Schedules, settings=settings(max_examples=30, stateful_step_count=15))
 
 
+@pytest.mark.slow
 def test_the_rule_before_is_rejected_by_the_same_schedules(tmp_path: Path) -> None:
     OldRule.where = tmp_path
     once = settings(max_examples=40, stateful_step_count=15, phases=[Stage.generate], report_multiple_bugs=False)
@@ -278,6 +279,7 @@ def over_three_phases(folder: Path, kill: int) -> tuple[bool, Watched]:
     return first is None, watched
 
 
+@pytest.mark.slow
 def test_killed_at_each_event_of_a_request_over_three_phases(tmp_path: Path) -> None:
     kill = 0
     while True:
@@ -295,6 +297,7 @@ def test_killed_at_each_event_of_a_request_over_three_phases(tmp_path: Path) -> 
     assert kill == 2 * EVENTS + 2, "two phases that end, and one more transaction"
 
 
+@pytest.mark.slow
 def test_by_the_rule_before_some_of_these_kills_are_paid_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering_module, "Batch", Forgetful)
     spent, twice = [], 0

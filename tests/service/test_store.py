@@ -348,6 +348,7 @@ def after_a_kill(folder: Path, answers: int = 29) -> tuple[bytes, bytes]:
     return file, log
 
 
+@pytest.mark.slow
 def test_a_kill_after_any_page_of_a_checkpoint_loses_nothing(tmp_path: Path) -> None:
     """SQLite writes the pages of the log into the file one by one; page 1, which tells how many there are, comes first.
 
