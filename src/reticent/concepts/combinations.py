@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, packed, sauer
+from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, packed_rows, sauer
 from reticent.concepts.values import Concept
 from reticent.data.points import Array, Labels, as_rows
 from reticent.exact import integer
@@ -271,7 +271,7 @@ class _Either(Dichotomies[OneOf]):
 def _first_of_each(table: Array, chosen: Array) -> tuple[Array, Array]:
     """The rows of the table without repetitions, in order, and what belongs to them."""
     first: dict[bytes, int] = {}
-    for index, key in enumerate(packed(table)):
+    for index, key in enumerate(packed_rows(table)):
         first.setdefault(key, index)
     kept = list(first.values())
     return table[kept], chosen[kept]

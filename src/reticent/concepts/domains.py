@@ -355,7 +355,7 @@ def natural(array: Array) -> Domain:
     return Integers()
 
 
-def read(X: ArrayLike, columns: int, domain: Domain | None, name: str = "X") -> tuple[Array, Domain]:
+def read_ranks(X: ArrayLike, columns: int, domain: Domain | None, name: str = "X") -> tuple[Array, Domain]:
     """The ranks of the rows of `X`, and the domain they belong to."""
     array = as_rows(X, columns, name)
     domain = domain or natural(array)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, packed
+from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, packed_rows
 from reticent.concepts.values import Concept
 from reticent.data.labels import as_binary_labels
 from reticent.data.points import Array, Labels, as_array, as_rows, zeros_and_ones
@@ -148,7 +148,7 @@ class _Chosen(Dichotomies[Choice]):
     def __init__(self, concept_class: Finite, X: ArrayLike) -> None:
         super().__init__(concept_class, concept_class.read(X))
         self._groups: dict[bytes, list[int]] = {}
-        for index, key in enumerate(packed(concept_class.table(self.points, 0, concept_class.size))):
+        for index, key in enumerate(packed_rows(concept_class.table(self.points, 0, concept_class.size))):
             self._groups.setdefault(key, []).append(index)
         self._members = list(self._groups.values())
 

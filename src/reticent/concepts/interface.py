@@ -266,7 +266,7 @@ class Dichotomies(ABC, Generic[C]):
     def _keys(self, rows: int) -> Iterator[bytes]:
         """The labellings of the first rows, packed."""
         for block in self._blocks(len(self.points)):
-            yield from packed(self._table(*block, None)[:, :rows])
+            yield from packed_rows(self._table(*block, None)[:, :rows])
 
     def _blocks(self, rows: int) -> list[tuple[int, int]]:
         step = max(1, _BLOCK // max(1, rows))
@@ -302,7 +302,7 @@ class Listed(Dichotomies[C]):
         self._kept: dict[bytes, C] = {}
         for concept in concepts:
             labels = np.asarray(concept_class.predict(concept, self.points))
-            self._kept.setdefault(packed(labels.astype(bool)[None])[0], concept)
+            self._kept.setdefault(packed_rows(labels.astype(bool)[None])[0], concept)
         self._concepts = list(self._kept.values())
 
     @property
@@ -340,7 +340,7 @@ def distinct(points: Array) -> Array:
     return np.array(sorted({tuple(point) for point in points.tolist()}), dtype=object).reshape(-1, *points.shape[1:])
 
 
-def packed(table: Array) -> list[bytes]:
+def packed_rows(table: Array) -> list[bytes]:
     """Every row of booleans as bytes."""
     return [row.tobytes() for row in np.packbits(table, axis=1)]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.domains import Domain, declared, read
+from reticent.concepts.domains import Domain, declared, read_ranks
 from reticent.concepts.interface import C, ConceptClass, Dichotomies
 from reticent.data.points import Array, Labels, as_rows
 
@@ -30,7 +30,7 @@ class Ordered(ConceptClass[C]):
 
     def ranks(self, X: ArrayLike, name: str = "X") -> tuple[Array, Domain]:
         """The ranks of the rows of `X`, and the domain they belong to."""
-        return read(X, self.columns, declared(self.bits, self.domain), name)
+        return read_ranks(X, self.columns, declared(self.bits, self.domain), name)
 
     @property
     def declares_domain(self) -> bool:

@@ -44,7 +44,7 @@ from reticent.privacy.events import (
     is_seeded,
 )
 from reticent.privacy.guarantee import Guarantee, Protects, Unit
-from reticent.privacy.losses import Composition, Losses, dominating, spread
+from reticent.privacy.losses import Composition, Losses, dominating, spread_on_grid
 from reticent.privacy.parameters import check_delta, float_above
 from reticent.privacy.parts import Parts, other_reading, parts
 from reticent.privacy.survival import survival
@@ -178,7 +178,7 @@ def _deltas(event: Event, at: Floats) -> Floats:
 def _least_epsilon(event: Event, exact: Fraction) -> float:
     """The least ε that any way certifies at δ > 0."""
     most = _float_below(exact)
-    best = divergences.epsilon(event, most)
+    best = divergences.renyi_epsilon(event, most)
     bag = parts(event)
     match bag:
         case ((Parallel(events=members), 1),):
@@ -423,7 +423,7 @@ def _losses(part: Event, step: float, times: int) -> Losses:
             value = _float_above(own)
             likely = 1 / (1 + math.exp(-value))
             chances = (1 - lost) * np.array([likely, math.exp(-value) * likely])
-            return spread(np.array([value, -value]), chances, step, infinite=lost)
+            return spread_on_grid(np.array([value, -value]), chances, step, infinite=lost)
         case DiscreteGaussian(sigma=sigma, squared_sensitivity=1):
             table = survival(sigma)
             if table is not None:
@@ -440,7 +440,7 @@ def _discrete_gaussian_losses(mass: Floats, rest: float, sigma: Fraction, step: 
     if not keep.any():
         return Losses(step, 0, np.zeros(1), 1.0)
     lost = float(chance[~keep].sum()) + 2 * float(rest)
-    return spread(np.maximum(losses[keep], -_LARGEST_LOSS), chance[keep], step, infinite=lost)
+    return spread_on_grid(np.maximum(losses[keep], -_LARGEST_LOSS), chance[keep], step, infinite=lost)
 
 
 def _part_deltas(part: Event, at: Floats) -> Floats:

@@ -82,7 +82,7 @@ def best_order(cost: Cost, rough: Cost | None = None) -> tuple[float, float]:
             return float(order(best)[0]), float(np.min(costs))
 
 
-def epsilon(event: Event, delta: float) -> float:
+def renyi_epsilon(event: Event, delta: float) -> float:
     """The least ε that the event's divergences certify at δ; infinite where they certify none."""
     if total_variation(event) <= delta:
         return 0.0

@@ -39,7 +39,7 @@ Accounting = Literal["one event", "basic", "renyi"]
 Cost = tuple[Fraction | int, Fraction | int]
 
 
-class Store(Protocol):
+class LedgerStore(Protocol):
     """Where a ledger's records live. Events and terms are canonical JSON texts, so any data base will do.
 
     Records are only ever appended. `transaction` gives exclusive access among all who share the store, threads and
@@ -62,7 +62,7 @@ class Store(Protocol):
         """Record an event, so many times, within a transaction."""
 
 
-class MemoryStore(Guarded):
+class MemoryLedgerStore(Guarded):
     """Records in memory, for one process. Safe under threads."""
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class Ledger(Guarded):
         *,
         event: Event | None = None,
         accounting: Literal["basic", "renyi"] | None = None,
-        store: Store | None = None,
+        store: LedgerStore | None = None,
     ) -> None:
         if not isinstance(guarantee, Guarantee):
             raise TypeError(f"guarantee must be a Guarantee, got {type(guarantee).__name__}")
@@ -184,7 +184,7 @@ class Ledger(Guarded):
             raise ValueError("give either event (which any accountant may price) or accounting, not both")
         self.guarantee = guarantee
         self.event = event
-        self._store: Store = MemoryStore() if store is None else store
+        self._store: LedgerStore = MemoryLedgerStore() if store is None else store
         self._epsilon, self._delta = rational(guarantee.epsilon, "epsilon"), rational(guarantee.delta, "delta")
         self._key = None if event is None else _key(self._checked(event))
         self._rule: _Rule | None = None

@@ -47,7 +47,7 @@ class Losses:
             return np.asarray(np.log(self.masses))
 
 
-def spread(losses: Floats, probabilities: Floats, step: float, *, infinite: float = 0.0) -> Losses:
+def spread_on_grid(losses: Floats, probabilities: Floats, step: float, *, infinite: float = 0.0) -> Losses:
     """A discrete loss distribution on the grid: each mass is split between its two neighbours on the grid.
 
     The split keeps the mass and the mean of e^(−loss). (1 − e^ε·y)₊ is convex in y = e^(−loss), so H only grows. Losses
