@@ -457,7 +457,7 @@ def test_ties_and_flat_scores_are_answered_inside_the_range() -> None:
 
 def test_with_nothing_released_the_answer_is_the_first_point(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "release_gap", lambda gap, **rest: False)
-    monkeypatch.setattr(module, "draw", lambda parts, **rest: 0)  # only the lowest level draws: the width 2^0
+    monkeypatch.setattr(module, "draw_integer", lambda parts, **rest: 0)  # only the lowest level draws: the width 2^0
     score = pieces_of([0] * 30 + [9] + [0] * 30, first=-5)
     assert quasi_concave_maximum(score, promise=9, accuracy=0.5, epsilon=1, delta=0.01, depth=2).value == -5
 

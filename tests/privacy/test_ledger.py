@@ -128,7 +128,7 @@ def test_one_event_is_sold_as_often_as_any_accountant_allows() -> None:
     assert ledger.spent == ("answers", limit, limit, 0, 0)
     with pytest.raises(BudgetExhausted, match=f"not one more fits: {limit} of {limit} answers"):
         ledger.charge()
-    with pytest.raises(ValueError, match="sells only GaussianBit"):
+    with pytest.raises(ValueError, match="admits only GaussianBit"):
         ledger.charge(TENTH)
 
 

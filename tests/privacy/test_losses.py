@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.privacy import profiles
-from reticent.privacy.losses import Composition, Floats, Losses, dominating, spread_on_grid
+from reticent.privacy.floats import Floats
+from reticent.privacy.losses import Composition, Losses, dominating, spread_on_grid
 
 
 def _response(epsilon: float, step: float) -> Losses:

@@ -1,4 +1,4 @@
-"""What a guarantee is, what happened (events), what it costs (accounting), how budgets are kept (ledger)."""
+"""Guarantees, events (what happened), accounting (what it costs) and ledgers (what may still be spent)."""
 
 from reticent.privacy import calibrate, events
 from reticent.privacy.accounting import delta, epsilon, fits, guarantee, renyi, rho
