@@ -207,7 +207,7 @@ def test_renyi_prices_every_kind_it_can() -> None:
     assert spent.delta_used == pytest.approx(3e-8)
     assert spent.delta_limit == Fraction(1, 2 * 10**6)
     sampled = Subsampled(NOISY, Fraction(1, 10))
-    with pytest.raises(ValueError, match="ledger of its own, opened with event="):
+    with pytest.raises(ValueError, match="open a ledger for it alone, with event="):
         ledger.charge(sampled)
     assert sampled not in ledger.events
 
