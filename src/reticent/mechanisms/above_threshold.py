@@ -15,7 +15,7 @@ from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.parameters import check_delta, check_epsilon
 
 ENOUGH = Fraction(64)  # at this ε a draw is nonzero once in 10^8: a segment gains nothing from a larger ε
-LEAST_EPSILON = Fraction(1, 10**12)  # with a smaller ε per segment, only counts beyond 10^12 could be told apart
+LEAST_EPSILON = Fraction(1, 10**12)  # with a smaller ε per segment, only counts beyond 10^12 could be distinguished
 
 
 def check_segments(epsilon: Number, halts: int) -> tuple[Fraction, int]:

@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from reticent.exact import Number, ceiling, exp_fractions, integer, log_bounds
 from reticent.mechanisms.release import Release, noise_or_system, release
@@ -150,11 +150,11 @@ def gaussian_count(
 def _sigma(
     sigma: Number | None, epsilon: Number | None, delta: Number | None, squared_sensitivity: int
 ) -> Fraction:
-    if (sigma is None) == (epsilon is None) or (epsilon is None) != (delta is None):
-        raise TypeError("give either sigma, or both epsilon and delta")
-    if sigma is not None:
+    if sigma is not None and epsilon is None and delta is None:
         return check_positive(sigma, "sigma")
-    return _least_sigma(check_epsilon(epsilon), check_delta(delta, positive=True), squared_sensitivity)
+    if sigma is None and epsilon is not None and delta is not None:
+        return _least_sigma(check_epsilon(epsilon), check_delta(delta, positive=True), squared_sensitivity)
+    raise TypeError("give either sigma, or both epsilon and delta")
 
 
 @lru_cache(maxsize=256)
@@ -196,7 +196,9 @@ def laplace_tail(*, rate: Fraction, probability: Fraction) -> int:
     return max(0, ceiling(bounds))
 
 
-def integer_array(values: object, name: str, *, least: int | None = None, most: int | None = None) -> NDArray[np.int64]:
+def integer_array(
+    values: ArrayLike, name: str, *, least: int | None = None, most: int | None = None
+) -> NDArray[np.int64]:
     """Return `values` as an int64 array of any shape. Messages of errors do not contain the values, which may be
     private.
 

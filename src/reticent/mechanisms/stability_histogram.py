@@ -127,7 +127,7 @@ def _refuse_nan(found: bool, name: str) -> None:
         raise ValueError(f"{name} must not be NaN: NaN does not equal itself, so it cannot be counted")
 
 
-def _rows(values: object) -> list[Any] | NDArray[Any]:
+def _rows(values: Sequence[Any] | NDArray[Any]) -> list[Any] | NDArray[Any]:
     """The rows as a list, or as an array where they are numbers."""
     if hasattr(values, "__array__"):
         array = np.asarray(values)

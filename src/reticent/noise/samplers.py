@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.exact import integer, rational
+from reticent.exact import Number, integer, rational
 from reticent.noise import choice, tables
 from reticent.noise.bits import WORD, exp_coin, exp_cut, settle
 
@@ -278,11 +278,11 @@ class Seeded(Noise):
 system = Noise()
 
 
-def _rational(value: object, name: str) -> Fraction:
+def _rational(value: Number, name: str) -> Fraction:
     return value if type(value) is Fraction else rational(value, name)
 
 
-def _positive(value: object, name: str) -> Fraction:
+def _positive(value: Number, name: str) -> Fraction:
     number = _rational(value, name)
     if number <= 0:
         raise ValueError(f"{name} must be a finite number > 0, got {value}")

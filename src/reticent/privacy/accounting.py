@@ -9,7 +9,7 @@ game         up to 2000 equal one-bit answers, each chosen in the light of earli
 losses       the composed privacy loss on a grid, for all other events (`losses`).
 
 The list of events is fixed in advance: queries may be adaptive, the parameters of events may not. If events are chosen
-along the way, use the filters of `ledger`.
+adaptively, use the filters of `ledger`.
 
 Events state exact laws, and the package draws from exactly these laws, so no distance between the two is charged.
 """

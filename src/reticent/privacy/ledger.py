@@ -5,8 +5,8 @@ in the light of earlier answers. A ledger adds up by one of three rules, each wi
 
 one event   Only one event is admitted, fixed when the ledger is opened. The list of events is then known in advance
             (the event, a number of times), any accountant may price it, and the ledger only counts.
-basic       Σ εᵢ ≤ ε and Σ δᵢ ≤ δ, in exact fractions. Valid for events chosen along the way.
-renyi       Σ D_α(eventᵢ) ≤ B at one public order α, and Σ δᵢ ≤ δ/2. Valid for events chosen along the way.
+basic       Σ εᵢ ≤ ε and Σ δᵢ ≤ δ, in exact fractions. Valid for events chosen adaptively.
+renyi       Σ D_α(eventᵢ) ≤ B at one public order α, and Σ δᵢ ≤ δ/2. Valid for events chosen adaptively.
 
 Pricing the recorded events by optimal composition would be wrong: an adversary that chooses events by earlier answers
 can exceed that price. See docs/ledger.md for proofs and an exact counterexample.
@@ -155,7 +155,7 @@ class Ledger(Guarded):
     """A budget for one data set that refuses before it would be overspent, and before any data are read.
 
     If one event recurs, give it as `event`: then any accountant may price it, which allows most answers. Without it,
-    events may be chosen along the way. A store that has records is continued under the same terms.
+    events may be chosen adaptively. A store that has records is continued under the same terms.
 
     Guarantee. Everything that is released after its event was charged satisfies `guarantee`, all together, however the
     queries and (without `event`) the events were chosen in the light of earlier releases.
@@ -173,7 +173,7 @@ class Ledger(Guarded):
     event : Event or None, default None
         The only event that is admitted, if there is only one.
     accounting : {"basic", "renyi"} or None, default None
-        The rule for events chosen along the way. None fixes the rule by the first event that is charged, when no data
+        The rule for events chosen adaptively. None fixes the rule by the first event that is charged, when no data
         have been read yet.
     store : LedgerStore or None, default None
         Where the records are kept; None for memory.

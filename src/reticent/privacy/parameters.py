@@ -7,12 +7,12 @@ import warnings
 from fractions import Fraction
 
 from reticent.errors import PrivacyWarning
-from reticent.exact import rational, upward
+from reticent.exact import Number, rational, upward
 
 LEAST_DELTA = Fraction(1, 10**299)  # bounds on δ are rounded up by 1e-300, since underflow is not zero
 
 
-def check_epsilon(epsilon: object, name: str = "epsilon") -> Fraction:
+def check_epsilon(epsilon: Number, name: str = "epsilon") -> Fraction:
     """Return ε as an exact number; it must be finite and positive.
 
     Parameters
@@ -28,7 +28,7 @@ def check_epsilon(epsilon: object, name: str = "epsilon") -> Fraction:
     return value
 
 
-def check_delta(delta: object, name: str = "delta", *, positive: bool = False, rows: int | None = None) -> Fraction:
+def check_delta(delta: Number, name: str = "delta", *, positive: bool = False, rows: int | None = None) -> Fraction:
     """Return δ as an exact number in [0, 1), or in (0, 1) if it must be positive.
 
     Parameters
@@ -81,7 +81,7 @@ def float_above(value: Fraction) -> float:
     return nearest if rational(nearest, "value") >= value else math.nextafter(nearest, math.inf)
 
 
-def check_positive(value: object, name: str) -> Fraction:
+def check_positive(value: Number, name: str) -> Fraction:
     """Return a noise scale or another quantity as an exact number; it must be finite and positive."""
     number = rational(value, name)
     if number <= 0:
