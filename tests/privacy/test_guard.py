@@ -50,9 +50,9 @@ from waiting import Crowd
 # may make a second use cost more, or if a copy of it would draw the same noise; and else here.
 UNGUARDED = {
     "a base of classes that are listed by themselves": [
-        "concepts.domains.Domain", "concepts.interface.ConceptClass", "concepts.interface.Dichotomies",
-        "concepts.order.Ordered", "concepts.order.OrderedDichotomies", "labellers.base.Labeller",
-        "labellers.base.PollingLabeller",
+        "concepts.domains.Domain", "concepts.interface.ColumnDichotomies", "concepts.interface.ConceptClass",
+        "concepts.interface.Dichotomies", "concepts.order.LineDichotomies", "concepts.order.Ordered",
+        "concepts.order.OrderedDichotomies", "labellers.base.Labeller", "labellers.base.PollingLabeller",
         "learners.base.ConceptLearner", "learners.base.PartlyLabelled", "learners.label_private.NetLearner",
         "mechanisms.above_threshold.Segments", "predictors.running.RunningPredictor",
         "predictors.state.ResumablePredictor", "privacy.guard.Guarded", "sanitizers.base.Sanitizer",
