@@ -8,7 +8,7 @@ from functools import partial
 
 from experiments.table import Table
 from reticent.audit import law
-from reticent.mechanisms.above_threshold import AboveThreshold, segment_epsilon, split
+from reticent.mechanisms.above_threshold import AboveThreshold, segment_epsilon, split_segment
 from reticent.noise import Noise
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
@@ -23,7 +23,7 @@ def _segments() -> Table:
     rows = []
     for halts in (1, 3, 10, 30, 100, 1000):
         basic, composed = (segment_epsilon(epsilon=EPSILON, delta=delta, halts=halts) for delta in (Fraction(0), DELTA))
-        noise = [_deviation(*split(segment)) for segment in (basic, composed)]
+        noise = [_deviation(*split_segment(segment)) for segment in (basic, composed)]
         rows.append((str(halts), f"{float(basic):.4g}", f"{float(composed):.4g}", *(f"{value:.1f}" for value in noise)))
     columns = ("halts", "ε' at δ = 0", "ε' at δ = 1e-6", "noise at δ = 0", "noise at δ = 1e-6")
     return Table("ε = 1: ε' of a segment, and the standard deviation of ν − ρ", columns, tuple(rows))

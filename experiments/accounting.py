@@ -49,7 +49,7 @@ def _sum(event: Event) -> float:
 
 
 def _renyi(event: Event) -> float:
-    return divergences.epsilon(event, DELTA)
+    return divergences.renyi_epsilon(event, DELTA)
 
 
 def _sampled_pairs(event: Event) -> float:

@@ -1,4 +1,4 @@
-"""SparseVector: how wide the screen must be, as printed and here, and the exact δ that it leaks."""
+"""StableMajority: how wide the screen must be, as printed and here, and the exact δ that it leaks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from functools import partial
 
 from experiments.table import Table
 from reticent.audit import exact, law
-from reticent.mechanisms.above_threshold import AboveThreshold, segment_epsilon, split
-from reticent.mechanisms.sparse_vector import SparseVector, difference_tail
+from reticent.mechanisms.above_threshold import AboveThreshold, segment_epsilon, split_segment
+from reticent.mechanisms.sparse_vector import StableMajority, discrete_difference_tail
 from reticent.noise import Noise
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 
 
 def tables() -> list[Table]:
-    """The tables of the page on SparseVector."""
+    """The tables of the page on StableMajority."""
     return [_widths(), _leak()]
 
 
@@ -26,7 +26,7 @@ def _widths() -> Table:
         for votes in (2000, 10**6):
             printed = _printed_scale(halts)
             optimal = 2 / float(segment_epsilon(epsilon=EPSILON, delta=DELTA / 2, halts=halts))
-            here = SparseVector(epsilon=EPSILON, delta=DELTA, halts=halts)
+            here = StableMajority(epsilon=EPSILON, delta=DELTA, halts=halts)
             rows.append((
                 str(halts), f"{votes:,}", f"{3 * printed * math.log(2 * (votes + halts) / DELTA):,.0f}",
                 f"{_union(printed, votes * halts):,.0f}", f"{_union(optimal, votes * halts):,.0f}",
@@ -51,9 +51,9 @@ def _union(scale: float, events: int) -> float:
 def _leak() -> Table:
     rows = []
     for epsilon, halts, delta in ((10, 2, Fraction(75, 10**4)), (8, 2, Fraction(1, 100)), (4, 1, Fraction(1, 50))):
-        votes = SparseVector(epsilon=epsilon, delta=delta, halts=halts)
+        votes = StableMajority(epsilon=epsilon, delta=delta, halts=halts)
         segment = segment_epsilon(epsilon=Fraction(epsilon), delta=Fraction(0), halts=halts)
-        bound = halts * difference_tail(votes.width + 1, *split(segment))
+        bound = halts * discrete_difference_tail(votes.width + 1, *split_segment(segment))
         leaks = [_exact_leak(epsilon, halts, width) for width in (votes.width, votes.width - 1)]
         rows.append((
             str(epsilon), f"{float(delta):g}", str(halts), str(votes.width), f"{float(bound):.5f}",
@@ -64,7 +64,7 @@ def _leak() -> Table:
 
 
 def _exact_leak(epsilon: int, halts: int, width: int) -> float:
-    """The exact δ at ε on 41 voters of whom 20 are for it, or 21: `SparseVector` as it is but for the width."""
+    """The exact δ at ε on 41 voters of whom 20 are for it, or 21: `StableMajority` as it is but for the width."""
 
     def run(noise: Noise, outcome: int) -> tuple[int | None, ...]:
         screen = AboveThreshold(-width, epsilon=epsilon, halts=halts, unsafe_noise=noise)

@@ -1,4 +1,4 @@
-"""The errors and warnings a caller may want to catch, each saying what would do instead."""
+"""Errors and warnings that a caller may want to catch. Each states what is needed instead."""
 
 from __future__ import annotations
 
@@ -7,61 +7,83 @@ from typing import Any
 
 
 class BudgetExhausted(RuntimeError):
-    """A request would cost more privacy than is left. Nothing was spent and no data were touched."""
+    """A request would cost more privacy than is left. Nothing was spent and no data were read."""
 
 
 class MissingExtra(ImportError):
-    """Optional packages are not installed; `extra` is the extra of reticent that brings them."""
+    """Optional packages are not installed.
+
+    Parameters
+    ----------
+    message : str
+        The message.
+    extra : str
+        The extra of reticent that installs them.
+    """
 
     def __init__(self, message: str, *, extra: str) -> None:
         super().__init__(message)
         self.extra = extra
 
-    def __reduce__(self) -> tuple[Any, ...]:  # from one process to another
+    def __reduce__(self) -> tuple[Any, ...]:  # to be pickled
         return partial(type(self), str(self), extra=self.extra), ()
 
 
 class InsufficientData(ValueError):
-    """There are too few rows for the accuracy asked for; `required` is the number that would do."""
+    """There are too few rows for the accuracy asked for.
+
+    Parameters
+    ----------
+    message : str
+        The message.
+    required : int
+        The number of rows that is needed.
+    """
 
     def __init__(self, message: str, *, required: int) -> None:
         super().__init__(message)
         self.required = required
 
-    def __reduce__(self) -> tuple[Any, ...]:  # from one process to another
+    def __reduce__(self) -> tuple[Any, ...]:  # to be pickled
         return partial(type(self), required=self.required), self.args
 
 
 class OutOfReach(ValueError):
-    """A size that cannot be run here, such as rows that a class labels in more ways than can be listed.
+    """A size that cannot be computed here, such as more labellings of the rows than can be listed.
 
-    Public numbers alone decide it: numbers of rows, the concept class, parameters. Nothing was spent and no row was
-    read. `required` is the number of rows that the promise in question takes; None where a fit was refused.
+    It depends on public numbers alone: numbers of rows, the concept class, parameters. Nothing was spent and no row was
+    read.
+
+    Parameters
+    ----------
+    message : str
+        The message.
+    required : int or None, default None
+        The number of rows that the guarantee of accuracy needs; None if a fit was refused.
     """
 
     def __init__(self, message: str, *, required: int | None = None) -> None:
         super().__init__(message)
         self.required = required
 
-    def __reduce__(self) -> tuple[Any, ...]:  # from one process to another
+    def __reduce__(self) -> tuple[Any, ...]:  # to be pickled
         return partial(type(self), required=self.required), self.args
 
 
 class PrivacyWarning(UserWarning):
-    """The guarantee holds as stated, but it promises less than the caller may think."""
+    """The guarantee holds as stated, but it is weaker than the caller may think."""
 
 
 class OneAnswerWarning(UserWarning):
-    """What was released gives the same answer to everybody, so it is of no use.
+    """The released model gives the same answer to every query, so it is of no use.
 
-    Whether it is emitted is a function of what was released, and of nothing else: it is post-processing, and tells
-    nothing that the release does not tell.
+    Whether it is emitted depends on the released model alone: it is post-processing, and reveals nothing more.
     """
 
 
 class EndingWarning(UserWarning):
-    """Answers without end were asked for, and public numbers say that phases shrink, or may shrink, to their end."""
+    """Endless answers were asked for, but by public numbers the phases shrink, or may shrink, until answers end."""
 
 
 class ClassOrderWarning(UserWarning):
-    """The class that was named last is not the one that concepts label 1: that is the last in sorted order."""
+    """The class that was named last is not label 1 of a concept, which is the last class in sorted order."""

@@ -1,10 +1,10 @@
-"""Numbers without rounding: what a parameter means, and certified bounds on logarithms and exponentials.
+"""Exact numbers: how parameters are read, and certified bounds on logarithms and exponentials.
 
-Privacy parameters are read as the decimal their caller wrote: `0.1` means one tenth, not the binary fraction
-nearest to it. So ten steps of 0.1 make exactly 1, and the law that is sampled is the law that is accounted.
+Privacy parameters are read as the decimals that the caller wrote: `0.1` means one tenth, not the nearest binary
+fraction. So ten steps of 0.1 make exactly 1, and the law that is sampled is the law that is priced.
 
-Values of `exp` and `log` come as integer enclosures at any precision asked for. A decision that depends on such a
-value (a ceiling, a comparison with random bits) asks for more precision until it is certain.
+Values of `exp` and `log` are integer enclosures of any precision. A decision that depends on such a value (a ceiling, a
+comparison with random bits) raises the precision until it is certain.
 """
 
 from __future__ import annotations
@@ -21,8 +21,17 @@ Number = int | float | Fraction | Decimal
 
 
 def rational(value: object, name: str) -> Fraction:
-    """The exact number that `value` spells: floats are read as their shortest decimal.
+    """Return the exact number that `value` spells; floats are read as their shortest decimal.
 
+    Parameters
+    ----------
+    value : int, float, Fraction or Decimal
+        The number. Other types are refused.
+    name : str
+        The name of the parameter, for messages.
+
+    Examples
+    --------
     >>> rational(0.1, "epsilon")
     Fraction(1, 10)
     """
@@ -41,7 +50,17 @@ def _as_float(value: SupportsFloat) -> float:
 
 
 def integer(value: object, name: str, *, least: int | None = None, most: int | None = None) -> int:
-    """`value` as an int; anything that is not a whole number in range is refused by name."""
+    """Return `value` as an int; refuse what is not a whole number in range.
+
+    Parameters
+    ----------
+    value : int
+        The number. Other types, floats and booleans among them, are refused.
+    name : str
+        The name of the parameter, for messages.
+    least, most : int or None, default None
+        The range, both ends included.
+    """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be a whole number, got {type(value).__name__}")
     number = int(value)
@@ -55,7 +74,21 @@ def integer(value: object, name: str, *, least: int | None = None, most: int | N
 def as_count(
     value: object, name: str, *, least: int | None = None, most: int | None = None, otherwise: str = ""
 ) -> int:
-    """`integer`, with an error that repeats the value: for parameters. `otherwise` names what else it may be."""
+    """Return `value` as an int, as `integer` does, with a message that shows the value.
+
+    Use it for public parameters only: the message contains the value.
+
+    Parameters
+    ----------
+    value : int
+        The number. Other types are refused.
+    name : str
+        The name of the parameter, for messages.
+    least, most : int or None, default None
+        The range, both ends included.
+    otherwise : str, default ""
+        What else is accepted, such as 'None', for the message.
+    """
     if isinstance(value, bool) or not isinstance(value, Integral):
         got = repr(value) if value is None or isinstance(value, (Real, str)) else type(value).__name__
         bound = "" if least is None else f" of at least {least}"
@@ -64,7 +97,7 @@ def as_count(
 
 
 def upward(value: Fraction) -> float:
-    """The least float that is not below `value`."""
+    """Return the least float that is not below `value`."""
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
@@ -82,16 +115,17 @@ def _ln2(bits: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=65536)
 def exp_bounds(x: Fraction, bits: int) -> tuple[int, int, int]:
-    """Integers (low, high, k) with low·2^(k−bits) ≤ e^x ≤ high·2^(k−bits) and low, high within a few units.
+    """Return integers (low, high, k) with low·2^(k−bits) ≤ e^x ≤ high·2^(k−bits), where low and high are a few units
+    apart.
 
-    `low` has about `bits` bits; k = ⌊x/ln 2⌋, or nearly.
+    `low` has about `bits` bits, and k is about ⌊x/ln 2⌋.
 
-    e^x = 2^k·(e^(r/2^s))^(2^s) with r = x − k·ln 2 ≥ 0. All numbers are positive, so that every step of the Taylor
-    series and every squaring, rounded down, bounds from below what is rounded up to bound from above.
+    e^x = 2^k·(e^(r/2^s))^(2^s) with r = x − k·ln 2 ≥ 0. All numbers are positive, so rounding every step of the Taylor
+    series and every squaring down (up) gives a lower (upper) bound.
     """
     halvings = 4 + math.isqrt(bits) // 2
     size = max(0, x.numerator.bit_length() - x.denominator.bit_length()) + 2  # k has no more bits
-    work = (bits + halvings + size + 16 | 63) + 1  # few different ones, so that ln 2 is seldom computed
+    work = (bits + halvings + size + 16 | 63) + 1  # rounded up to multiples of 64, so that ln 2 is cached
     low2, high2 = _ln2(work)
     scaled = (x.numerator << work) // x.denominator
     k = scaled // (high2 if scaled >= 0 else low2)
@@ -104,7 +138,7 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int, int]:
         low_term, high_term = (low_term * low_r >> work) // n, -((-high_term * high_r >> work) // n)
         low += low_term
         high += high_term
-    high += high_term  # the terms that follow: each is below half of the one before
+    high += high_term  # the rest of the series: each term is below half of the one before
     for _ in range(halvings):
         low, high = low * low >> work, -(-high * high >> work)
     drop = work - bits
@@ -112,10 +146,10 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int, int]:
 
 
 def log_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Rational bounds on ln x, for x > 0, that are less than 2^−bits apart.
+    """Return rational bounds on ln x, for x > 0, that are less than 2^−bits apart.
 
-    x = 2^k·m, and ln m = y + ln(1 + d) with 1 + d = m·e^−y for any y; d − d² ≤ ln(1 + d) ≤ d where |d| ≤ 1/2. Each y
-    is the middle of the last bounds, so that every round doubles the digits; floating point gives the first.
+    x = 2^k·m, and ln m = y + ln(1 + d) with 1 + d = m·e^−y for any y; d − d² ≤ ln(1 + d) ≤ d if |d| ≤ 1/2. The first y
+    is a floating-point logarithm, and each next one the middle of the last bounds, so every round doubles the digits.
     """
     if x <= 0:
         raise ValueError("the logarithm needs a positive number")
@@ -142,16 +176,16 @@ def _scaled(numerator: int, exponent: int, denominator: int) -> int:
 
 
 def exp_fractions(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Rational bounds on e^x with a relative width of about 2^−bits."""
+    """Return rational bounds on e^x with a relative width of about 2^−bits."""
     low, high, k = exp_bounds(x, bits)
     scale = Fraction(2) ** (k - bits)
     return low * scale, high * scale
 
 
 def ceiling(bounds: Callable[[int], tuple[Fraction, Fraction]]) -> int:
-    """⌈x⌉ for the real number x that `bounds(bits)` encloses ever more tightly.
+    """Return ⌈x⌉ for a real number x that `bounds(bits)` encloses more tightly as `bits` grows.
 
-    A number that cannot be told from an integer at 4096 bits is rounded up past it: the callers use ceilings of
+    A number that is not distinguished from an integer at 4096 bits is rounded up past it: callers take ceilings of
     thresholds, where one more is safe.
     """
     for bits in (64, 256, 1024, 4096):

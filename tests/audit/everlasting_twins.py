@@ -12,7 +12,7 @@ from typing import Any
 
 from reticent.audit.laws import law
 from reticent.labellers.two_coin import blurred_closing
-from reticent.mechanisms.between_thresholds import BetweenThresholds, _plan
+from reticent.mechanisms.between_thresholds import BetweenThresholds, calibrate_gap
 from reticent.noise import Noise
 
 Pair = tuple[int, int]  # of x and a label
@@ -271,7 +271,7 @@ class Between:
 
     def __init__(self, noise: Noise) -> None:
         middle, half = self.teachers // 2, self.gap // 2
-        plan = _plan(Fraction(1), Fraction(1, 10**6), self.halts)
+        plan = calibrate_gap(Fraction(1), Fraction(1, 10**6), self.halts)
         self.sides = BetweenThresholds(
             middle - half,
             middle + half,

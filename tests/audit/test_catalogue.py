@@ -42,7 +42,7 @@ def test_no_mechanism_exceeds_its_claim_and_each_comes_near(entry: CatalogueEntr
     assert spent > 0.5 * entry.epsilon, "pairs that show nothing would pass anything"
 
 
-LONG = {("SparseVector", "value noise not redrawn"), ("stability_histogram", "no threshold")}
+LONG = {("StableMajority", "value noise not redrawn"), ("stability_histogram", "no threshold")}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ RANDOM: dict[str, Callable[[], Pairs]] = {
     "gaussian_count, histogram": lambda: counts("ab", 5, 5),
     "stability_histogram": lambda: rows("ab", 9, 4),
     "AboveThreshold": lambda: scores(4, range(-3, 4), 40),
-    "SparseVector": lambda: tallies(4, 21, 10),
+    "StableMajority": lambda: tallies(4, 21, 10),
     "BetweenThresholds": lambda: scores(4, range(-2, 8), 10),
     "noisy_majority": lambda: single(range(1, 9), 20),
     "gnmax": lambda: counts("ab", 9, 10),
@@ -142,7 +142,7 @@ EMPIRICAL = [
     ("stable_argmax, table", "A_dist as printed", 2_000),
     ("choosing", "threshold halved", 4_000),
     ("noisy_majority", "noise × 0.7", 4_000),
-    ("SparseVector", "no width", 1_000),
+    ("StableMajority", "no width", 1_000),
 ]
 
 

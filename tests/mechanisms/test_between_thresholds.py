@@ -20,9 +20,9 @@ from reticent.errors import BudgetExhausted
 from reticent.mechanisms.above_threshold import LEAST_EPSILON
 from reticent.mechanisms.between_thresholds import (
     BetweenThresholds,
-    Plan,
+    GapCalibration,
     Side,
-    _plan,
+    calibrate_gap,
     required_gap,
     segment_failure,
 )
@@ -224,26 +224,26 @@ def brute_failure(most: int, shared: float, single: float, slack: float) -> floa
 
 @pytest.mark.parametrize(("epsilon", "excess"), [(Fraction(1, 20), 1.03), (Fraction(1, 2), 1.03), (2, 1 + 1e-9)])
 def test_the_failure_of_a_segment_is_summed_from_above(epsilon: Fraction, excess: float) -> None:
-    plan = _plan(Fraction(epsilon), Fraction(1, 10**6), 1)
-    split = plan.shared, plan.single, plan.slack
-    brute = brute_failure(plan.most, *map(float, split))
-    assert brute * (1 - 1e-9) <= segment_failure(plan.most, *split) <= brute * excess
-    assert segment_failure(plan.most, *split) <= Fraction(1, 10**6) < segment_failure(plan.most - 1, *split)
+    chosen = calibrate_gap(Fraction(epsilon), Fraction(1, 10**6), 1)
+    split = chosen.shared, chosen.single, chosen.slack
+    brute = brute_failure(chosen.most, *map(float, split))
+    assert brute * (1 - 1e-9) <= segment_failure(chosen.most, *split) <= brute * excess
+    assert segment_failure(chosen.most, *split) <= Fraction(1, 10**6) < segment_failure(chosen.most - 1, *split)
 
 
 def test_the_plan_spends_what_there_is() -> None:
     for halts in (1, 5, 80):
-        plan = _plan(Fraction(1), Fraction(1, 10**6), halts)
-        assert plan.shared + 2 * plan.single + plan.slack == plan.segment
-        assert accounting.fits(events.SparseVector(plan.segment, halts, plan.failure), epsilon=1, delta=1e-6)
-        assert halts * segment_failure(plan.most, plan.shared, plan.single, plan.slack) <= plan.failure
+        chosen = calibrate_gap(Fraction(1), Fraction(1, 10**6), halts)
+        assert chosen.shared + 2 * chosen.single + chosen.slack == chosen.segment
+        assert accounting.fits(events.SparseVector(chosen.segment, halts, chosen.failure), epsilon=1, delta=1e-6)
+        assert halts * segment_failure(chosen.most, chosen.shared, chosen.single, chosen.slack) <= chosen.failure
 
 
 def test_no_other_split_leaves_less_doubt() -> None:
-    def doubt(plan: Plan) -> float:
-        return plan.gap + 2 * math.log(500) / float(plan.single)
+    def doubt(chosen: GapCalibration) -> float:
+        return chosen.gap + 2 * math.log(500) / float(chosen.single)
 
-    best = _plan(Fraction(1), Fraction(1, 10**6), 1)
+    best = calibrate_gap(Fraction(1), Fraction(1, 10**6), 1)
     for share in range(16, 43):
         split = Fraction(share, 64), Fraction(63 - share, 128), Fraction(1, 64)
         least = next(most for most in range(5, 100) if segment_failure(most, *split) <= Fraction(1, 10**6))

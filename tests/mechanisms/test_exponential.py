@@ -15,7 +15,7 @@ from mpmath import mp, mpf
 
 from reticent.audit.hockey_stick import exact
 from reticent.audit.laws import BITS, Law, law
-from reticent.mechanisms.exponential import draw, exponential, exponential_over_pieces
+from reticent.mechanisms.exponential import draw_integer, exponential, exponential_over_pieces
 from reticent.mechanisms.pieces import Pieces
 from reticent.noise import Noise, Seeded
 from reticent.noise.reading import exact_numbers
@@ -134,7 +134,7 @@ def test_disjoint_parts_have_the_law_of_their_union() -> None:
         Pieces.from_triples([(0, 2, 1), (3, 3, 4)]),
         Pieces.from_triples([(7, 7, 0), (8, 2**70, -400)]).within(0, 3),
     ]
-    found = law(lambda noise: draw(parts, rate=Fraction(1, 2), noise=noise))
+    found = law(lambda noise: draw_integer(parts, rate=Fraction(1, 2), noise=noise))
     points, scores = [0, 1, 2, 3, 7, 8, 9, 10], [1, 1, 1, 4, 0, -400, -400, -400]
     assert same_law(found, law(lambda noise: points[noise.choose(scores, rate=Fraction(1, 2))]))
 

@@ -176,7 +176,7 @@ def test_pieces_are_frozen_and_do_not_tell_the_data() -> None:
     [
         (lambda: Pieces.from_breakpoints([], [], last=3), "a range of size 0"),
         (lambda: Pieces.from_breakpoints([5], [1], last=4), "the range must not be empty"),
-        (lambda: Pieces.from_breakpoints([0, 5], [1], last=9), "one value a piece"),
+        (lambda: Pieces.from_breakpoints([0, 5], [1], last=9), "one value per piece"),
         (lambda: Pieces.from_breakpoints([0, 5, 5], [1, 2, 3], last=9), "strictly ascending"),
         (lambda: Pieces.from_breakpoints([0, 2**80, 7], [1, 2, 3], last=2**90), "strictly ascending"),
         (lambda: Pieces.from_breakpoints([0, 12], [1, 2], last=9), "inside the range"),

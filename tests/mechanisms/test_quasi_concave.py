@@ -17,11 +17,11 @@ from reticent.audit.hockey_stick import Divergence, exact
 from reticent.audit.laws import BITS, Law, law
 from reticent.exact import ceiling, log_bounds
 from reticent.mechanisms import quasi_concave as module
-from reticent.mechanisms.exponential import draw
+from reticent.mechanisms.exponential import draw_integer
 from reticent.mechanisms.pieces import Pieces, median_pieces
 from reticent.mechanisms.quasi_concave import (
     Budget,
-    Goal,
+    SearchGoal,
     best_interval,
     choose_depth,
     quasi_concave_maximum,
@@ -132,7 +132,7 @@ def listed_minima(scores: Sequence[int]) -> list[int]:
     return [max(min(scores[a : a + width]) for a in range(len(scores) - width + 1)) for width in widths]
 
 
-def listed_quality(scores: Sequence[int], goal: Goal) -> list[Fraction]:
+def listed_quality(scores: Sequence[int], goal: SearchGoal) -> list[Fraction]:
     least = listed_minima(scores)
     following = [*least[1:], min(0, least[-1])]
     return [
@@ -159,7 +159,7 @@ def test_pieces_match_brute_force(seed: int) -> None:
     rng = random.Random(seed)
     for number in range(15):
         scores = random_scores(rng, rng.randint(9, 90), bend=number % 2 == 0)
-        goal = Goal(Fraction(rng.randint(1, 40), rng.randint(1, 3)), Fraction(rng.randint(1, 9), 10))
+        goal = SearchGoal(Fraction(rng.randint(1, 40), rng.randint(1, 3)), Fraction(rng.randint(1, 9), 10))
         machine = pieces_of(scores, rng.choice((0, -7, 2**64 - 5, 10**30)))
         objects = Pieces(machine.first, machine.last, machine.offsets.astype(object), machine.values.astype(object))
         expected = listed_quality(scores, goal)
@@ -175,7 +175,7 @@ def test_pieces_match_brute_force(seed: int) -> None:
                         assert best_interval(pieces, shift, exponent + 3) == (best, lead)
 
 
-def listed_law(scores: Sequence[Any], goal: Goal, budgets: list[Budget]) -> Any:
+def listed_law(scores: Sequence[Any], goal: SearchGoal, budgets: list[Budget]) -> Any:
     """The law of the mechanism by its definition, point by point."""
     budget, *deeper = budgets
     if not deeper:
@@ -215,7 +215,7 @@ def softmax(scores: Sequence[Any], points: Any, epsilon: Fraction) -> Any:
 def test_the_law_is_the_one_defined(seed: int) -> None:
     rng = random.Random(seed)
     scores = random_scores(rng, rng.randint(34, 70), bend=seed % 2 == 0)
-    goal = Goal(Fraction(rng.choice((2, 5, 9))), Fraction(rng.choice((1, 5, 9)), 10))
+    goal = SearchGoal(Fraction(rng.choice((2, 5, 9))), Fraction(rng.choice((1, 5, 9)), 10))
     public: dict[str, Any] = {"accuracy": goal.accuracy, "delta": 0.01, "depth": 2}
     needs = module._needs(len(scores), failure=0.05, **public)
     expected = listed_law(scores, goal, module._budgets(needs, epsilon=3, delta=0.01))
@@ -355,7 +355,7 @@ def printed_release(gap: Fraction, *, epsilon: Fraction, delta: Fraction, noise:
 
 def doubled_draw(parts: Sequence[Pieces], *, rate: Fraction, noise: Noise) -> int:
     """The exponential mechanism with weights e^(ε·score)."""
-    return draw(parts, rate=2 * rate, noise=noise)
+    return draw_integer(parts, rate=2 * rate, noise=noise)
 
 
 def budgets_for_one_call_a_level(needs: list[Any], *, epsilon: Any, delta: Any) -> list[Budget]:
@@ -382,7 +382,7 @@ _budgets, _released = module._budgets, module._released
     ("name", "twin"),
     [
         ("release_gap", printed_release),
-        ("draw", doubled_draw),
+        ("draw_integer", doubled_draw),
         ("_budgets", budgets_for_one_call_a_level),
         ("_released", free_release_by_the_data),
     ],
@@ -457,7 +457,7 @@ def test_ties_and_flat_scores_are_answered_inside_the_range() -> None:
 
 def test_with_nothing_released_the_answer_is_the_first_point(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "release_gap", lambda gap, **rest: False)
-    monkeypatch.setattr(module, "draw", lambda parts, **rest: 0)  # only the lowest level draws: the width 2^0
+    monkeypatch.setattr(module, "draw_integer", lambda parts, **rest: 0)  # only the lowest level draws: the width 2^0
     score = pieces_of([0] * 30 + [9] + [0] * 30, first=-5)
     assert quasi_concave_maximum(score, promise=9, accuracy=0.5, epsilon=1, delta=0.01, depth=2).value == -5
 

@@ -30,7 +30,7 @@ from reticent.learners import PrivateLogisticRegression
 from reticent.noise import Noise
 from reticent.predictors import EverlastingPredictor, GenericBBL, PrivatePredictor
 from reticent.predictors.bbl_phases import BBLPhase
-from reticent.privacy import Guarantee, Ledger, MemoryStore, guard
+from reticent.privacy import Guarantee, Ledger, MemoryLedgerStore, guard
 from reticent.privacy.events import PureDP, RenyiDP
 from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
@@ -197,8 +197,8 @@ RECIPES: dict[str, Recipe] = {
         {"ask": (call("ask"), 0)},
         ("halts_left", "refuse_if_closed"),
     ),
-    "mechanisms.SparseVector": Recipe(
-        lambda _: mechanisms.SparseVector(**BUDGET, halts=9),
+    "mechanisms.StableMajority": Recipe(
+        lambda _: mechanisms.StableMajority(**BUDGET, halts=9),
         {"ask": (call("ask", 1000), 500), "ask_counts": (call("ask_counts"), [500, 500])},
         ("halts_left",),
     ),
@@ -240,8 +240,8 @@ RECIPES: dict[str, Recipe] = {
         ("accounting",),
         look=lambda thing: str(thing._store._counts),
     ),
-    "MemoryStore": Recipe(
-        lambda _: MemoryStore(),
+    "MemoryLedgerStore": Recipe(
+        lambda _: MemoryLedgerStore(),
         {
             "transaction": (bare("transaction"), None),
             "terms": (bare("terms"), None),

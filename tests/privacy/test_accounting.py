@@ -88,7 +88,7 @@ def test_discrete_gaussian_noise_costs_what_continuous_noise_does() -> None:
     """The exact loss on a grid, not the conversion from zCDP, which would lose 6 %."""
     event, continuous = Repeated(DiscreteGaussian(Fraction(10)), 1000), Repeated(Gaussian(Fraction(10)), 1000)
     assert epsilon(event, delta=1e-6) == pytest.approx(epsilon(continuous, delta=1e-6), rel=1e-5)
-    assert divergences.epsilon(event, 1e-6) > 1.01 * epsilon(event, delta=1e-6)
+    assert divergences.renyi_epsilon(event, 1e-6) > 1.01 * epsilon(event, delta=1e-6)
 
 
 def test_amplification() -> None:

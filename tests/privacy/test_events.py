@@ -151,9 +151,9 @@ def test_groups_inside_a_sample_have_a_second_reading() -> None:
     [
         (None, "an event must be a JSON object, got NoneType"),
         ([], "an event must be a JSON object, got list"),
-        ({"kind": "PureDP"}, "the fields of PureDP must be epsilon"),
-        ({"kind": "DiscreteGaussian", "sigma": "5"}, "DiscreteGaussian must be sigma, squared_sensitivity"),
-        ({"kind": "PureDP", "epsilon": "1", "delta": "0"}, "the fields of PureDP must be epsilon"),
+        ({"kind": "PureDP"}, "PureDP must have exactly the fields epsilon"),
+        ({"kind": "DiscreteGaussian", "sigma": "5"}, "exactly the fields sigma, squared_sensitivity"),
+        ({"kind": "PureDP", "epsilon": "1", "delta": "0"}, "PureDP must have exactly the fields epsilon"),
         ({"kind": "PureDP", "epsilon": "1/0"}, "PureDP cannot be read: a fraction must be"),
         ({"kind": "PureDP", "epsilon": "1e999999999"}, "PureDP cannot be read: a fraction must be"),
         ({"kind": "PureDP", "epsilon": "-1"}, "PureDP cannot be read: epsilon must be"),

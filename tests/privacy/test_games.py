@@ -149,7 +149,7 @@ def test_never_dearer_than_divergences_or_the_count() -> None:
     for sigma, answers in ((5, 2), (20, 30), (60, 300), (100, 1000)):
         event = Repeated(GaussianBit(Fraction(sigma), 1000), answers)
         price = epsilon(event, delta=1e-6)
-        assert price <= divergences.epsilon(event, 1e-6)
+        assert price <= divergences.renyi_epsilon(event, 1e-6)
         assert price <= epsilon(Repeated(DiscreteGaussian(Fraction(sigma)), answers), delta=1e-6) * (1 + 5e-3)
         assert delta(event, epsilon=price) <= 1e-6 * (1 + 1e-9)
 

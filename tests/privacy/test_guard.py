@@ -36,7 +36,7 @@ from reticent import PATEClassifier, Teachers, labellers
 from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted
 from reticent.learners import PrivateLogisticRegression, ThresholdLearner
-from reticent.mechanisms import AboveThreshold, SparseVector
+from reticent.mechanisms import AboveThreshold, StableMajority
 from reticent.noise import Noise
 from reticent.predictors import EverlastingPredictor, StablePredictor
 from reticent.privacy import guard
@@ -50,9 +50,9 @@ from waiting import Crowd
 # may make a second use cost more, or if a copy of it would draw the same noise; and else here.
 UNGUARDED = {
     "a base of classes that are listed by themselves": [
-        "concepts.domains.Domain", "concepts.interface.ConceptClass", "concepts.interface.Dichotomies",
-        "concepts.order.Ordered", "concepts.order.OrderedDichotomies", "labellers.base.Labeller",
-        "labellers.base.PollingLabeller",
+        "concepts.domains.Domain", "concepts.interface.ColumnDichotomies", "concepts.interface.ConceptClass",
+        "concepts.interface.Dichotomies", "concepts.order.LineDichotomies", "concepts.order.Ordered",
+        "concepts.order.OrderedDichotomies", "labellers.base.Labeller", "labellers.base.PollingLabeller",
         "learners.base.ConceptLearner", "learners.base.PartlyLabelled", "learners.label_private.NetLearner",
         "mechanisms.above_threshold.Segments", "predictors.running.RunningPredictor",
         "predictors.state.ResumablePredictor", "privacy.guard.Guarded", "sanitizers.base.Sanitizer",
@@ -430,8 +430,8 @@ LAST: dict[str, tuple[Callable[[Noise], Any], Callable[[Any], Any]]] = {
         lambda noise: AboveThreshold(0, epsilon=1, halts=1, unsafe_noise=noise),
         lambda above: above.ask(10**6),
     ),
-    "SparseVector": (
-        lambda noise: SparseVector(epsilon=1, delta=1e-6, halts=1, unsafe_noise=noise),
+    "StableMajority": (
+        lambda noise: StableMajority(epsilon=1, delta=1e-6, halts=1, unsafe_noise=noise),
         lambda votes: votes.ask(500, 1000),
     ),
     "Greedy": (
@@ -453,7 +453,7 @@ def answered_by_threads(name: str, *, locked: bool) -> int:
     crowd = Crowd(4)
     make, use = LAST[name]
     thing = make(Meeting(crowd))
-    counting = thing._screen if name == "SparseVector" else thing
+    counting = thing._screen if name == "StableMajority" else thing
     counting._guard._lock = crowd.lock() if locked else nullcontext()
 
     def answered() -> bool:

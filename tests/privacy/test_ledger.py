@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from counting import calls
 from reticent.errors import BudgetExhausted
-from reticent.privacy import Guarantee, Ledger, MemoryStore, Store, calibrate, divergences
+from reticent.privacy import Guarantee, Ledger, LedgerStore, MemoryLedgerStore, calibrate, divergences
 from reticent.privacy.events import (
     ZCDP,
     ApproximateDP,
@@ -128,7 +128,7 @@ def test_one_event_is_sold_as_often_as_any_accountant_allows() -> None:
     assert ledger.spent == ("answers", limit, limit, 0, 0)
     with pytest.raises(BudgetExhausted, match=f"not one more fits: {limit} of {limit} answers"):
         ledger.charge()
-    with pytest.raises(ValueError, match="sells only GaussianBit"):
+    with pytest.raises(ValueError, match="admits only GaussianBit"):
         ledger.charge(TENTH)
 
 
@@ -207,7 +207,7 @@ def test_renyi_prices_every_kind_it_can() -> None:
     assert spent.delta_used == pytest.approx(3e-8)
     assert spent.delta_limit == Fraction(1, 2 * 10**6)
     sampled = Subsampled(NOISY, Fraction(1, 10))
-    with pytest.raises(ValueError, match="ledger of its own, opened with event="):
+    with pytest.raises(ValueError, match="open a ledger for it alone, with event="):
         ledger.charge(sampled)
     assert sampled not in ledger.events
 
@@ -357,7 +357,7 @@ def test_threads_never_overspend_and_get_exactly_the_limit(fixed: bool) -> None:
     assert ledger.remaining(event) == 0
 
 
-class Unlocked(MemoryStore):
+class Unlocked(MemoryLedgerStore):
     """The twin: the count is checked outside of any lock, here by two threads at the same moment."""
 
     def __init__(self) -> None:
@@ -416,15 +416,15 @@ class Sqlite:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], LedgerStore]]:
     """Opens the same store again and again."""
     if request.param == "memory":
-        store = MemoryStore()
+        store = MemoryLedgerStore()
         yield lambda: store
         return
     opened: list[Sqlite] = []
 
-    def connect() -> Store:
+    def connect() -> LedgerStore:
         opened.append(Sqlite(tmp_path / "ledger.db"))
         return opened[-1]
 
@@ -433,7 +433,7 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
         each.connection.close()
 
 
-def test_what_was_stored_before_is_honoured(reopen: Callable[[], Store]) -> None:
+def test_what_was_stored_before_is_honoured(reopen: Callable[[], LedgerStore]) -> None:
     Ledger(PROMISE, store=reopen()).charge(NOISY, 3)
     again = Ledger(PROMISE, store=reopen())
     assert again.accounting == "renyi"
@@ -445,7 +445,7 @@ def test_what_was_stored_before_is_honoured(reopen: Callable[[], Store]) -> None
         Ledger(PROMISE, event=NOISY, store=reopen())
 
 
-def test_two_ledgers_on_one_store_share_one_budget(reopen: Callable[[], Store]) -> None:
+def test_two_ledgers_on_one_store_share_one_budget(reopen: Callable[[], LedgerStore]) -> None:
     one, two = (Ledger(Guarantee(epsilon=1.0), store=reopen()) for _ in range(2))
     one.charge(TENTH, 6)
     two.charge(TENTH, 4)
@@ -456,7 +456,7 @@ def test_two_ledgers_on_one_store_share_one_budget(reopen: Callable[[], Store]) 
         assert ledger.events == {TENTH: 10}
 
 
-def test_ledgers_on_other_terms_may_not_share_a_store(reopen: Callable[[], Store]) -> None:
+def test_ledgers_on_other_terms_may_not_share_a_store(reopen: Callable[[], LedgerStore]) -> None:
     """Whoever charges first fixes the terms, also for those who opened the store while it was empty."""
     others = [
         Ledger(Guarantee(epsilon=2.0, delta=1e-6), store=reopen()),
@@ -472,7 +472,7 @@ def test_ledgers_on_other_terms_may_not_share_a_store(reopen: Callable[[], Store
     assert first.events == {TENTH: 1}
 
 
-def test_one_event_continues_too(reopen: Callable[[], Store]) -> None:
+def test_one_event_continues_too(reopen: Callable[[], LedgerStore]) -> None:
     Ledger(PROMISE, event=TENTH, store=reopen()).charge(times=4)
     again = Ledger(PROMISE, event=TENTH, store=reopen())
     assert again.spent.used == 4
@@ -480,7 +480,7 @@ def test_one_event_continues_too(reopen: Callable[[], Store]) -> None:
         Ledger(PROMISE, store=reopen())
 
 
-def test_a_refusal_leaves_no_trace(reopen: Callable[[], Store]) -> None:
+def test_a_refusal_leaves_no_trace(reopen: Callable[[], LedgerStore]) -> None:
     store = reopen()
     ledger = Ledger(Guarantee(epsilon=1.0), store=store)
     with pytest.raises(BudgetExhausted):
@@ -490,7 +490,7 @@ def test_a_refusal_leaves_no_trace(reopen: Callable[[], Store]) -> None:
         assert not store.counts()
 
 
-def test_records_are_json(reopen: Callable[[], Store]) -> None:
+def test_records_are_json(reopen: Callable[[], LedgerStore]) -> None:
     store = reopen()
     Ledger(PROMISE, store=store).charge(Grouped(Repeated(TENTH, 2), 3))
     with store.transaction():
@@ -563,7 +563,7 @@ def test_a_ledger_shows_what_it_promises_and_what_is_spent() -> None:
 
 def test_a_store_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """The filter's proof needs one order for all that a store ever admits, also where another would be found today."""
-    guarantee, store = Guarantee(epsilon=1.0, delta=1e-6), MemoryStore()
+    guarantee, store = Guarantee(epsilon=1.0, delta=1e-6), MemoryLedgerStore()
     first = Ledger(guarantee, accounting="renyi", store=store)
     first.charge(DiscreteGaussian(Fraction(100)))
     monkeypatch.setattr(divergences, "best_order", lambda *_: (7.0, 0.0))

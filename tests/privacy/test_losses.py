@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.privacy import profiles
-from reticent.privacy.losses import Composition, Floats, Losses, dominating, spread
+from reticent.privacy.floats import Floats
+from reticent.privacy.losses import Composition, Losses, dominating, spread_on_grid
 
 
 def _response(epsilon: float, step: float) -> Losses:
     chance = 1 / (1 + math.exp(-epsilon))
-    return spread(np.array([epsilon, -epsilon]), np.array([chance, math.exp(-epsilon) * chance]), step)
+    return spread_on_grid(np.array([epsilon, -epsilon]), np.array([chance, math.exp(-epsilon) * chance]), step)
 
 
 def _gaussian(sigma: int, step: float) -> Losses:
@@ -43,7 +44,7 @@ def _curve(losses: Losses, epsilon: float) -> float:
 def test_spreading_only_raises_the_curve(atoms: list[tuple[float, float]], step: float, epsilon: float) -> None:
     losses, weights = np.array([loss for loss, _ in atoms]), np.array([weight for _, weight in atoms])
     truth = float(weights @ np.maximum(0.0, -np.expm1(np.minimum(epsilon - losses, 0.0))))
-    on_grid = spread(losses, weights, step)
+    on_grid = spread_on_grid(losses, weights, step)
     assert _curve(on_grid, epsilon) >= truth * (1 - 1e-13)
     assert on_grid.masses.sum() == pytest.approx(weights.sum(), rel=1e-12)
 
@@ -54,7 +55,7 @@ def test_rounding_losses_down_is_caught() -> None:
     cells = np.floor(losses / step).astype(int)
     down = Losses(step, int(cells.min()), np.bincount(cells - cells.min(), weights).astype(np.float64))
     truth = float(weights @ np.maximum(0.0, -np.expm1(np.minimum(0.1 - losses, 0.0))))
-    assert _curve(down, 0.1) < truth <= _curve(spread(losses, weights, step), 0.1)
+    assert _curve(down, 0.1) < truth <= _curve(spread_on_grid(losses, weights, step), 0.1)
 
 
 @pytest.mark.parametrize("step", [0.3, 0.05, 0.004])

@@ -26,7 +26,7 @@ from reticent.mechanisms.exponential import exponential, exponential_over_pieces
 from reticent.mechanisms.pieces import Pieces
 from reticent.mechanisms.quasi_concave import quasi_concave_maximum
 from reticent.mechanisms.release import Release
-from reticent.mechanisms.sparse_vector import SparseVector
+from reticent.mechanisms.sparse_vector import StableMajority
 from reticent.mechanisms.stability_histogram import stability_histogram
 from reticent.mechanisms.stable_argmax import stable_argmax
 from reticent.mechanisms.votes import ConfidentGNMax, gnmax, noisy_majority
@@ -155,8 +155,8 @@ def _streams() -> Iterator[CatalogueEntry]:
     # The majority of 21 changes between 10 and 11 votes; at 17 it is about as often stable as not.
     votes = [((10,), (11,)), ((17, 17, 17, 10), (18, 18, 18, 11)), ((17, 17, 17, 16), (16, 16, 16, 17))]
     split = [tuple(tuple((21 - count, count) for count in side) for side in pair) for pair in votes]
-    sparse = partial(_stream, partial(SparseVector, epsilon=2, delta=0.04, halts=1), ask="ask_counts")
-    yield _entry("SparseVector", sparse, [(first, second) for first, second in split], epsilon=2)
+    sparse = partial(_stream, partial(StableMajority, epsilon=2, delta=0.04, halts=1), ask="ask_counts")
+    yield _entry("StableMajority", sparse, [(first, second) for first, second in split], epsilon=2)
 
     # Low and high answers in turn pin the noise of the thresholds: by values that lie beyond a threshold on the one
     # side and on it on the other, which costs almost all of ε; by values inside the gap, which costs δ.

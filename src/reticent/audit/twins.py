@@ -156,7 +156,7 @@ choosing, histogram, quasi_concave, sparse_vector, argmax = (
     import_module(f"reticent.mechanisms.{name}")
     for name in ("choosing", "stability_histogram", "quasi_concave", "sparse_vector", "stable_argmax")
 )
-release_gap, draw = argmax.release_gap, quasi_concave.draw
+release_gap, draw_integer = argmax.release_gap, quasi_concave.draw_integer
 
 BROKEN: dict[str, dict[str, Twin]] = {
     "exponential": {"noise × 0.7": under(Weaker)},
@@ -180,7 +180,7 @@ BROKEN: dict[str, dict[str, Twin]] = {
     "quasi_concave_maximum, depth 2": {
         "A_dist as printed": replacing(quasi_concave, "release_gap", printed_a_dist),
         "draws at twice the rate": replacing(
-            quasi_concave, "draw", lambda parts, *, rate, noise: draw(parts, rate=2 * rate, noise=noise)
+            quasi_concave, "draw_integer", lambda parts, *, rate, noise: draw_integer(parts, rate=2 * rate, noise=noise)
         ),
     },
     "laplace_count": {"noise × 0.7": under(Weaker)},
@@ -192,7 +192,7 @@ BROKEN: dict[str, dict[str, Twin]] = {
         "noise × 0.7": under(Weaker),
     },
     "AboveThreshold": {"noise × 0.7": under(Weaker), "value noise not redrawn": under(Stale)},
-    "SparseVector": {
+    "StableMajority": {
         "no width": replacing(sparse_vector, "AboveThreshold", lambda _, **rest: AboveThreshold(0, **rest)),
         "value noise not redrawn": under(Stale),
     },

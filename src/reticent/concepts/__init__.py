@@ -1,7 +1,7 @@
-"""What can be learned: classes of functions from points to 0 and 1.
+"""Concept classes: sets of functions from points to the labels 0 and 1.
 
-Each class knows its VC dimension, its size, an exact minimiser of errors, and all labellings of given points with a
-concept for each, counted and scored at once.
+Each class knows its VC dimension, its size, an exact minimiser of errors, and all labellings of given points, with a
+concept for each, which it counts and scores at once.
 """
 
 from reticent.concepts.checking import Checked, CheckFailed, check

@@ -14,17 +14,23 @@ from reticent.data.points import Array, as_array
 
 Labelling = tuple[int, ...]
 
-_CONCEPTS = 5000  # concepts of a finite class that are tried against the dichotomies
-_POINTS = 12  # of which all small subsets are tried
-_MINIMISED = 32  # sets of points on which erm is tried, of which each has many labels
+_CONCEPTS = 5000  # the most concepts of a finite class that are compared with the dichotomies
+_POINTS = 12  # the most points, of which all small subsets are tried
+_MINIMISED = 32  # sets of points on which erm is tried, each with many labels
 
 
 class CheckFailed(AssertionError):
-    """A class does not keep what its interface promises; the message holds a counter-example."""
+    """A class violates its interface; the message contains a counterexample."""
 
 
 class Checked(NamedTuple):
-    """What a check has gone through."""
+    """What a check went through.
+
+    Attributes
+    ----------
+    point_sets, labellings, erm_runs : int
+        The numbers of sets of points, of their labellings, and of calls of `erm`.
+    """
 
     point_sets: int
     labellings: int
@@ -32,23 +38,36 @@ class Checked(NamedTuple):
 
 
 def check(concept_class: ConceptClass[C], points: ArrayLike | None = None, *, concepts: Iterable[C] = ()) -> Checked:
-    """Test a class by brute force, and raise `CheckFailed` with a counter-example if it breaks a promise.
-
-    `points` are up to 12 points on which to try it; they are public, for messages show them. Without them the class's
-    `example_points` are taken. They should hold a set as large as the VC dimension that the class shatters. `concepts`
-    are some concepts of an infinite class; those of a finite class are taken from its own `concepts` if it has that.
+    """Test a class by brute force, and raise `CheckFailed` with a counterexample if it violates its interface.
 
     On every set of the points (up to the VC dimension and one more) it checks that
 
-    - `predict` gives one 0 or 1 a row, the same each time, by the row alone, and leaves `X` as it was;
+    - `predict` gives one 0 or 1 per row, the same each time, by the row alone, and does not change `X`;
     - `dichotomies` gives each labelling once, with a representative that has it; that no labelling is missing which
-      a concept, a representative for other points, or `erm` has; that labellings of more points, seen on fewer, are
-      just the labellings of the fewer; that neither the order of the rows nor their repetition matters;
+      a concept, a representative for other points, or `erm` has; that labellings of more points, restricted to
+      fewer, are exactly the labellings of the fewer; that neither the order of the rows nor their repetition matters;
     - there are no more labellings than Sauer's lemma or the size of the class allow;
     - some set as large as `vc_dimension` is shattered, and none that is larger;
     - `errors` counts the errors, and `erm` makes as few as the best dichotomy, for all labels of small sets;
-    - `disagreement` counts the rows on which two concepts differ, and `multiplicities` sum up to `size`.
+    - `disagreement` counts the rows on which two concepts differ, and `multiplicities` sum to `size`.
 
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The class.
+    points : array_like or None, default None
+        Up to 12 points on which to test it, among them a shattered set as large as the VC dimension. They are public,
+        as messages show them. None takes the class's `example_points`.
+    concepts : iterable, default ()
+        Some concepts of an infinite class; those of a finite class are taken from its own `concepts`, if it has that.
+
+    Returns
+    -------
+    Checked
+        What was tested.
+
+    Examples
+    --------
     >>> from reticent.concepts import Thresholds
     >>> check(Thresholds(bits=4))
     Checked(point_sets=22, labellings=64, erm_runs=135)
@@ -81,20 +100,16 @@ class _Check:
         return listed
 
     def run(self) -> Checked:
-        places = range(len(self.points))
+        whole = tuple(range(len(self.points)))
         sizes = range(1, min(len(self.points), self.vc + 1) + 1)
-        whole = tuple(places)
-        for subset in itertools.chain(*(itertools.combinations(places, size) for size in sizes), [whole]):
+        for subset in itertools.chain(*(itertools.combinations(whole, size) for size in sizes), [whole]):
             if subset not in self.labellings:
                 self.labellings[subset] = self._dichotomies(subset)
         self._nothing_missing(whole)
         self._shattered()
         subsets = list(self.labellings)
-        for subset in (
-            *subsets[:: len(subsets) // _MINIMISED + 1],
-            whole,
-            (0, *whole),
-        ):  # in the last, a point is twice
+        repeated = (0, *whole)  # one point occurs twice
+        for subset in (*subsets[:: len(subsets) // _MINIMISED + 1], whole, repeated):
             self._minimisers(subset)
         self._pairs(whole)
         return Checked(len(self.labellings), sum(map(len, self.labellings.values())), self.erm_runs)
@@ -111,13 +126,13 @@ class _Check:
         backwards = self.cls.predict(concept, X[::-1].copy())
         for answer in (*labels, backwards):
             if np.shape(answer) != (len(X),) or not np.isin(answer, (0, 1)).all():
-                raise CheckFailed(f"predict must give one label 0 or 1 a row; {concept!r} does not on {_show(X)}")
+                raise CheckFailed(f"predict must give one label 0 or 1 per row; {concept!r} does not on {_show(X)}")
         if not np.array_equal(X, before):
-            raise CheckFailed(f"predict must leave X as it was; {concept!r} changes {_show(before)}")
+            raise CheckFailed(f"predict must not change X; {concept!r} changes {_show(before)}")
         if not np.array_equal(labels[0], labels[1]):
             raise CheckFailed(f"predict must give the same labels each time; {concept!r} does not on {_show(X)}")
         if not np.array_equal(labels[0], backwards[::-1]):
-            raise CheckFailed(f"predict must label each row by itself; {concept!r} minds the order of {_show(X)}")
+            raise CheckFailed(f"predict must label each row by itself; {concept!r} depends on the order of {_show(X)}")
         return tuple(int(label) for label in labels[0])
 
     # ── dichotomies ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -140,7 +155,7 @@ class _Check:
                 raise CheckFailed(f"dichotomies must be distinct; for {_show(X)} {list(labels)} occurs twice")
             found[labels] = concept
         self._counts(X, dichotomies, len(subset))
-        # Rows in another order, and some twice: the same concepts must stand in the same order.
+        # Rows in another order, some of them twice, must give the same concepts in the same order.
         again = self.cls.dichotomies(np.concatenate([X[::-1], X[:1]]))
         if [again.concept(index) for index in range(len(again))] != list(found.values()):
             raise CheckFailed(
@@ -174,9 +189,9 @@ class _Check:
         for concept in (*tried, *self.concepts):
             on_all.setdefault(self._pure(concept), concept)
         for subset, found in self.labellings.items():
-            place = [whole.index(point) for point in subset]
+            indices = [whole.index(point) for point in subset]
             for whole_labels, concept in on_all.items():
-                if (labels := tuple(whole_labels[i] for i in place)) not in found:
+                if (labels := tuple(whole_labels[i] for i in indices)) not in found:
                     raise CheckFailed(
                         f"dichotomies must not miss any; for {_show(self.points[list(subset)])} {list(labels)} is "
                         f"missing, which {concept!r} has"
@@ -214,7 +229,7 @@ class _Check:
                     f"{made}, while {dichotomies.concept(int(errors.argmin()))!r} makes {errors.min()}"
                 )
             if self.cls.erm(X, y) != concept:
-                raise CheckFailed(f"erm must answer alike each time; for {_show(X)}, {y.tolist()} it does not")
+                raise CheckFailed(f"erm must give the same concept each time; for {_show(X)}, {y.tolist()} it does not")
             self.erm_runs += 1
 
     def _pairs(self, whole: tuple[int, ...]) -> None:
@@ -226,7 +241,7 @@ class _Check:
 
 
 def _labels_to_try(rows: int) -> Iterator[Array]:
-    """All labels of up to four rows, and 19 of more, spread over all of them."""
+    """All labels of up to four rows, and 19 evenly spaced ones of more."""
     step = 1 if rows <= 4 else 2**rows // 19 | 1
     return (np.array([number >> row & 1 for row in range(rows)]) for number in range(0, 2**rows, step))
 

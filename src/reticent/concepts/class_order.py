@@ -15,7 +15,17 @@ from reticent.errors import ClassOrderWarning
 
 
 def warn_of_order(learner: Any, classes: Any, *, stacklevel: int) -> None:
-    """Warn if the class named last is not a concept's label 1, and no concept labels the other way round."""
+    """Warn if the class named last is not label 1 of a concept, and the concept class does not contain the complements.
+
+    Parameters
+    ----------
+    learner : estimator or ConceptClass
+        What learns; only concept classes are checked.
+    classes : sequence of labels, "public" or None
+        The classes as the caller named them.
+    stacklevel : int
+        The stack level of the warning, as in `warnings.warn`.
+    """
     symmetric = isinstance(learner, Halfspaces) or getattr(learner, "both_orientations", False)
     if not isinstance(learner, ConceptClass) or symmetric or not isinstance(classes, (Sequence, np.ndarray)):
         return
@@ -25,7 +35,7 @@ def warn_of_order(learner: Any, classes: Any, *, stacklevel: int) -> None:
     first, last = named.tolist()
     warnings.warn(
         f"classes are sorted, so label 1 of a concept is {last!r}, although {first!r} was named last. If {first!r} "
-        "should be label 1, take a class that labels both ways, such as Thresholds(both_orientations=True), or name "
+        "should be label 1, use a class with both orientations, such as Thresholds(both_orientations=True), or name "
         "the classes so that it comes last in sorted order. If not, name the classes in sorted order",
         ClassOrderWarning,
         stacklevel=stacklevel + 1,

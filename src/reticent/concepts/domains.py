@@ -1,8 +1,8 @@
-"""Ordered domains as ranges of whole numbers, by maps that keep the order and can be undone exactly.
+"""Ordered domains as ranges of whole numbers, by exactly invertible maps that preserve the order.
 
-Every ordered class works on ranks. The rank of an integer is itself; of a float its place among all floats, counted
-from 0.0; of a datetime its number of ticks since 1970. So one exact code serves them all, and a private mechanism
-over a range of integers serves floats and datetimes too.
+Every ordered class works on ranks. The rank of an integer is the integer itself; that of a float is its position among
+all floats, counted from 0.0; that of a datetime is its number of ticks since 1970. So the same exact code serves all of
+them, and a private mechanism over a range of integers serves floats and datetimes too.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from reticent.concepts.values import Value
 from reticent.data.points import Array, as_array, as_rows, compact
 from reticent.exact import integer
 
-Position: TypeAlias = int | float  # a rank, or ±inf for a place beyond all of them
+Position: TypeAlias = int | float  # a rank, or ±inf beyond all of them
 
 
 class Domain(ABC):
     """An ordered set of values, numbered in order by the integers of [first, last].
 
-    `first` and `last` are None where the domain has no end.
+    `first` and `last` are None if the domain is unbounded.
     """
 
     @property
@@ -40,43 +40,50 @@ class Domain(ABC):
 
     @property
     def size(self) -> int | None:
-        """How many values there are; None for infinitely many."""
+        """The number of values; None for infinitely many."""
         return None if self.first is None or self.last is None else self.last - self.first + 1
 
     def ranks(self, values: ArrayLike, name: str = "X") -> Array:
-        """The ranks of an array of values: int64 or uint64, or Python ints where the domain is wider."""
+        """Return the ranks of an array of values: int64 or uint64, or Python ints if the domain is wider."""
         return self.ranks_of(as_array(values, name), name)
 
     @abstractmethod
     def ranks_of(self, array: Array, name: str) -> Array:
-        """`ranks` of what has already been read as an array."""
+        """Return the ranks of values that were already read as an array."""
 
     @abstractmethod
     def values(self, ranks: ArrayLike) -> Array:
-        """The values with the given ranks: `domain.values(domain.ranks(x))` equals `x`."""
+        """Return the values with the given ranks: `domain.values(domain.ranks(x))` equals `x`."""
 
     @abstractmethod
     def value(self, rank: int) -> Value:
-        """The value with the given rank; for last + 1, a bound above all values."""
+        """Return the value with the given rank; for last + 1, a bound above all values."""
 
     @abstractmethod
     def at_or_above(self, bound: Value) -> Position:
-        """The least rank whose value is at least `bound`, ±inf where that lies beyond the domain."""
+        """Return the least rank whose value is at least `bound`; ±inf if it is beyond the domain."""
 
     @abstractmethod
     def above(self, bound: Value) -> Position:
-        """The least rank whose value is greater than `bound`, ±inf where that lies beyond the domain."""
+        """Return the least rank whose value is greater than `bound`; ±inf if it is beyond the domain."""
 
     @property
     def nothing(self) -> tuple[Value, Value]:
-        """The ends (low, high) by which an empty interval is written, as in [1, 0]."""
+        """The ends (low, high) of an empty interval, such as [1, 0]."""
         return self.value(1), self.value(0)
 
 
 @dataclass(frozen=True)
 class Integers(Domain):
-    """The integers of [0, 2^bits), or all integers where `bits` is None.
+    """The integers of [0, 2^bits), or all integers.
 
+    Parameters
+    ----------
+    bits : int or None, default None
+        The width; None for all integers.
+
+    Examples
+    --------
     >>> Integers(bits=100).ranks([2**99, 0])
     array([633825300114114700748351602688, 0], dtype=object)
     """
@@ -98,7 +105,7 @@ class Integers(Domain):
         return None if self.bits is None else (1 << self.bits) - 1
 
     def ranks_of(self, array: Array, name: str) -> Array:
-        """The integers themselves; floats are taken if they are whole numbers."""
+        """Return the integers themselves; floats are accepted if they are whole numbers."""
         if array.dtype.kind == "f":
             array = _whole(array, name)
         if array.dtype.kind not in "biuO":
@@ -111,20 +118,20 @@ class Integers(Domain):
         return array.astype(np.int64 if self.bits < 64 else np.uint64 if self.bits == 64 else object)
 
     def values(self, ranks: ArrayLike) -> Array:
-        """The ranks themselves."""
+        """Return the ranks themselves."""
         return self.ranks(ranks, "ranks")
 
     def value(self, rank: int) -> Value:
-        """The rank itself."""
+        """Return the rank itself."""
         return rank
 
     def at_or_above(self, bound: Value) -> Position:
-        """The least integer that is at least `bound`."""
+        """Return the least integer that is at least `bound`."""
         number = _number(bound, "integers")
         return number if (isinstance(number, float) and math.isinf(number)) else math.ceil(number)
 
     def above(self, bound: Value) -> Position:
-        """The least integer that is greater than `bound`."""
+        """Return the least integer that is greater than `bound`."""
         number = _number(bound, "integers")
         return number if (isinstance(number, float) and math.isinf(number)) else math.floor(number) + 1
 
@@ -140,9 +147,16 @@ _FLOATS: dict[int, tuple[Any, Any]] = {
 class Floats(Domain):
     """The finite floats of 16, 32 or 64 bits. 0.0 and −0.0 are one value.
 
-    The bits of a float, read as sign and magnitude, are its place in the order of the floats. Infinities stand above
-    and below the domain, so a threshold at infinity lies above every point.
+    The bits of a float, read as sign and magnitude, are its position in the order of the floats. Infinities lie above
+    and below the domain, so a threshold at infinity is above every point.
 
+    Parameters
+    ----------
+    bits : {16, 32, 64}, default 64
+        The width.
+
+    Examples
+    --------
     >>> Floats().ranks([0.0, 5e-324, -0.0, 1.0])
     array([                  0,                   1,                   0,
            4607182418800017408])
@@ -166,11 +180,11 @@ class Floats(Domain):
         return -self.last
 
     def ranks_of(self, array: Array, name: str) -> Array:
-        """The places in the order of the floats, as int64. Whole numbers are taken if they are floats of this width."""
+        """Return positions among the floats, as int64. Whole numbers are accepted if they are floats of this width."""
         if array.dtype.kind not in "biufO":
             raise TypeError(f"{name} must hold floats, got {array.dtype}")
-        if array.dtype.kind == "f" and not bool(np.isfinite(array).all()):
-            raise ValueError(f"{name} must be finite: it holds NaN or infinite values")
+        if array.dtype.kind == "f":
+            check_finite(array, name)
         kind, word = _FLOATS[self.bits]
         floats = array if array.dtype == kind else self._rounded(array, name)
         bits = np.ascontiguousarray(floats).view(word).astype(np.int64)
@@ -190,27 +204,27 @@ class Floats(Domain):
         return floats
 
     def values(self, ranks: ArrayLike) -> Array:
-        """The floats at the given places."""
-        places = Integers().ranks(ranks, "ranks")
+        """Return the floats at the given positions."""
+        positions = Integers().ranks(ranks, "ranks")
         kind, word = _FLOATS[self.bits]
-        if places.size and (int(places.min()) < self.first or int(places.max()) > self.last):
+        if positions.size and (int(positions.min()) < self.first or int(positions.max()) > self.last):
             raise ValueError("ranks must be those of finite floats: one lies outside")
-        magnitudes = np.abs(places.astype(np.int64)).astype(word).view(kind)
-        return np.asarray(np.where(places < 0, -magnitudes, magnitudes))
+        magnitudes = np.abs(positions.astype(np.int64)).astype(word).view(kind)
+        return np.asarray(np.where(positions < 0, -magnitudes, magnitudes))
 
     def value(self, rank: int) -> Value:
-        """The float at this place."""
+        """Return the float at this position."""
         return math.inf if rank == self.last + 1 else float(self.values([rank])[0])
 
     def at_or_above(self, bound: Value) -> Position:
-        """The place of the least float that is at least `bound`."""
-        return self._place(bound, beyond=False)
+        """Return the position of the least float that is at least `bound`."""
+        return self._rank_of(bound, beyond=False)
 
     def above(self, bound: Value) -> Position:
-        """The place of the least float that is greater than `bound`."""
-        return self._place(bound, beyond=True)
+        """Return the position of the least float that is greater than `bound`."""
+        return self._rank_of(bound, beyond=True)
 
-    def _place(self, bound: Value, *, beyond: bool) -> Position:
+    def _rank_of(self, bound: Value, *, beyond: bool) -> Position:
         number = _number(bound, "floats")
         greatest = self.value(self.last)
         assert isinstance(greatest, float)
@@ -228,10 +242,17 @@ class Floats(Domain):
 
 @dataclass(frozen=True)
 class Datetimes(Domain):
-    """The datetimes that numpy counts in 64 bits in the given unit, without a time zone.
+    """The datetimes that numpy represents in 64 bits in a given unit, without a time zone.
 
-    NaT is refused. The last tick of all is kept for the threshold that lies above every point.
+    NaT is refused. The last tick is reserved for the threshold above every point.
 
+    Parameters
+    ----------
+    unit : str, default "ns"
+        The unit, as in numpy.
+
+    Examples
+    --------
     >>> Datetimes("D").ranks(np.array(["1970-01-02", "1969-12-31"], dtype="datetime64[D]"))
     array([ 1, -1])
     """
@@ -244,7 +265,7 @@ class Datetimes(Domain):
 
     @property
     def first(self) -> int:
-        """The first tick after NaT's."""
+        """The first tick after that of NaT."""
         return -(1 << 63) + 1
 
     @property
@@ -253,7 +274,7 @@ class Datetimes(Domain):
         return (1 << 63) - 2
 
     def ranks_of(self, array: Array, name: str) -> Array:
-        """Ticks since 1970; other units are taken if they convert without a remainder."""
+        """Return ticks since 1970; other units are accepted if they convert without a remainder."""
         if array.dtype.kind != "M" and array.size:
             raise TypeError(f"{name} must hold datetimes, got {array.dtype}")
         if array.size == 0:
@@ -273,24 +294,24 @@ class Datetimes(Domain):
         return ticks
 
     def values(self, ranks: ArrayLike) -> Array:
-        """The datetimes so many ticks after 1970."""
+        """Return the datetimes with the given numbers of ticks since 1970."""
         ticks = Integers().ranks(ranks, "ranks")
         if ticks.size and (int(ticks.min()) < self.first or int(ticks.max()) > self.last):
             raise ValueError("ranks must be those of datetimes: one lies outside")
         return ticks.astype(np.int64).view(f"datetime64[{self.unit}]")
 
     def value(self, rank: int) -> Value:
-        """The datetime so many ticks after 1970."""
+        """Return the datetime with the given number of ticks since 1970."""
         moment: np.datetime64 = np.array([rank]).view(f"datetime64[{self.unit}]")[0]
         return moment
 
     def at_or_above(self, bound: Value) -> Position:
-        """The least tick that is at or after `bound`."""
+        """Return the least tick that is at or after `bound`."""
         tick, exact = self._tick(bound)
         return tick if exact else tick + 1
 
     def above(self, bound: Value) -> Position:
-        """The least tick after `bound`."""
+        """Return the least tick after `bound`."""
         return self._tick(bound)[0] + 1
 
     def _tick(self, bound: Value) -> tuple[int, bool]:
@@ -304,7 +325,7 @@ class Datetimes(Domain):
             tick = bound.astype(f"datetime64[{self.unit}]")
             one = np.ones((), dtype=f"timedelta64[{self.unit}]")
             back, after = (moment.astype(bound.dtype) for moment in (tick, tick + one))
-            # Where numpy overflows without a word, `bound` is neither what comes back nor between two ticks.
+            # If numpy overflows silently, `bound` is neither the converted value nor between two ticks.
             within = bool(back == bound or back < bound < after)
         except OverflowError:
             within = False
@@ -322,9 +343,14 @@ def _number(bound: Value, of: str) -> int | float:
     return bound
 
 
-def _whole(array: Array, name: str) -> Array:
+def check_finite(array: Array, name: str) -> None:
+    """Raise a ValueError if an array of floats holds NaN or infinite values."""
     if not bool(np.isfinite(array).all()):
         raise ValueError(f"{name} must be finite: it holds NaN or infinite values")
+
+
+def _whole(array: Array, name: str) -> Array:
+    check_finite(array, name)
     if not bool(np.all(array == np.rint(array))):
         raise ValueError(f"{name} must hold whole numbers: it holds fractions")
     if array.dtype.itemsize <= 8 and bool(np.all(np.abs(array.astype(np.float64)) < 2.0**63)):
@@ -333,7 +359,15 @@ def _whole(array: Array, name: str) -> Array:
 
 
 def declared(bits: int | None, domain: Domain | None) -> Domain | None:
-    """The domain a class was given: by its bits, as such, or not at all."""
+    """Return the domain that a class was given by `bits` or `domain`, or None.
+
+    Parameters
+    ----------
+    bits : int or None
+        Short for `Integers(bits)`.
+    domain : Domain or None
+        The domain. At most one of the two is given.
+    """
     if domain is not None and not isinstance(domain, Domain):
         raise TypeError(f"domain must be Integers, Floats or Datetimes, got {type(domain).__name__}")
     if bits is None:
@@ -344,7 +378,7 @@ def declared(bits: int | None, domain: Domain | None) -> Domain | None:
 
 
 def natural(array: Array) -> Domain:
-    """The domain that the type of an array stands for."""
+    """Return the domain that the type of an array stands for."""
     if array.dtype.kind == "f":
         return Floats()
     if array.dtype.kind == "M":
@@ -355,15 +389,15 @@ def natural(array: Array) -> Domain:
     return Integers()
 
 
-def read(X: ArrayLike, columns: int, domain: Domain | None, name: str = "X") -> tuple[Array, Domain]:
-    """The ranks of the rows of `X`, and the domain they belong to."""
+def read_ranks(X: ArrayLike, columns: int, domain: Domain | None, name: str = "X") -> tuple[Array, Domain]:
+    """Return the ranks of the rows of `X`, and the domain they belong to."""
     array = as_rows(X, columns, name)
     domain = domain or natural(array)
     return domain.ranks_of(array, name), domain
 
 
 def below(ranks: Array, position: Position) -> Array:
-    """Which ranks lie below a position, compared exactly whatever the width of either."""
+    """Return which ranks lie below a position, compared exactly for every width of both."""
     if ranks.dtype == object:
         return np.asarray(ranks < position, dtype=bool)
     info = np.iinfo(ranks.dtype)

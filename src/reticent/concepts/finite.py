@@ -1,4 +1,4 @@
-"""A class given by the list of its concepts."""
+"""A class given by a list of concepts."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, packed
+from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, packed_rows
 from reticent.concepts.values import Concept
 from reticent.data.labels import as_binary_labels
 from reticent.data.points import Array, Labels, as_array, as_rows, zeros_and_ones
 from reticent.exact import integer
 
-_SEARCHED = 16  # points up to which the VC dimension of label vectors is found by search
+_SEARCHED = 16  # the most points for which the VC dimension of label vectors is searched
 
 
 @dataclass(frozen=True, repr=False)
 class Choice(Concept):
-    """The concept at a place of the list that a `Finite` class was given."""
+    """The concept at an index of the list of a `Finite` class.
+
+    Parameters
+    ----------
+    index : int
+        The index.
+    """
 
     index: int
 
@@ -30,15 +36,24 @@ class Choice(Concept):
 
 
 class Finite(ConceptClass[Choice]):
-    """The concepts of a list: either label vectors, or functions that take `X` and give its labels.
+    """The concepts of a list: either label vectors, or functions from `X` to its labels.
 
-    Vectors label the points 0, 1, …, as many as they are long. Functions must label each row by itself, in the same
-    way each time; what `X` may be is theirs to say. Concepts of the list that agree everywhere are counted as often
-    as they are listed.
+    Vectors label the points 0, 1, … up to their length. Functions must label each row by itself, with the same result
+    each time; they define which `X` they accept. Concepts that agree everywhere are counted as often as they are
+    listed.
 
-    The VC dimension of vectors on up to 16 points is found by search. Elsewhere it is log2 of the number of concepts,
-    which is an upper bound, unless it is given as `vc_dimension`.
+    The VC dimension of vectors on up to 16 points is found by search. Otherwise it is log2 of the number of concepts,
+    an upper bound, unless it is given.
 
+    Parameters
+    ----------
+    concepts : iterable of callables, or array_like
+        Functions, or label vectors of one length.
+    vc_dimension : int or None, default None
+        The exact VC dimension, if known.
+
+    Examples
+    --------
     >>> finite = Finite([[0, 0, 1], [0, 1, 1], [1, 1, 1]])
     >>> finite.vc_dimension, finite.erm([0, 1, 1, 2], [0, 1, 1, 0])
     (1, Choice(index=1))
@@ -59,7 +74,7 @@ class Finite(ConceptClass[Choice]):
         else:
             lengths = {np.shape(vector) for vector in listed}
             if len(lengths) > 1 or len(*lengths) != 1:
-                raise ValueError("concepts must be label vectors of one length, one label a point")
+                raise ValueError("concepts must be label vectors of one length, one label per point")
             vectors = [as_binary_labels(vector, len(vector), "concepts") for vector in listed]
             self._vectors = np.array(vectors, dtype=bool)
         self._size = len(listed)
@@ -83,7 +98,7 @@ class Finite(ConceptClass[Choice]):
 
     @property
     def vc_dimension_is_exact(self) -> bool:
-        """False where it is only the logarithm of the size."""
+        """False if it is only the logarithm of the size."""
         return self._exact
 
     @property
@@ -92,25 +107,25 @@ class Finite(ConceptClass[Choice]):
         return self._size
 
     def predict(self, concept: Choice, X: ArrayLike) -> Labels:
-        """The labels of the listed concept."""
+        """Return the labels of the listed concept."""
         check_concept(concept, Choice)
         if concept.index >= self._size:
             raise ValueError(f"concept must be one of the {self._size} listed, got the index {concept.index}")
         return zeros_and_ones(self.table(self.read(X), concept.index, concept.index + 1)[0])
 
     def read(self, X: ArrayLike, name: str = "X") -> Array:
-        """The points as an array; for label vectors, as places in them."""
+        """Return the points as an array; for label vectors, as indices."""
         if self._vectors is None:
             return as_array(X, name)
         array, points = as_rows(X, 1, name), self._vectors.shape[1]
         if array.size and (array.dtype.kind not in "biuf" or not bool(np.all(array == np.floor(array)))):
-            raise TypeError(f"{name} must hold whole numbers, the places of the points in the label vectors")
+            raise TypeError(f"{name} must hold whole numbers, the indices of the points in the label vectors")
         if array.size and not 0 <= array.min() <= array.max() < points:
-            raise ValueError(f"{name} must hold places in the label vectors, in [0, {points}): one lies outside")
+            raise ValueError(f"{name} must hold indices in the label vectors, in [0, {points}): one lies outside")
         return array.astype(np.int64)
 
     def table(self, points: Array, start: int, stop: int) -> Array:
-        """The labels given by the concepts start … stop − 1, one concept a row."""
+        """Return the labels by the concepts start … stop − 1, one concept per row."""
         if self._vectors is not None:
             return self._vectors[start:stop, points]
         functions, rows = self._functions[start:stop], len(points)
@@ -118,24 +133,24 @@ class Finite(ConceptClass[Choice]):
         return np.array(labels, dtype=bool).reshape(stop - start, len(points))
 
     def dichotomies(self, X: ArrayLike) -> Dichotomies[Choice]:
-        """The labellings in the order of the first concepts that give them."""
+        """Return the labellings in the order of the first concepts that give them."""
         return _Chosen(self, X)
 
     def labels_kept(self, points: int) -> int:
-        """Every concept of the list labels every point."""
+        """Return one label for every concept and point."""
         return self._size * points
 
     @property
     def counts_concepts(self) -> bool:
-        """The list is counted."""
+        """True: the concepts are listed."""
         return True
 
     def concepts(self) -> Iterator[Choice]:
-        """The concepts in the order of the list."""
+        """Iterate over the concepts in the order of the list."""
         return map(Choice, range(self._size))
 
     def example_points(self) -> Array:
-        """Up to eight of the points that label vectors label, distinct labels first; 0, 1, … for functions."""
+        """Return up to eight points of label vectors, those with distinct labels; 0, 1, … for functions."""
         if self._vectors is None:
             return super().example_points()
         _, first = np.unique(self._vectors, axis=1, return_index=True)
@@ -148,13 +163,13 @@ class _Chosen(Dichotomies[Choice]):
     def __init__(self, concept_class: Finite, X: ArrayLike) -> None:
         super().__init__(concept_class, concept_class.read(X))
         self._groups: dict[bytes, list[int]] = {}
-        for index, key in enumerate(packed(concept_class.table(self.points, 0, concept_class.size))):
+        for index, key in enumerate(packed_rows(concept_class.table(self.points, 0, concept_class.size))):
             self._groups.setdefault(key, []).append(index)
         self._members = list(self._groups.values())
 
     @property
     def count(self) -> int:
-        """How many of the concepts differ on the points."""
+        """The number of concepts that differ on the points."""
         return len(self._members)
 
     def _concept(self, index: int) -> Choice:
@@ -171,17 +186,17 @@ class _Chosen(Dichotomies[Choice]):
 
     @property
     def multiplicities(self) -> Array:
-        """How many of the listed concepts have each labelling."""
+        """The number of listed concepts with each labelling."""
         return np.array([len(members) for members in self._members])
 
     def member(self, index: int, number: int) -> Choice:
-        """The listed concepts with this labelling, in order."""
+        """Return a listed concept with this labelling, in order."""
         members = self._members[self._index(index)]
         return Choice(members[self._number(number, len(members))])
 
 
 def _vc_dimension(vectors: Array, most: int) -> int:
-    """The size of the largest shattered set of columns: every part of a shattered set is one, so sizes grow by one."""
+    """The size of the largest shattered set of columns. Subsets of one are shattered, so sizes grow by one."""
     shattered: list[tuple[int, ...]] = [()]
     for size in itertools.count(1):
         larger = [

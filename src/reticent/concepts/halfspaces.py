@@ -1,4 +1,4 @@
-"""Halfspaces in one to three dimensions, with every decision in whole numbers."""
+"""Halfspaces in one to three dimensions, decided exactly."""
 
 from __future__ import annotations
 
@@ -13,20 +13,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from reticent.concepts.domains import check_finite
 from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, sauer
 from reticent.concepts.values import Concept
 from reticent.data.points import Array, Labels, as_rows, zeros_and_ones
 from reticent.exact import integer
 
-MOST_PARTINGS = 1 << 20  # that are listed
-_SMALL = 1 << 18  # for coordinates below B, heights are below 48·B³, which then fits in 64 bits
+MOST_PARTITIONS = 1 << 20  # the most that are listed
+_SMALL = 1 << 18  # for coordinates below B, heights are below 48·B³, which then fits 64 bits
 
 
 @dataclass(frozen=True, repr=False)
 class Halfspace(Concept):
-    """The label 1 where normal · x > offset, for whole numbers `normal` and `offset`.
+    """The label 1 where normal · x > offset.
 
-    The normal 0 is allowed: with it all points, or none, have the label 1.
+    Parameters
+    ----------
+    normal : tuple of int
+        The normal. With the normal 0, all points, or none, have the label 1.
+    offset : int
+        The offset.
     """
 
     normal: tuple[int, ...]
@@ -42,12 +48,19 @@ class Halfspaces(ConceptClass[Halfspace]):
     """All open halfspaces in one, two or three dimensions; on finitely many points, closed ones label the same.
 
     The VC dimension is one more than the number of dimensions. Coordinates are integers of any width, or floats, each
-    standing for exactly the binary number it is. Whether points lie on one line or plane is decided exactly.
+    exactly the binary number that it stores. Whether points lie on one line or plane is decided exactly.
 
-    n points have at most 2·Σ_{i ≤ dimensions} C(n − 1, i) dichotomies, and have so many when no more than `dimensions`
-    of them lie on a hyperplane. They are listed in the order of their labels, read as a binary number whose highest
-    digit is the label of the last point (the points being sorted): the empty set first, all points last.
+    n points have at most 2·Σ_{i ≤ dimensions} C(n − 1, i) dichotomies, and exactly as many if no more than `dimensions`
+    of them lie on a hyperplane. They are in the order of their labels, read as a binary number whose highest digit is
+    the label of the last point (the points being sorted): the empty set first, all points last.
 
+    Parameters
+    ----------
+    dimensions : {1, 2, 3}
+        The number of dimensions.
+
+    Examples
+    --------
     >>> halfspaces = Halfspaces(dimensions=2)
     >>> len(halfspaces.dichotomies([[0, 0], [1, 0], [0, 1], [1, 1]]))
     14
@@ -77,39 +90,39 @@ class Halfspaces(ConceptClass[Halfspace]):
         return None
 
     def predict(self, concept: Halfspace, X: ArrayLike) -> Labels:
-        """1 where normal · x > offset, exactly."""
+        """Return 1 where normal · x > offset, exactly."""
         check_concept(concept, Halfspace)
         if len(concept.normal) != self.dimensions:
             raise ValueError(f"concept must have {self.dimensions} dimensions, got {len(concept.normal)}")
         return zeros_and_ones(_sides([concept], self.read(X))[0])
 
     def dichotomies(self, X: ArrayLike) -> Dichotomies[Halfspace]:
-        """The ways in which a line or plane can part the points."""
-        return _Partings(self, X)
+        """Return the partitions of the points by a line or plane."""
+        return _Partitions(self, X)
 
     @property
     def most_labellings(self) -> int:
-        """Each is kept with a witness, in some hundred bytes."""
-        return MOST_PARTINGS
+        """The most that are listed: each is kept with a witness, in some hundred bytes."""
+        return MOST_PARTITIONS
 
     def labellings(self, points: int) -> int:
-        """2·Σ_{i ≤ dimensions} C(n − 1, i), which points in general position have."""
+        """Return 2·Σ_{i ≤ dimensions} C(n − 1, i), the number for points in general position."""
         return 2 * sauer(self.dimensions, points - 1) if points else 1
 
     def read(self, X: ArrayLike, name: str = "X") -> Array:
-        """The points as an array of shape (rows, dimensions) of numbers that were not rounded."""
+        """Return the points as an array of shape (rows, dimensions), without rounding."""
         array = as_rows(X, self.dimensions, name)
         if array.dtype.kind not in "biufO" or array.dtype.itemsize > 8:
             raise TypeError(f"{name} must hold whole numbers or floats of at most 64 bits, got {array.dtype}")
-        if array.dtype.kind == "f" and not bool(np.isfinite(array).all()):
-            raise ValueError(f"{name} must be finite: it holds NaN or infinite values")
+        if array.dtype.kind == "f":
+            check_finite(array, name)
         return array.reshape(len(array), self.dimensions)
 
 
 def _sides(concepts: list[Halfspace], points: Array) -> Array:
-    """Which points lie on the side labelled 1, one concept a row.
+    """Which points lie on the side labelled 1, one concept per row.
 
-    Floating-point numbers decide where their rounding error, which is bounded, cannot change the sign; exact numbers
+    Floating-point numbers decide if their rounding error, which is bounded, cannot change the sign; exact numbers
     decide the rest.
     """
     if not len(concepts) or not len(points):
@@ -151,15 +164,15 @@ def _whole(points: Array) -> tuple[list[tuple[int, ...]], int]:
     return [tuple(int(number * unit) for number in point) for point in exact], unit
 
 
-class _Partings(Dichotomies[Halfspace]):
+class _Partitions(Dichotomies[Halfspace]):
     concept_class: Halfspaces
 
     def __init__(self, concept_class: Halfspaces, X: ArrayLike) -> None:
         super().__init__(concept_class, concept_class.read(X))
         self._whole, self._unit = _whole(self.points)
-        place = {point: index for index, point in enumerate(self._whole)}
+        index_of = {point: index for index, point in enumerate(self._whole)}
         rows = (tuple(int(_exact(number) * self._unit) for number in point) for point in self.points.tolist())
-        self._place = np.array([place[row] for row in rows], dtype=np.int64)
+        self._indices = np.array([index_of[row] for row in rows], dtype=np.int64)
 
     @cached_property
     def _arrangement(self) -> Arrangement:
@@ -186,21 +199,26 @@ class _Partings(Dichotomies[Halfspace]):
         masks, width = self._arrangement.masks[start:stop], (len(self._whole) + 7) // 8
         packed = np.frombuffer(b"".join(mask.to_bytes(width, "little") for mask in masks), dtype=np.uint8)
         bits = np.unpackbits(packed.reshape(len(masks), width), axis=1, bitorder="little")
-        return bits[:, self._place].astype(bool)
+        return bits[:, self._indices].astype(bool)
 
 
 class Arrangement:
-    """All ways to part distinct whole points by a hyperplane that meets none of them.
+    """All partitions of distinct whole points by a hyperplane that meets none of them.
 
-    A way is a bit mask (bit i for point i) with a witness (normal, offset): normal · p > offset for the points of the
-    mask, < offset for the others.
+    A partition is a bit mask (bit i for point i) with a witness (normal, offset): normal · p > offset for the points of
+    the mask, < offset for the others.
 
-    Why these are all. The pairs (normal, offset) that part the points in one way form an open cone. If the points do
-    not all lie on one hyperplane, the cone has no line in it, so it has an edge: a hyperplane v, spanned by some of the
-    points, that can be tilted by however little into the cone. So the points off v have the labels that v gives them,
-    and those on v are parted by the tilt, which acts on them as a hyperplane of v itself: all ways to part them occur,
-    and they are found by the same means one dimension lower. Points that all lie on one hyperplane are first projected
-    along an axis that keeps them apart.
+    Why these are all. The pairs (normal, offset) of one partition form an open cone. If the points do not all lie on
+    one hyperplane, the cone contains no line, so it has an edge: a hyperplane v, spanned by some of the points, that an
+    arbitrarily small tilt moves into the cone. So the points off v have the labels that v gives them. Those on v are
+    partitioned by the tilt, which acts on them as a hyperplane of v itself: all of their partitions occur, and are
+    found by the same method one dimension lower. Points that all lie on one hyperplane are first projected along an
+    axis that keeps them distinct.
+
+    Parameters
+    ----------
+    points : list of tuple of int
+        The distinct points.
     """
 
     def __init__(self, points: list[tuple[int, ...]]) -> None:
@@ -211,7 +229,7 @@ class Arrangement:
         if len(self._axes) > 1:
             for normal, offset, heights in _hyperplanes(self._points, len(self._axes)):
                 self._tilt(normal, offset, heights)
-        elif self._axes:  # a line: cut it after the first one, two, … points
+        elif self._axes:  # a line: cut after the first one, two, … points
             for cut in range(1, len(points)):
                 lower = self._mask(i for i in self._along()[:cut])
                 self._found[lower] = self._found[self.all ^ lower] = ((), 0, (), 0)
@@ -219,7 +237,7 @@ class Arrangement:
 
     @cached_property
     def masks(self) -> list[int]:
-        """Every way, in ascending order."""
+        """Every partition, in ascending order."""
         return sorted(self._found)
 
     @staticmethod
@@ -233,17 +251,17 @@ class Arrangement:
         on = tuple(i for i, height in enumerate(heights) if height == 0)
         above = self._mask(i for i, height in enumerate(heights) if height > 0)
         below = self._mask(i for i, height in enumerate(heights) if height < 0)
-        if len(on) == len(self._axes):  # a simplex is parted in every way
-            ways: Iterator[int] | list[int] = iter(range(1 << len(on)))
+        if len(on) == len(self._axes):  # a simplex has all partitions
+            tilts: Iterator[int] | list[int] = iter(range(1 << len(on)))
         else:
-            ways = Arrangement([self._points[i] for i in on]).masks
-        for way in ways:
-            spread = self._mask(i for place, i in enumerate(on) if way >> place & 1)
-            self._found.setdefault(above | spread, (normal, offset, on, way))
-            self._found.setdefault(below | spread, (tuple(-n for n in normal), -offset, on, way))
+            tilts = Arrangement([self._points[i] for i in on]).masks
+        for tilt in tilts:
+            raised = self._mask(i for bit, i in enumerate(on) if tilt >> bit & 1)
+            self._found.setdefault(above | raised, (normal, offset, on, tilt))
+            self._found.setdefault(below | raised, (tuple(-n for n in normal), -offset, on, tilt))
 
     def witness(self, mask: int) -> tuple[tuple[int, ...], int]:
-        """A normal and an offset that part the points in this way."""
+        """Return a normal and an offset of this partition."""
         normal, offset = self._witness(mask)
         full = [0] * self._dimensions
         for axis, number in zip(self._axes, normal, strict=True):
@@ -256,11 +274,11 @@ class Arrangement:
         if len(self._axes) == 1:
             order = self._along()
             rising = not mask >> order[0] & 1
-            cut = next(place for place, i in enumerate(order) if bool(mask >> i & 1) == rising)
+            cut = next(index for index, i in enumerate(order) if bool(mask >> i & 1) == rising)
             middle = self._points[order[cut - 1]][0] + self._points[order[cut]][0]
             return ((2,), middle) if rising else ((-2,), -middle)
-        normal, offset, on, way = self._found[mask]
-        tilt, lift = Arrangement([self._points[i] for i in on]).witness(way)
+        normal, offset, on, raised = self._found[mask]
+        tilt, lift = Arrangement([self._points[i] for i in on]).witness(raised)
         steep = 1
         for point in self._points:
             height = abs(_dot(normal, point) - offset)
@@ -274,7 +292,7 @@ def _dot(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 
 
 def _independent_axes(points: list[tuple[int, ...]]) -> tuple[list[int], list[tuple[int, ...]]]:
-    """The first axes that keep the points apart on the flat they span, and the points' coordinates on these."""
+    """The first axes that keep the points distinct on the flat they span, and the coordinates on these."""
     axes: list[int] = []
     if points:
         # Echelon form of the differences, column by column; the pivots are the axes.
@@ -309,7 +327,7 @@ def _hyperplanes(points: list[tuple[int, ...]], dimensions: int) -> Iterator[tup
             continue
         heights = (coordinates @ normal - offset).tolist()
         on = tuple(i for i, height in enumerate(heights) if height == 0)
-        if len(on) > dimensions:  # met again from every other choice of its points
+        if len(on) > dimensions:  # the same hyperplane comes from every other choice of its points
             if on in seen:
                 continue
             seen.add(on)

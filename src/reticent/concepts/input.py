@@ -1,4 +1,4 @@
-"""Points that a concept class cannot label, and how they are refused."""
+"""Refuse points that a concept class cannot label."""
 
 from __future__ import annotations
 
@@ -16,21 +16,31 @@ from reticent.errors import OutOfReach
 
 @contextmanager
 def read_as(name: str) -> Iterator[None]:
-    """Say which argument holds the points that a concept class refused."""
+    """Name the argument that holds the points if a concept class refuses them."""
     try:
         yield
     except OutOfReach:
         raise
     except (TypeError, ValueError) as error:
         reason = str(error)
-        for inner in ("X ", "at "):  # what the methods of a class call their points
+        for inner in ("X ", "at "):  # the names of points in the methods of a class
             if reason.startswith(inner):
                 raise type(error)(f"{name} {reason[len(inner) :]}") from error
         raise type(error)(f"{name} must hold points that the concept class can label: {reason}") from error
 
 
 def refuse_bad_points(concept_class: ConceptClass[Any], points: ArrayLike, name: str = "X") -> None:
-    """Let the class read all points, and refuse those that it cannot label."""
+    """Let the class read all points, and raise an error for those that it cannot label.
+
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The class.
+    points : array_like
+        The points.
+    name : str, default "X"
+        The name of the argument, for messages.
+    """
     rows = as_array(points, name)
     if not isinstance(concept_class, Finite):  # its functions may take any number of columns
         rows = as_rows(rows, concept_class.columns, name)

@@ -1,30 +1,38 @@
-"""What a concept class is: predictions, an exact minimiser of errors, and all labellings of given points."""
+"""The interface of concept classes: predictions, an exact minimiser of errors, and all labellings of given points."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.data.labels import as_binary_labels
-from reticent.data.points import Array, Labels, as_array, as_weights, magnitude
+from reticent.data.points import Array, Labels, as_array, as_rows, as_weights, magnitude
 from reticent.errors import OutOfReach
 from reticent.exact import integer
 
 C = TypeVar("C", bound=Hashable)
 
-MOST_LABELLINGS = 1 << 24  # that are listed, by a class that has more of them than points
-MOST_SCORES = 1 << 32  # labellings that are scored at once
-MOST_LABELS = 1 << 29  # labels of all points in all labellings, where a class keeps a table of them
-_BLOCK = 1 << 24  # labels held at a time when labellings are scored one by one
+MOST_LABELLINGS = 1 << 24  # the most that are listed, by a class that has more labellings than points
+MOST_SCORES = 1 << 32  # the most labellings that are scored at once
+MOST_LABELS = 1 << 29  # the most labels, of all points in all labellings, in the table of a class
+_BLOCK = 1 << 24  # labels in memory when labellings are scored one by one
 
 
 class Dichotomy(NamedTuple, Generic[C]):
-    """One labelling of the points, and a concept that labels them so."""
+    """One labelling of the points, and a concept that gives it.
+
+    Attributes
+    ----------
+    labels : array
+        The labels of the points.
+    concept : object
+        The concept.
+    """
 
     labels: Labels
     concept: C
@@ -33,104 +41,152 @@ class Dichotomy(NamedTuple, Generic[C]):
 class ConceptClass(ABC, Generic[C]):
     """A set of functions from points to the labels 0 and 1.
 
-    A class of your own says its `vc_dimension` and `size`, how its concepts `predict`, and what its `dichotomies`
-    are; the rest follows, and `concepts.check` tests it. The points `X` are one-dimensional for a class of one column,
-    of shape (rows, columns) otherwise.
+    Your own class defines its `vc_dimension` and `size`, how its concepts `predict`, and its `dichotomies`. The rest
+    follows, and `concepts.check` tests it. The points `X` are one-dimensional for a class of one column, and of shape
+    (rows, columns) otherwise.
     """
 
     @property
     @abstractmethod
     def vc_dimension(self) -> int:
-        """The size of the largest set of points that the class labels in all ways; at least that, if not exact."""
+        """The size of the largest set of points that has all labellings; an upper bound if it is not exact."""
 
     @property
     def vc_dimension_is_exact(self) -> bool:
-        """Whether `vc_dimension` is known to be attained, not only an upper bound."""
+        """Whether `vc_dimension` is attained, and not only an upper bound."""
         return True
 
     @property
     @abstractmethod
     def size(self) -> int | None:
-        """How many concepts there are; None for infinitely many."""
+        """The number of concepts; None for infinitely many."""
 
     @property
     def columns(self) -> int:
-        """How many numbers describe a point."""
+        """The number of coordinates of a point."""
         return 1
 
     @abstractmethod
     def predict(self, concept: C, X: ArrayLike) -> Labels:
-        """The labels, 0 or 1, that the concept gives to the rows of `X`."""
+        """Return the labels that a concept gives to points.
+
+        Parameters
+        ----------
+        concept : object
+            A concept of this class.
+        X : array_like
+            The points, one per row.
+
+        Returns
+        -------
+        array of int64
+            A label, 0 or 1, per row.
+        """
 
     @abstractmethod
     def dichotomies(self, X: ArrayLike) -> Dichotomies[C]:
-        """Every labelling of the rows of `X` by some concept, each once, with a concept that stands for it.
+        """Return every labelling of the rows of `X` by some concept, each once, with a representative concept.
 
-        Which labellings and concepts they are, and their order, depends only on the *set* of points in `X`: not on
-        the order of the rows nor on how often a point is repeated. Proofs of privacy rest on this.
+        Labellings, representatives and their order depend only on the *set* of points in `X`: not on the order of the
+        rows, nor on repetitions. Proofs of privacy depend on this.
         """
 
     def erm(self, X: ArrayLike, y: ArrayLike) -> C:
-        """A concept with the fewest errors on the labelled rows; of several, that of the first dichotomy."""
+        """Return a concept with the fewest errors on labelled rows; of several, that of the first dichotomy.
+
+        Parameters
+        ----------
+        X : array_like
+            The points, one per row.
+        y : array_like
+            A label, 0 or 1, per row.
+        """
         return self.lightest(X, 1 - 2 * as_binary_labels(y, len(as_array(X, "X"))))
 
     def lightest(self, X: ArrayLike, weights: ArrayLike) -> C:
-        """A concept for which the whole weights of the rows that it labels 1 sum to least; the first of several."""
+        """Return a concept that minimises the sum of the weights of the rows that it labels 1; the first of several.
+
+        Parameters
+        ----------
+        X : array_like
+            The points, one per row.
+        weights : array_like of int
+            A whole number per row.
+        """
         dichotomies = self.dichotomies(X)
         return dichotomies.concept(int(np.argmin(dichotomies.sums(weights))))
 
     def disagreement(self, a: C, b: C, X: ArrayLike) -> int:
-        """The number of rows of `X` that the two concepts label differently."""
+        """Return the number of rows of `X` that two concepts label differently."""
         return int(np.count_nonzero(self.predict(a, X) != self.predict(b, X)))
 
     def concepts(self) -> Iterator[C]:
-        """Every concept of a finite class, one by one."""
+        """Iterate over all concepts of a finite class."""
         raise NotImplementedError(f"{type(self).__name__} does not list its concepts")
 
     def accepts(self, points: Array, *, example: Array) -> bool:
-        """Whether the class labels all of these points, which have the type of an `example` that it labels."""
+        """Return whether the class can label all of the points.
+
+        Parameters
+        ----------
+        points : array
+            The points.
+        example : array
+            A point of the same type that the class can label.
+        """
         try:
             self.predict(self.dichotomies(example).concept(0), points)
         except (TypeError, ValueError, OverflowError):
             return False
         return True
 
-    # ── which sizes can be run ────────────────────────────────────────────────────────────────────────────────────
+    # ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def most_labellings(self) -> int:
-        """How many labellings of some points can be listed and scored."""
+        """The most labellings of some points that can be listed and scored."""
         return MOST_LABELLINGS
 
     def labellings(self, points: int) -> int:
-        """The most labellings that so many points can have; a public number."""
+        """Return the most labellings that this number of points can have. It is public."""
         most = sauer(self.vc_dimension, points)
         return most if self.size is None else min(most, self.size)
 
     def labels_kept(self, points: int) -> int:
-        """How many labels the dichotomies of so many points hold at once, at most; 0 where there is no table."""
+        """Return the most labels that the dichotomies of this number of points keep; 0 if there is no table."""
         return 0
 
     @property
     def counts_concepts(self) -> bool:
-        """Whether dichotomies know how many concepts of a finite class have each labelling."""
+        """Whether dichotomies count the concepts of a finite class that have each labelling."""
         return self.size is not None and self.dichotomies(self.example_points()[:1]).multiplicities is not None
 
     def check_points(self, points: int, *, what: str = "points", remedy: str = "take fewer points") -> None:
-        """Raise `OutOfReach` if so many points may have more labellings than can be listed and scored.
+        """Raise `OutOfReach` if this number of points may have more labellings than can be listed and scored.
 
-        Learners call this before they read a row, and planners ask it. It looks at public numbers alone: how many
-        labellings private points really have would tell of them.
+        Learners call this before they read a row, and so do planners. It depends on public numbers alone: the actual
+        number of labellings of private points would reveal something about them.
+
+        Parameters
+        ----------
+        points : int
+            The number of points.
+        what : str, default "points"
+            What the points are, for the message.
+        remedy : str, default "take fewer points"
+            What to do instead, for the message.
         """
         self._check_labellings(points, self.labellings(points), what, remedy)
 
     def check_public(self, X: ArrayLike, *, what: str = "points", remedy: str = "take fewer points") -> None:
-        """The same for points that are public, of which only distinct ones count."""
+        """Raise `OutOfReach` as `check_points` does, for public points, of which only distinct ones count."""
         points = distinct(as_array(X, "X"))
         self._check_labellings(len(points), self._labellings_of(points), what, remedy)
 
     def check_erm(self, points: int, *, what: str = "points", remedy: str = "take fewer points") -> None:
-        """The same for `erm` and `lightest` on so many points: a class that need not list labellings has no limit."""
+        """Raise `OutOfReach` as `check_points` does, if `erm` and `lightest` list labellings; other classes have no
+        limit.
+        """
         self.check_points(points, what=what, remedy=remedy)
 
     def _labellings_of(self, points: Array) -> int:
@@ -147,11 +203,11 @@ class ConceptClass(ABC, Generic[C]):
 
     @property
     def declares_domain(self) -> bool:
-        """Whether the class knows its domain by itself; if not, the type of the points decides it."""
+        """Whether the class knows its domain; if not, the type of the points determines it."""
         return True
 
     def example_points(self) -> Array:
-        """A few points of the domain on which `concepts.check` tries the class, with a shattered set among them."""
+        """Return a few points, some of them shattered, on which `concepts.check` tests the class."""
         if self.columns == 1:
             return np.arange(6)
         steps = np.eye(self.columns, dtype=np.int64)
@@ -162,6 +218,15 @@ class ConceptClass(ABC, Generic[C]):
 class Dichotomies(ABC, Generic[C]):
     """The labellings of some points by a class: counted, indexed, and scored all at once.
 
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The class.
+    X : array_like
+        The points, of which a copy is kept.
+
+    Examples
+    --------
     >>> from reticent.concepts import Thresholds
     >>> dichotomies = Thresholds(bits=8).dichotomies([10, 20, 20])
     >>> len(dichotomies), dichotomies[1]
@@ -178,11 +243,11 @@ class Dichotomies(ABC, Generic[C]):
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many labellings there are; the same as `len`, but for counts that `len` cannot hold."""
+        """The number of labellings: `len`, also for numbers that `len` cannot return."""
 
     @abstractmethod
     def _concept(self, index: int) -> C:
-        """The concept that stands for the labelling of an index in [0, count)."""
+        """The representative of the labelling at an index in [0, count)."""
 
     def __len__(self) -> int:
         return self.count
@@ -194,17 +259,27 @@ class Dichotomies(ABC, Generic[C]):
         return Dichotomy(self.labels(index), self.concept(index))
 
     def concept(self, index: int) -> C:
-        """The concept that stands for a labelling. It depends on the set of points alone."""
+        """Return the representative of a labelling. It depends on the set of points alone."""
         return self._concept(self._index(index))
 
     def labels(self, index: int) -> Labels:
-        """The labels of the rows."""
+        """Return the labels of the rows in a labelling."""
         return self.concept_class.predict(self.concept(index), self.points)
 
     def errors(self, y: ArrayLike, *, at: ArrayLike | None = None) -> Array:
-        """For every dichotomy the number of rows whose label is not that of `y`, as an array.
+        """Count the errors of every dichotomy.
 
-        With `at`, the rows are those of `at`, on which the representative concepts are scored instead.
+        Parameters
+        ----------
+        y : array_like
+            A label, 0 or 1, per row.
+        at : array_like or None, default None
+            The rows on which the representatives are scored; None for the points themselves.
+
+        Returns
+        -------
+        array of int
+            The number of rows, for each dichotomy, whose label is not that of `y`.
         """
         rows = self._rows(at)
         labels = as_binary_labels(y, len(self.points) if rows is None else len(rows))
@@ -213,14 +288,29 @@ class Dichotomies(ABC, Generic[C]):
         return errors
 
     def sums(self, weights: ArrayLike, *, at: ArrayLike | None = None) -> Array:
-        """For every dichotomy the sum of the weights of the rows labelled 1, for whole weights, exactly."""
+        """Return, for every dichotomy, the exact sum of the weights of the rows that are labelled 1.
+
+        Parameters
+        ----------
+        weights : array_like of int
+            A whole number per row.
+        at : array_like or None, default None
+            The rows on which the representatives are scored; None for the points themselves.
+        """
         rows = self._rows(at)
         return self._all_sums(as_weights(weights, len(self.points) if rows is None else len(rows)), rows)
 
     def least_errors(self, y: ArrayLike, *, at: ArrayLike) -> Array:
-        """For every dichotomy the fewest errors on the rows of `at` by *any* concept with that labelling.
+        """Return, for every dichotomy, the fewest errors on the rows `at` by *any* concept with that labelling.
 
-        `errors(y, at=at)` scores one representative of each labelling; this takes the best of them all.
+        `errors(y, at=at)` scores one representative of each labelling; this takes the best of all.
+
+        Parameters
+        ----------
+        y : array_like
+            A label, 0 or 1, per row of `at`.
+        at : array_like
+            The rows on which concepts are scored.
         """
         rows = self._rows(at)
         assert rows is not None
@@ -228,45 +318,53 @@ class Dichotomies(ABC, Generic[C]):
 
     @property
     def multiplicities(self) -> Array | None:
-        """How many concepts of a finite class have each labelling; None where that is not known.
+        """The number of concepts of a finite class that have each labelling; None if it is not known.
 
-        They sum to the size of the class. With them, a draw from the whole class by a score that depends on the
-        labelling is a draw of a dichotomy and then of one of its concepts.
+        They sum to the size of the class. With them, to draw from the whole class by a score that depends on the
+        labelling, one draws a dichotomy and then one of its concepts.
         """
         return None
 
     def member(self, index: int, number: int) -> C:
-        """One of the `multiplicities[index]` concepts with a labelling: the one of this number, counted from 0."""
+        """Return one of the `multiplicities[index]` concepts with a labelling.
+
+        Parameters
+        ----------
+        index : int
+            The index of the labelling.
+        number : int
+            The number of the concept, counted from 0.
+        """
         raise NotImplementedError(f"the concepts of {type(self.concept_class).__name__} are not numbered")
 
-    # ── what a class may do faster ────────────────────────────────────────────────────────────────────────────────
+    # ── what a class may override ─────────────────────────────────────────────────────────────────────────────────
 
     def _rows(self, at: ArrayLike | None) -> Array | None:
         return None if at is None else as_array(at, "at")
 
     def _sums(self, weights: Array, at: Array | None) -> Array:
-        """`sums` for weights already read, on the points themselves or on the rows `at`."""
+        """`sums` for checked weights, on the points themselves or on the rows `at`."""
         return np.concatenate([weigh(self._table(*block, at), weights) for block in self._blocks(len(weights))])
 
     def _table(self, start: int, stop: int, at: Array | None) -> Array:
-        """The labels given by the concepts start … stop − 1, one concept a row, as booleans."""
+        """The labels by the concepts start … stop − 1, one concept per row, as booleans."""
         rows = self.points if at is None else at
         return np.array([self.concept_class.predict(self.concept(i), rows) for i in range(start, stop)], dtype=bool)
 
     def _least_errors(self, labels: Labels, at: Array) -> Array:
-        """Go through the labellings of all points together, and sort them by what they are on the first ones."""
+        """Go through the labellings of all points together, grouped by those of the first points."""
         own = len(self.points)
         together = self.concept_class.dichotomies(joined(self.points, at))
         errors = labels.sum() + together._sums(np.append(np.zeros(own, dtype=np.int64), 1 - 2 * labels), None)
-        place = {key: index for index, key in enumerate(self._keys(own))}
+        index_of = {key: index for index, key in enumerate(self._keys(own))}
         least = np.full(self.count, len(labels))
-        np.minimum.at(least, [place[key] for key in together._keys(own)], errors)
+        np.minimum.at(least, [index_of[key] for key in together._keys(own)], errors)
         return least
 
     def _keys(self, rows: int) -> Iterator[bytes]:
         """The labellings of the first rows, packed."""
         for block in self._blocks(len(self.points)):
-            yield from packed(self._table(*block, None)[:, :rows])
+            yield from packed_rows(self._table(*block, None)[:, :rows])
 
     def _blocks(self, rows: int) -> list[tuple[int, int]]:
         step = max(1, _BLOCK // max(1, rows))
@@ -274,13 +372,14 @@ class Dichotomies(ABC, Generic[C]):
 
     def _all_sums(self, weights: Array, at: Array | None) -> Array:
         if self.count > MOST_SCORES:
-            raise OutOfReach("there are more than 2^32 labellings, too many to score one by one; erm need not do that")
+            raise OutOfReach("there are more than 2^32 labellings, too many to score one by one; use erm")
         return self._sums(weights, at)
 
     def _index(self, index: int) -> int:
         number = integer(index, "index")
         if not -self.count <= number < self.count:
-            raise IndexError(f"index must be in [0, len(dichotomies)), got {number}")  # the length tells of the data
+            # The message does not contain the length, which depends on the data.
+            raise IndexError(f"index must be in [0, len(dichotomies)), got {number}")
         return number % self.count
 
     def _number(self, number: int, multiplicity: int) -> int:
@@ -290,11 +389,38 @@ class Dichotomies(ABC, Generic[C]):
         return number
 
 
-class Listed(Dichotomies[C]):
-    """The dichotomies that a list of concepts gives; where several agree on all points, the first stands for them.
+class ColumnDichotomies(Dichotomies[C]):
+    """Dichotomies of points that must have the columns of the class.
 
-    The simplest way to write `dichotomies` for a class of your own: list concepts, chosen by the points alone, among
-    which every labelling occurs.
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The class.
+    X : array_like
+        The points.
+    """
+
+    def __init__(self, concept_class: ConceptClass[C], X: ArrayLike) -> None:
+        super().__init__(concept_class, as_rows(X, concept_class.columns))
+
+    def _rows(self, at: ArrayLike | None) -> Array | None:
+        return None if at is None else as_rows(at, self.concept_class.columns, "at")
+
+
+class Listed(Dichotomies[C]):
+    """The dichotomies of a list of concepts; where several agree on all points, the first represents them.
+
+    This is the simplest implementation of `dichotomies` for your own class: list concepts, chosen by the points alone,
+    among which every labelling occurs.
+
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The class.
+    X : array_like
+        The points.
+    concepts : iterable
+        The concepts.
     """
 
     def __init__(self, concept_class: ConceptClass[C], X: ArrayLike, concepts: Iterable[C]) -> None:
@@ -302,12 +428,12 @@ class Listed(Dichotomies[C]):
         self._kept: dict[bytes, C] = {}
         for concept in concepts:
             labels = np.asarray(concept_class.predict(concept, self.points))
-            self._kept.setdefault(packed(labels.astype(bool)[None])[0], concept)
+            self._kept.setdefault(packed_rows(labels.astype(bool)[None])[0], concept)
         self._concepts = list(self._kept.values())
 
     @property
     def count(self) -> int:
-        """How many of the concepts differ on the points."""
+        """The number of concepts that differ on the points."""
         return len(self._concepts)
 
     def _concept(self, index: int) -> C:
@@ -315,7 +441,8 @@ class Listed(Dichotomies[C]):
 
 
 def sauer(vc_dimension: int, points: int) -> int:
-    """The most labellings that a class of this VC dimension can give to so many points: Σ_{i ≤ d} C(n, i).
+    """Return the most labellings that a class of this VC dimension can give to this number of points: Σ_{i ≤ d} C(n,
+    i).
 
     Source. Sauer's lemma, which Beimel, Nissim, Stemmer, *Learning Privately with Labeled and Unlabeled Examples*,
     Theorem B.2, weaken to (en/d)^d.
@@ -326,13 +453,29 @@ def sauer(vc_dimension: int, points: int) -> int:
     return sum(math.comb(points, i) for i in range(min(vc_dimension, points) + 1))
 
 
+def most_shattered(labellings: Callable[[int], int], *, start: int) -> int:
+    """Return the largest n, from `start` on, for which n points may have all 2^n labellings. It bounds the VC
+    dimension.
+
+    Parameters
+    ----------
+    labellings : callable
+        The most labellings of a number of points.
+    start : int
+        A number of points that the class shatters.
+    """
+    while labellings(start + 1) >= 2 ** (start + 1):
+        start += 1
+    return start
+
+
 def about(number: int) -> str:
-    """A number that may have thousands of digits, for people: exact below a million."""
+    """Return a number for messages: exact below a million, else as a power of two."""
     return f"{number:,}" if number < 10**6 else f"about 2^{math.log2(number):.4g}"
 
 
 def distinct(points: Array) -> Array:
-    """Every point once, in ascending order."""
+    """Return every point once, in ascending order."""
     if points.ndim == 1:
         return np.asarray(np.unique(points))
     if points.dtype != object:
@@ -340,20 +483,20 @@ def distinct(points: Array) -> Array:
     return np.array(sorted({tuple(point) for point in points.tolist()}), dtype=object).reshape(-1, *points.shape[1:])
 
 
-def packed(table: Array) -> list[bytes]:
-    """Every row of booleans as bytes."""
+def packed_rows(table: Array) -> list[bytes]:
+    """Return every row of booleans as bytes."""
     return [row.tobytes() for row in np.packbits(table, axis=1)]
 
 
 def joined(first: Array, second: Array) -> Array:
-    """The rows of one array, then those of the other, without numpy's rounding of mixed integers to floats."""
+    """Return the rows of both arrays, without numpy's rounding of mixed integers to floats."""
     if first.dtype != second.dtype and {first.dtype.kind, second.dtype.kind} <= set("biuO"):
         return np.concatenate([first.astype(object), second.astype(object)])
     return np.concatenate([first, second])
 
 
 def weigh(table: Array, weights: Array) -> Array:
-    """table @ weights, exactly: by floating-point numbers where all sums are whole numbers that these hold."""
+    """Return table @ weights, exactly: in floating point if all sums are whole numbers that floats represent."""
     if magnitude(weights) < 2.0**53:
         return np.asarray(table.astype(np.float64) @ weights.astype(np.float64)).astype(np.int64)
     if weights.dtype != object:
@@ -362,6 +505,6 @@ def weigh(table: Array, weights: Array) -> Array:
 
 
 def check_concept(concept: Any, kind: type) -> None:
-    """Refuse a concept of another kind of class."""
+    """Raise a TypeError for a concept of another class."""
     if not isinstance(concept, kind):
         raise TypeError(f"concept must be of type {kind.__name__}, got {type(concept).__name__}")

@@ -11,14 +11,20 @@ from numpy.typing import ArrayLike
 
 from reticent.concepts.domains import Domain, below
 from reticent.concepts.interface import Dichotomies, check_concept
-from reticent.concepts.order import Line, Ordered, OrderedDichotomies, last_where
+from reticent.concepts.order import Line, LineDichotomies, Ordered, last_where
 from reticent.concepts.values import Concept, Value, plain_value
 from reticent.data.points import Array, Labels, as_weights, zeros_and_ones
 
 
 @dataclass(frozen=True, repr=False)
 class Interval(Concept):
-    """The label 1 for low ≤ x ≤ high. With low > high, written [1, 0], no point has the label 1."""
+    """The label 1 for low ≤ x ≤ high. With low > high, written [1, 0], no point has the label 1.
+
+    Parameters
+    ----------
+    low, high : int, float or datetime64
+        The ends.
+    """
 
     low: Value
     high: Value
@@ -32,9 +38,19 @@ class Interval(Concept):
 class Intervals(Ordered[Interval]):
     """All closed intervals on a line, and the empty one; RECTANGLE_d in one dimension. The VC dimension is 2.
 
-    The line is declared as for `Thresholds`. The first dichotomy is the empty one; the others follow in the order of
-    their lower, then their upper end, and the tightest interval stands for each. `erm` takes one sort.
+    The first dichotomy is the empty one; the others follow in the order of their lower, then their upper end, each with
+    the tightest interval as its representative. `erm` takes one sort.
 
+    Parameters
+    ----------
+    bits : int or None, default None
+        Short for `domain=Integers(bits)`.
+    domain : Domain or None, default None
+        The domain of each column: `Integers`, `Floats` or `Datetimes`. Without it and `bits`, the type of `X`
+        determines the domain.
+
+    Examples
+    --------
     >>> Intervals(bits=8).erm([1, 2, 3, 4, 5, 6], [1, 0, 0, 1, 1, 0])
     Interval(low=4, high=5)
     """
@@ -53,25 +69,25 @@ class Intervals(Ordered[Interval]):
         return None if self.values is None else self.values * (self.values + 1) // 2 + 1
 
     def predict(self, concept: Interval, X: ArrayLike) -> Labels:
-        """1 where low ≤ x ≤ high."""
+        """Return 1 where low ≤ x ≤ high."""
         check_concept(concept, Interval)
         ranks, domain = self.ranks(X)
         return zeros_and_ones(within(ranks, domain, concept.low, concept.high))
 
     def dichotomies(self, X: ArrayLike) -> Dichotomies[Interval]:
-        """The n(n + 1)/2 + 1 runs of n distinct points."""
+        """Return the n(n + 1)/2 + 1 runs of n distinct points."""
         return _Runs(self, X)
 
     def lightest(self, X: ArrayLike, weights: ArrayLike) -> Interval:
-        """The run of least weight, from cumulative sums."""
+        """Return the run of least weight, from cumulative sums."""
         runs = _Runs(self, X)
         return runs.lightest(as_weights(weights, len(runs.points)))
 
     def check_erm(self, points: int, *, what: str = "points", remedy: str = "") -> None:
-        """No labellings are listed."""
+        """No limit: no labellings are listed."""
 
     def concepts(self) -> Iterator[Interval]:
-        """Every interval of a finite domain."""
+        """Iterate over all intervals of a finite domain."""
         domain, ranks = self.finite_domain()
         yield Interval(*domain.nothing)
         for low in ranks:
@@ -79,14 +95,15 @@ class Intervals(Ordered[Interval]):
 
 
 def within(ranks: Array, domain: Domain, low: Value, high: Value) -> Array:
-    """Which ranks are those of values in [low, high]."""
+    """Return which ranks are those of values in [low, high]."""
     return ~below(ranks, domain.at_or_above(low)) & below(ranks, domain.above(high))
 
 
 def lightest_run(prefixes: Array) -> tuple[int, int] | None:
-    """The run i … j of least weight prefixes[j + 1] − prefixes[i], the first of several; None if no weight is below 0.
+    """Return the run i … j of least weight prefixes[j + 1] − prefixes[i], the first of several; None if no weight is
+    below 0.
 
-    A run from i is lightest when it ends at the least prefix sum after i: a minimum over a suffix.
+    A run from i is lightest if it ends at the least prefix sum after i: a minimum over a suffix.
     """
     if len(prefixes) < 2:
         return None
@@ -98,14 +115,10 @@ def lightest_run(prefixes: Array) -> tuple[int, int] | None:
     return low, low + int(np.argmin(prefixes[low + 1 :]))
 
 
-class _Runs(OrderedDichotomies[Interval]):
-    """Index 0 is the empty run; then come the runs i … j of the points, by i, then by j."""
+class _Runs(LineDichotomies[Interval]):
+    """Index 0 is the empty run; then follow the runs i … j of the points, by i, then by j."""
 
     concept_class: Intervals
-
-    def __init__(self, concept_class: Intervals, X: ArrayLike) -> None:
-        super().__init__(concept_class, X)
-        self._line = Line(self._ranks)
 
     @property
     def count(self) -> int:
@@ -114,7 +127,7 @@ class _Runs(OrderedDichotomies[Interval]):
         return points * (points + 1) // 2 + 1
 
     def lightest(self, weights: Array) -> Interval:
-        """The interval of the first run of least weight."""
+        """Return the interval of the first run of least weight."""
         run = lightest_run(self._line.prefixes(weights))
         return Interval(*self._domain.nothing) if run is None else self._interval(*run)
 
@@ -122,7 +135,7 @@ class _Runs(OrderedDichotomies[Interval]):
         return Interval(self._domain.value(self._line.point(low)), self._domain.value(self._line.point(high)))
 
     def _locate(self, index: int) -> tuple[int, int]:
-        """The run of an index > 0: those that start before i number i(2n − i + 1)/2."""
+        """The run of an index > 0: i(2n − i + 1)/2 runs start before i."""
         points = len(self._line)
         low = last_where(0, points, lambda i: i * (2 * points - i + 1) // 2 < index)
         return low, low + index - 1 - low * (2 * points - low + 1) // 2
@@ -141,7 +154,7 @@ class _Runs(OrderedDichotomies[Interval]):
             done += len(points) - low
         return sums
 
-    # ── how many intervals hold just these points ─────────────────────────────────────────────────────────────────
+    # ── how many intervals contain these points ───────────────────────────────────────────────────────────────────
 
     def _edges(self) -> list[int]:
         assert self._domain.first is not None
@@ -150,7 +163,7 @@ class _Runs(OrderedDichotomies[Interval]):
 
     @property
     def multiplicities(self) -> Array | None:
-        """The places for the lower end times those for the upper; an interval without points lies in one gap."""
+        """The number of positions of the lower end times those of the upper; an empty interval lies in one gap."""
         if self.concept_class.size is None:
             return None
         gaps = np.diff(np.array(self._edges(), dtype=object))
@@ -160,7 +173,7 @@ class _Runs(OrderedDichotomies[Interval]):
         )
 
     def member(self, index: int, number: int) -> Interval:
-        """The interval of this number among those that hold just these points, in the order of their ends."""
+        """Return the interval of this number among those that contain just these points, in the order of their ends."""
         index, sizes = self._index(index), self.multiplicities
         if sizes is None:
             return super().member(index, number)
@@ -168,8 +181,8 @@ class _Runs(OrderedDichotomies[Interval]):
         edges, value = self._edges(), self._domain.value
         if index:
             low, high = self._locate(index)
-            places = edges[high + 2] - edges[high + 1]
-            return Interval(value(edges[low] + 1 + number // places), value(edges[high + 1] + number % places))
+            width = edges[high + 2] - edges[high + 1]
+            return Interval(value(edges[low] + 1 + number // width), value(edges[high + 1] + number % width))
         for left, right in itertools.pairwise(edges):
             free = right - left - 1
             if number < free * (free + 1) // 2:
@@ -177,6 +190,6 @@ class _Runs(OrderedDichotomies[Interval]):
             number -= free * (free + 1) // 2
         else:
             return Interval(*self._domain.nothing)
-        # Counted by the upper end: those that end at left + 1 + t number t + 1.
+        # Counted by the upper end: t + 1 of them end at left + 1 + t.
         end = last_where(0, free, lambda t: t * (t + 1) // 2 <= number)
         return Interval(value(left + 1 + number - end * (end + 1) // 2), value(left + 1 + end))

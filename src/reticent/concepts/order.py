@@ -1,4 +1,4 @@
-"""What the classes on ordered domains share: declared domains, and points sorted once for cumulative sums."""
+"""Shared by the classes on ordered domains: declared domains, and points sorted once for cumulative sums."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.domains import Domain, declared, read
+from reticent.concepts.domains import Domain, declared, read_ranks
 from reticent.concepts.interface import C, ConceptClass, Dichotomies
 from reticent.data.points import Array, Labels, as_rows
 
 
 class Ordered(ConceptClass[C]):
-    """A class whose columns hold values of one ordered domain, declared by `bits` or `domain`, or by the type of X."""
+    """A class whose columns hold values of one ordered domain, given by `bits` or `domain`, or by the type of X."""
 
     bits: int | None
     domain: Domain | None
@@ -24,21 +24,21 @@ class Ordered(ConceptClass[C]):
 
     @property
     def values(self) -> int | None:
-        """How many values a column may take; None for infinitely many."""
+        """The number of values of a column; None for infinitely many."""
         domain = declared(self.bits, self.domain)
         return None if domain is None else domain.size
 
     def ranks(self, X: ArrayLike, name: str = "X") -> tuple[Array, Domain]:
-        """The ranks of the rows of `X`, and the domain they belong to."""
-        return read(X, self.columns, declared(self.bits, self.domain), name)
+        """Return the ranks of the rows of `X`, and the domain they belong to."""
+        return read_ranks(X, self.columns, declared(self.bits, self.domain), name)
 
     @property
     def declares_domain(self) -> bool:
-        """Whether `bits` or `domain` is given; if not, the type of the points decides the domain."""
+        """Whether `bits` or `domain` is given; if not, the type of the points determines the domain."""
         return declared(self.bits, self.domain) is not None
 
     def accepts(self, points: Array, *, example: Array) -> bool:
-        """Whether all of these points are in the domain."""
+        """Return whether all of these points are in the domain."""
         try:
             self.ranks(points)
         except (TypeError, ValueError, OverflowError):
@@ -46,14 +46,14 @@ class Ordered(ConceptClass[C]):
         return True
 
     def finite_domain(self) -> tuple[Domain, range]:
-        """The declared domain and its ranks; refused if there is none or it is infinite."""
+        """Return the declared domain and its ranks; raise NotImplementedError if it is infinite or not declared."""
         domain = declared(self.bits, self.domain)
         if domain is None or domain.first is None or domain.last is None:
             raise NotImplementedError(f"{type(self).__name__} is infinite unless bits or a finite domain is declared")
         return domain, range(domain.first, domain.last + 1)
 
     def example_points(self) -> Array:
-        """The first few values from 0 on; in more columns, those nearest to the middle of a grid."""
+        """Return the first few values from 0 on; in several columns, those nearest to the middle of a grid."""
         examples, domain = super().example_points(), declared(self.bits, self.domain)
         if domain is None:
             return examples
@@ -86,43 +86,65 @@ class OrderedDichotomies(Dichotomies[C]):
         return super()._least_errors(labels, self._domain.values(at))
 
 
+class LineDichotomies(OrderedDichotomies[C]):
+    """Dichotomies of points on one line, which is sorted once."""
+
+    def __init__(self, concept_class: Ordered[C], X: ArrayLike) -> None:
+        super().__init__(concept_class, X)
+        self._line = Line(self._ranks)
+
+
 class Line:
-    """The ranks of some rows in ascending order; rows of equal rank form one point of the line."""
+    """The ranks of some rows in ascending order; rows of equal rank form one point of the line.
+
+    Parameters
+    ----------
+    ranks : array
+        The ranks of the rows.
+    """
 
     def __init__(self, ranks: Array) -> None:
         self.order = np.argsort(ranks)
         self.sorted = ranks[self.order]
         last = np.append(self.sorted[1:] != self.sorted[:-1], True) if len(ranks) else np.zeros(0, dtype=bool)
-        self.ends = np.append(0, np.flatnonzero(last) + 1)  # sorted rows at the first j points, j = 0 … points
+        self.ends = np.append(0, np.flatnonzero(last) + 1)  # the number of rows at the first j points, j = 0 … points
         self.points = self.sorted[self.ends[:-1]]
 
     def __len__(self) -> int:
         return len(self.points)
 
     def point(self, index: int) -> int:
-        """The rank of a point as a Python int."""
+        """Return the rank of a point as a Python int."""
         return int(self.points[index])
 
     def cumulative(self, weights: Array) -> Array:
-        """Sums of the weights of the first 0, 1, … sorted rows."""
+        """Return the sums of the weights of the first 0, 1, … sorted rows."""
         return np.concatenate([np.zeros(1, dtype=weights.dtype), np.cumsum(weights[self.order])])
 
     def prefixes(self, weights: Array) -> Array:
-        """Sums of the weights at the first 0, 1, … points."""
+        """Return the sums of the weights at the first 0, 1, … points."""
         return np.asarray(self.cumulative(weights)[self.ends])
 
     def before(self, cuts: Array, *, included: bool = False) -> Any:
-        """How many rows lie below each cut, or up to it."""
+        """Return how many rows lie below each cut, or up to it if `included`."""
         return np.searchsorted(self.sorted, cuts, side="right" if included else "left")
 
-    def places(self, ranks: Array) -> Array:
-        """2j + 1 for a rank equal to the j-th point, 2j for one between it and the point before."""
+    def positions(self, ranks: Array) -> Array:
+        """Return 2j + 1 for a rank equal to the j-th point, 2j for one between it and the point before."""
         left, right = np.searchsorted(self.points, ranks), np.searchsorted(self.points, ranks, side="right")
         return np.asarray(left + right)
 
 
 def last_where(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The greatest integer of [low, high) for which `holds`, which it does up to some point from `low` on."""
+    """Return the greatest integer of [low, high) for which `holds` is true.
+
+    Parameters
+    ----------
+    low, high : int
+        The range. `holds(low)` is true.
+    holds : callable
+        A monotone predicate: true up to some integer, false beyond it.
+    """
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from reticent.concepts.domains import Domain
 from reticent.concepts.interface import MOST_LABELLINGS, MOST_SCORES, Dichotomies, check_concept
-from reticent.concepts.order import Line, Ordered, OrderedDichotomies, last_where
+from reticent.concepts.order import Line, LineDichotomies, Ordered, last_where
 from reticent.concepts.values import Concept, Value, plain_value
 from reticent.data.points import Array, Labels, as_weights
 from reticent.exact import integer
@@ -23,7 +23,13 @@ from reticent.exact import integer
 
 @dataclass(frozen=True, repr=False)
 class Point(Concept):
-    """The label 1 for one point, 0 for all others."""
+    """The label 1 for one point, 0 for all others.
+
+    Parameters
+    ----------
+    at : int, float or datetime64
+        The point.
+    """
 
     at: Value
 
@@ -33,7 +39,13 @@ class Point(Concept):
 
 @dataclass(frozen=True, repr=False)
 class PointSet(Concept):
-    """The label 1 for the given points, 0 for all others. The points are kept in ascending order."""
+    """The label 1 for the given points, 0 for all others.
+
+    Parameters
+    ----------
+    points : tuple of int, float or datetime64
+        The distinct points, kept in ascending order.
+    """
 
     points: tuple[Value, ...]
 
@@ -48,7 +60,7 @@ P = TypeVar("P", bound=Concept)
 
 
 class _PointClass(Ordered[P]):
-    """What the two classes share: a concept is a set of exactly k values of the domain."""
+    """Shared by the two classes: a concept is a set of exactly k values of the domain."""
 
     @property
     def _k(self) -> int:
@@ -62,7 +74,7 @@ class _PointClass(Ordered[P]):
 
     @property
     def vc_dimension(self) -> int:
-        """k, unless the domain has fewer than k points to spare: s points are shattered iff s ≤ k ≤ domain − s."""
+        """k, or less in a domain of fewer than 2k values: s points are shattered iff s ≤ k ≤ domain − s."""
         return self._k if self.values is None else min(self._k, self.values - self._k)
 
     @property
@@ -71,7 +83,7 @@ class _PointClass(Ordered[P]):
         return None if self.values is None else math.comb(self.values, self._k)
 
     def predict(self, concept: P, X: ArrayLike) -> Labels:
-        """1 where x is one of the points."""
+        """Return 1 where x is one of the points."""
         values = self._values(concept)
         ranks, domain = self.ranks(X)
         labels = np.zeros(len(ranks), dtype=np.int64)
@@ -82,11 +94,11 @@ class _PointClass(Ordered[P]):
         return labels
 
     def dichotomies(self, X: ArrayLike) -> Dichotomies[P]:
-        """All sets of at most k of the points, smaller ones first, that k points of the domain can leave."""
+        """Return all sets of at most k of the points, smaller ones first, that k values of the domain can give."""
         return _Subsets(self, X)
 
     def lightest(self, X: ArrayLike, weights: ArrayLike) -> P:
-        """The first dichotomy of least weight, by sorting the points by what each would save."""
+        """Return the first dichotomy of least weight, by sorting the points by their weights."""
         subsets = _Subsets(self, X)
         losses = subsets.losses(as_weights(weights, len(subsets.points)))
         gains = np.sort(losses)[: subsets.most]
@@ -95,15 +107,15 @@ class _PointClass(Ordered[P]):
         return subsets.representative(np.sort(np.argsort(losses, kind="stable")[:chosen]).tolist())
 
     def check_erm(self, points: int, *, what: str = "points", remedy: str = "") -> None:
-        """No labellings are listed."""
+        """No limit: no labellings are listed."""
 
     @property
     def most_labellings(self) -> int:
-        """Of single points there are hardly more than rows."""
+        """The limit; for single points that on scores, as there are hardly more than rows."""
         return MOST_SCORES if self._k == 1 else MOST_LABELLINGS
 
     def concepts(self) -> Iterator[P]:
-        """Every set of k values of a finite domain."""
+        """Iterate over all sets of k values of a finite domain."""
         domain, ranks = self.finite_domain()
         for chosen in itertools.combinations(ranks, self._k):
             yield self._make([domain.value(rank) for rank in chosen])
@@ -113,10 +125,21 @@ class _PointClass(Ordered[P]):
 class KPoints(_PointClass[PointSet]):
     """All sets of exactly k points. With `bits` = d this is k-POINT_d, of VC dimension k (if 2k ≤ 2^d).
 
-    Dichotomies are the sets of at most k of the given points, smaller sets first, and sets of a size in the order of
-    their largest members. The members of a representative that are no given points are the least numbers, from 0
-    on, that are none.
+    Dichotomies are the sets of at most k of the given points, smaller sets first, and sets of one size in the order of
+    their largest members. A representative is completed by the least numbers, from 0 on, that are not given points.
 
+    Parameters
+    ----------
+    k : int
+        The size of the sets.
+    bits : int or None, default None
+        Short for `domain=Integers(bits)`.
+    domain : Domain or None, default None
+        The domain of each column: `Integers`, `Floats` or `Datetimes`. Without it and `bits`, the type of `X`
+        determines the domain.
+
+    Examples
+    --------
     >>> KPoints(k=2, bits=8).erm([0, 7, 7, 9, 200], [0, 1, 1, 0, 1])
     PointSet(points=(7, 200))
     >>> KPoints(k=2, bits=8).erm([0, 7, 7, 9], [0, 1, 1, 0])
@@ -149,12 +172,22 @@ class KPoints(_PointClass[PointSet]):
 class Points(_PointClass[Point]):
     """All single points. With `bits` = d this is POINT_d, of VC dimension 1.
 
-    The first dichotomy labels every given point 0; it exists unless they fill the domain, and the least number, from
-    0 on, that is no given point stands for it. The others single out one point each, in ascending order.
+    The first dichotomy labels every given point 0. It exists unless they fill the domain, and its representative is the
+    least number, from 0 on, that is not a given point. The others select one point each, in ascending order.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Definition 3.1.
 
+    Parameters
+    ----------
+    bits : int or None, default None
+        Short for `domain=Integers(bits)`.
+    domain : Domain or None, default None
+        The domain of each column: `Integers`, `Floats` or `Datetimes`. Without it and `bits`, the type of `X`
+        determines the domain.
+
+    Examples
+    --------
     >>> Points(bits=8).erm([3, 3, 5, 6], [1, 0, 1, 0])
     Point(at=5)
     """
@@ -174,14 +207,13 @@ class Points(_PointClass[Point]):
         return (concept.at,)
 
 
-class _Subsets(OrderedDichotomies[P]):
+class _Subsets(LineDichotomies[P]):
     """Subsets of the distinct points of a line, by size, those of one size in colexicographic order."""
 
     concept_class: _PointClass[P]
 
     def __init__(self, concept_class: _PointClass[P], X: ArrayLike) -> None:
         super().__init__(concept_class, X)
-        self._line = Line(self._ranks)
         self._k, known = concept_class._k, len(self._line)
         elsewhere = None if self._domain.size is None else self._domain.size - known
         self.fewest = 0 if elsewhere is None else max(0, self._k - elsewhere)
@@ -195,11 +227,11 @@ class _Subsets(OrderedDichotomies[P]):
         return sum(self._counts)
 
     def losses(self, weights: Array) -> Array:
-        """The sum of the weights at each distinct point."""
+        """Return the sum of the weights at each distinct point."""
         return np.diff(self._line.prefixes(weights))
 
     def representative(self, members: list[int]) -> P:
-        """The concept made of these points (by their place in the order) and the least others."""
+        """Return the concept of these points (by their index in the order) and the least others."""
         ranks = [self._line.point(index) for index in members]
         return self._concept_of(ranks + self._others(self._k - len(members)).tolist())
 
@@ -212,7 +244,7 @@ class _Subsets(OrderedDichotomies[P]):
         reach = len(known) + number if self._domain.last is None else min(len(known) + number, self._domain.last + 1)
         free = np.ones(reach, dtype=bool)
         free[known[(known >= 0) & (known < reach)].astype(np.int64)] = False
-        return np.flatnonzero(free)[:number].astype(known.dtype)  # unsigned beside signed, numpy would compare floats
+        return np.flatnonzero(free)[:number].astype(known.dtype)  # numpy would convert signed and unsigned to floats
 
     def _locate(self, index: int) -> list[int]:
         """The members of the subset of an index."""
@@ -235,7 +267,7 @@ class _Subsets(OrderedDichotomies[P]):
         for size in range(self.most + 1):
             if size == 1:
                 sums = losses
-            elif size > 1:  # beside the largest member t, any size − 1 of the t points before it: the first subsets
+            elif size > 1:  # with the largest member t, any size − 1 of the t points before it: the first subsets
                 tops = range(size - 1, len(losses))
                 sums = np.concatenate([losses[t] + sums[: math.comb(t, size - 1)] for t in tops])
             if size >= self.fewest:
@@ -244,23 +276,23 @@ class _Subsets(OrderedDichotomies[P]):
 
     @property
     def multiplicities(self) -> Array | None:
-        """The number of ways to choose the members that are not among the points."""
+        """The number of choices of the members that are not among the points."""
         if self.concept_class.size is None or self._domain.size is None:
             return None
         elsewhere = self._domain.size - len(self._line)
         sizes = range(self.fewest, self.most + 1)
-        ways = np.array([math.comb(elsewhere, self._k - size) for size in sizes], dtype=object)
-        return np.repeat(ways, [self._counts[size] for size in sizes])
+        completions = np.array([math.comb(elsewhere, self._k - size) for size in sizes], dtype=object)
+        return np.repeat(completions, [self._counts[size] for size in sizes])
 
     def member(self, index: int, number: int) -> P:
-        """The concept whose other members are the subset of this number of the values that are no points."""
+        """Return the concept whose other members are the subset of this number of the values that are not points."""
         index, domain = self._index(index), self._domain
         if self.concept_class.size is None or domain.size is None or domain.first is None:
             return super().member(index, number)
         members = self._locate(index)
         wanted, elsewhere = self._k - len(members), domain.size - len(self._line)
         number = self._number(number, math.comb(elsewhere, wanted))
-        # The i-th value that is no point lies above as many points as have at most i such values before them.
+        # The i-th value that is not a point lies above the points with at most i such values below them.
         gaps = [self._line.point(i) - domain.first - i for i in range(len(self._line))] if wanted else []
         ranks = [self._line.point(i) for i in members]
         chosen = _unrank(number, wanted, elsewhere)
@@ -275,15 +307,15 @@ def _at(line: Line, cumulative: Array, ranks: Array) -> Array:
 def _unrank(index: int, size: int, among: int) -> list[int]:
     """The subset of {0, …, among − 1} of an index, in colexicographic order: that of Σ C(c_i, i), c_1 < … < c_size."""
     members = []
-    for place in range(size, 0, -1):
-        largest = last_where(place - 1, among, partial(_comes_by, place=place, index=index))
+    for rest in range(size, 0, -1):
+        largest = last_where(rest - 1, among, partial(_starts_by, rest=rest, index=index))
         members.append(largest)
-        index -= math.comb(largest, place)
+        index -= math.comb(largest, rest)
     return members[::-1]
 
 
-def _comes_by(member: int, *, place: int, index: int) -> bool:
-    return math.comb(member, place) <= index
+def _starts_by(member: int, *, rest: int, index: int) -> bool:
+    return math.comb(member, rest) <= index
 
 
 def _holds(ranks: Array, rank: int) -> bool:

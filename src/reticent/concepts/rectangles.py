@@ -20,12 +20,18 @@ from reticent.data.points import Array, Labels, as_weights, zeros_and_ones
 from reticent.errors import OutOfReach
 from reticent.exact import integer
 
-_TABLE = 1 << 25  # cells of the table of sums, beyond which boxes are compared with the rows one by one
+_TABLE = 1 << 25  # the most cells of the table of sums; beyond, boxes are compared with the rows one by one
 
 
 @dataclass(frozen=True, repr=False)
 class Rectangle(Concept):
-    """The label 1 for low_i ≤ x_i ≤ high_i in every dimension i; for no point if some low_i > high_i."""
+    """The label 1 for low_i ≤ x_i ≤ high_i in every dimension i; for no point if some low_i > high_i.
+
+    Parameters
+    ----------
+    low, high : tuple of int, float or datetime64
+        The ends in each dimension.
+    """
 
     low: tuple[Value, ...]
     high: tuple[Value, ...]
@@ -34,25 +40,37 @@ class Rectangle(Concept):
         for name in ("low", "high"):
             object.__setattr__(self, name, tuple(plain_value(value, name) for value in getattr(self, name)))
         if len(self.low) != len(self.high):
-            raise ValueError("low and high must have one number a dimension")
+            raise ValueError("low and high must have one number per dimension")
 
 
 @dataclass(frozen=True)
 class Rectangles(Ordered[Rectangle]):
-    """All axis-aligned rectangles, and the empty one. With `bits` = d this is RECTANGLE_d of so many dimensions.
+    """All axis-aligned rectangles, and the empty one. With `bits` = d this is RECTANGLE_d in `dimensions` dimensions.
 
-    The VC dimension is twice the number of dimensions. With 1 bit, where rectangles are the conjunctions of Boolean
+    The VC dimension is twice the number of dimensions. With 1 bit, where rectangles are conjunctions of Boolean
     literals, it is the number of dimensions, and 2 for one dimension.
 
-    The first dichotomy is the empty one; the others are sets of points that their bounding box holds and no others
-    with them, in the order of these boxes: by their lower, then their upper end in the first dimension, and so on.
-    They may number n^(2·dimensions)/4^dimensions; more than 2^24 are not listed. `erm` does not list them: if the
-    labels are those of a rectangle it takes a glance, and else it searches the boxes in all dimensions but the last,
-    which takes one cumulative sum.
+    The first dichotomy is the empty one. The others are the sets of all points in their bounding box, in the order of
+    these boxes: by their lower, then their upper end in the first dimension, and so on. There may be
+    n^(2·dimensions)/4^dimensions of them; more than 2^24 are not listed. `erm` does not list them: if the labels are
+    those of a rectangle it takes one pass, and else it searches the boxes in all dimensions but the last, for which it
+    takes one cumulative sum.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Definition 3.20.
 
+    Parameters
+    ----------
+    dimensions : int
+        The number of dimensions.
+    bits : int or None, default None
+        Short for `domain=Integers(bits)`.
+    domain : Domain or None, default None
+        The domain of each column: `Integers`, `Floats` or `Datetimes`. Without it and `bits`, the type of `X`
+        determines the domain.
+
+    Examples
+    --------
     >>> rectangles = Rectangles(dimensions=2, bits=8)
     >>> rectangles.erm([[1, 1], [2, 5], [3, 2], [9, 9]], [0, 1, 1, 0])
     Rectangle(low=(2, 2), high=(3, 5))
@@ -73,16 +91,16 @@ class Rectangles(Ordered[Rectangle]):
 
     @property
     def vc_dimension(self) -> int:
-        """Twice the number of dimensions, where a point can lie between two others; else that of conjunctions."""
+        """Twice the number of dimensions if a point can lie between two others; else that of conjunctions."""
         return max(2, self.dimensions) if self.values == 2 else 2 * self.dimensions
 
     @property
     def size(self) -> int | None:
-        """(N(N + 1)/2)^dimensions + 1 for N values a dimension."""
+        """(N(N + 1)/2)^dimensions + 1 for N values per dimension."""
         return None if self.values is None else (self.values * (self.values + 1) // 2) ** self.dimensions + 1
 
     def predict(self, concept: Rectangle, X: ArrayLike) -> Labels:
-        """1 inside, the border included."""
+        """Return 1 inside, including the border."""
         check_concept(concept, Rectangle)
         if len(concept.low) != self.dimensions:
             raise ValueError(f"concept must have {self.dimensions} dimensions, got {len(concept.low)}")
@@ -93,26 +111,26 @@ class Rectangles(Ordered[Rectangle]):
         return zeros_and_ones(inside)
 
     def dichotomies(self, X: ArrayLike) -> Dichotomies[Rectangle]:
-        """The sets of points that a rectangle can hold, with their bounding boxes."""
+        """Return the sets of points that a rectangle can contain, with their bounding boxes."""
         return _Boxes(self, X)
 
     def lightest(self, X: ArrayLike, weights: ArrayLike) -> Rectangle:
-        """The first dichotomy of least weight."""
+        """Return the first dichotomy of least weight."""
         boxes = _Boxes(self, X)
         whole = as_weights(weights, len(boxes.points))
         return boxes.lightest(whole) if whole.dtype != object else super().lightest(X, whole)
 
     def check_erm(self, points: int, *, what: str = "points", remedy: str = "") -> None:
-        """No labellings are listed."""
+        """No limit: no labellings are listed."""
 
     def _labellings_of(self, points: Array) -> int:
-        """On a grid, no more than there are boxes of its lines."""
+        """On a grid, at most the number of boxes of its lines."""
         lines = [len(np.unique(column)) for column in _columns(points)]
         boxes = math.prod(count * (count + 1) // 2 for count in lines)
         return min(super()._labellings_of(points), boxes + 1)
 
     def concepts(self) -> Iterator[Rectangle]:
-        """Every rectangle of a finite domain."""
+        """Iterate over all rectangles of a finite domain."""
         domain, ranks = self.finite_domain()
         yield self.nothing(domain)
         sides = [(domain.value(low), domain.value(high)) for low in ranks for high in range(low, ranks.stop)]
@@ -120,18 +138,18 @@ class Rectangles(Ordered[Rectangle]):
             yield Rectangle(tuple(low for low, _ in box), tuple(high for _, high in box))
 
     def nothing(self, domain: Domain) -> Rectangle:
-        """The empty rectangle."""
+        """Return the empty rectangle."""
         low, high = domain.nothing
         return Rectangle((low,) * self.dimensions, (high,) * self.dimensions)
 
 
 def _columns(ranks: Array) -> Array:
-    """One row a dimension."""
+    """One row per dimension."""
     return ranks[None] if ranks.ndim == 1 else ranks.T
 
 
 class _Boxes(OrderedDichotomies[Rectangle]):
-    """Boxes as rows low_1, high_1, low_2, …, by the place of each end among the distinct values of its dimension."""
+    """Boxes as rows low_1, high_1, low_2, …, by the index of each end among the distinct values of its dimension."""
 
     concept_class: Rectangles
 
@@ -141,9 +159,9 @@ class _Boxes(OrderedDichotomies[Rectangle]):
         self._cells = self._locate(self._ranks)
 
     def _locate(self, ranks: Array) -> Array:
-        """For every row and dimension its place on the axis, as of `Line.places`."""
-        places = [axis.places(column) for axis, column in zip(self._axes, _columns(ranks), strict=True)]
-        return np.stack(places, axis=1)
+        """For every row and dimension its position on the axis, as in `Line.positions`."""
+        positions = [axis.positions(column) for axis, column in zip(self._axes, _columns(ranks), strict=True)]
+        return np.stack(positions, axis=1)
 
     @cached_property
     def _distinct(self) -> Array:
@@ -151,7 +169,7 @@ class _Boxes(OrderedDichotomies[Rectangle]):
 
     @cached_property
     def _list(self) -> Array:
-        """All boxes that are the bounding box of the points they hold; refused as soon as they are too many."""
+        """All boxes that are the bounding box of the points they contain; `OutOfReach` as soon as they are too many."""
         found, boxes = [np.zeros((0, 2 * self.concept_class.dimensions), dtype=np.int64)], 0
         for outer, held in _outer_boxes(self._distinct, self.concept_class.dimensions - 1):
             inner = _tight_sides(held, outer)
@@ -174,16 +192,16 @@ class _Boxes(OrderedDichotomies[Rectangle]):
         return Rectangle(tuple(ends[::2]), tuple(ends[1::2]))
 
     def lightest(self, weights: Array) -> Rectangle:
-        """The rectangle of the first dichotomy of least weight."""
+        """Return the rectangle of the first dichotomy of least weight."""
         light = self._cells[weights < 0] // 2
         if len(light) and bool(np.all(weights)):
-            # If their bounding box holds nothing heavy, no other set of points is as light.
+            # If their bounding box contains no row of positive weight, no other set of points is as light.
             low, high, heavy = light.min(axis=0), light.max(axis=0), self._cells[weights > 0] // 2
             if not bool(np.all((heavy >= low) & (heavy <= high), axis=1).any()):
                 return self._rectangle(np.column_stack([low, high]).ravel())
-        _, place = np.unique(self._cells // 2, axis=0, return_inverse=True)
+        _, index = np.unique(self._cells // 2, axis=0, return_inverse=True)
         totals = np.zeros(len(self._distinct), dtype=np.int64)
-        np.add.at(totals, place.ravel(), weights)
+        np.add.at(totals, index.ravel(), weights)
         best, lightest = -1, list[tuple[Array, Array]]()
         for outer, held in _outer_boxes(np.column_stack([self._distinct, totals]), self.concept_class.dimensions - 1):
             prefixes = _prefixes(held)
@@ -193,7 +211,7 @@ class _Boxes(OrderedDichotomies[Rectangle]):
                 best, lightest = weight, []
             if weight == best:
                 lightest.append((outer, held))
-        # A box of least weight need not be tight. The first one that is, in the order of the dichotomies, is sought.
+        # A box of least weight need not be tight. Find the first one that is, in the order of the dichotomies.
         for outer, held in lightest:
             sides = _tight_sides(held[:, :-1], outer)
             if len(sides):
@@ -209,7 +227,7 @@ class _Boxes(OrderedDichotomies[Rectangle]):
         shape = tuple(2 * len(axis) + 2 for axis in self._axes)
         if float(np.prod(shape, dtype=np.float64)) > _TABLE:
             return super()._sums(weights, at)
-        # table[c] is the sum of the weights of the rows whose places lie below c in every dimension.
+        # table[c] is the sum of the weights of the rows whose positions lie below c in every dimension.
         table = np.zeros(shape, dtype=weights.dtype)
         np.add.at(table, tuple(cells.T + 1), weights)
         for dimension in range(len(shape)):
@@ -230,9 +248,9 @@ class _Boxes(OrderedDichotomies[Rectangle]):
 
 
 def _outer_boxes(points: Array, dimensions: int, box: tuple[int, ...] = ()) -> Iterator[tuple[Array, Array]]:
-    """The boxes in the first dimensions whose sides are met by points, in order, each with the points it holds.
+    """The boxes in the first dimensions with a point on each side, in order, each with the points it contains.
 
-    A box is given up as soon as one of its sides is not met by a point inside it: no smaller one is tight either.
+    A box is dropped as soon as one of its sides has no point: then no smaller box is tight either.
     """
     axis = len(box) // 2
     if axis == dimensions:
@@ -249,10 +267,10 @@ def _outer_boxes(points: Array, dimensions: int, box: tuple[int, ...] = ()) -> I
 
 def _tight_sides(held: Array, outer: Array) -> Array:
     """The sides (low, high) in the last dimension that leave a point on every side of the outer box, in order."""
-    values, place = np.unique(held[:, -1], return_inverse=True)
+    values, index = np.unique(held[:, -1], return_inverse=True)
     tight = np.triu(np.ones((len(values), len(values)), dtype=bool))
     for k, side in enumerate(outer):
-        met = np.concatenate([[0], np.cumsum(np.bincount(place[held[:, k // 2] == side], minlength=len(values)))])
+        met = np.concatenate([[0], np.cumsum(np.bincount(index[held[:, k // 2] == side], minlength=len(values)))])
         tight &= met[None, 1:] > met[:-1, None]
     low, high = np.nonzero(tight)
     return np.column_stack([values[low], values[high]])
@@ -260,7 +278,7 @@ def _tight_sides(held: Array, outer: Array) -> Array:
 
 def _prefixes(weighted: Array) -> Array:
     """Cumulative sums of the weights, in the last column, along the dimension before it."""
-    values, place = np.unique(weighted[:, -2], return_inverse=True)
+    values, index = np.unique(weighted[:, -2], return_inverse=True)
     totals = np.zeros(len(values), dtype=np.int64)
-    np.add.at(totals, place, weighted[:, -1])
+    np.add.at(totals, index, weighted[:, -1])
     return np.concatenate([[0], np.cumsum(totals)])

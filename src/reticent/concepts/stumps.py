@@ -20,7 +20,17 @@ from reticent.exact import integer
 
 @dataclass(frozen=True, repr=False)
 class Stump(Concept):
-    """The label 1 where the feature (counted from 0) lies below `at`, or for the sign ">=" where it does not."""
+    """The label 1 where one feature lies below `at`, or for the sign ">=" where it does not.
+
+    Parameters
+    ----------
+    feature : int
+        The index of the feature.
+    at : int, float or datetime64
+        The threshold.
+    sign : {"<", ">="}, default "<"
+        The orientation.
+    """
 
     feature: int
     at: Value
@@ -36,12 +46,24 @@ class Stump(Concept):
 class Stumps(Ordered[Stump]):
     """All thresholds, of both orientations, on any one of the features.
 
-    The VC dimension is the largest v with C(v, ⌊v/2⌋) ≤ 2·features, about log2 of the number of features, and less
-    where the features take few values. All labellings and all scores take one sort and one cumulative sum a feature.
+    The VC dimension is the largest v with C(v, ⌊v/2⌋) ≤ 2·features, about log2 of the number of features, and less if
+    the features have few values. All labellings and all scores take one sort and one cumulative sum per feature.
 
-    The first two dichotomies label all points 0, and 1; then come, feature by feature, the cuts in ascending order,
-    "<" before ">=". A cut that an earlier feature already makes is left out.
+    The first two dichotomies label all points 0, and 1. Then follow, feature by feature, the cuts in ascending order,
+    "<" before ">=". A cut that equals one of an earlier feature is left out.
 
+    Parameters
+    ----------
+    features : int
+        The number of features.
+    bits : int or None, default None
+        Short for `domain=Integers(bits)`.
+    domain : Domain or None, default None
+        The domain of each column: `Integers`, `Floats` or `Datetimes`. Without it and `bits`, the type of `X`
+        determines the domain.
+
+    Examples
+    --------
     >>> stumps = Stumps(features=2, bits=8)
     >>> stumps.erm([[1, 9], [2, 5], [3, 7], [4, 1]], [1, 0, 1, 0])
     Stump(feature=1, at=7, sign='>=')
@@ -66,11 +88,11 @@ class Stumps(Ordered[Stump]):
     def vc_dimension(self) -> int:
         """The largest v with C(v, ⌊v/2⌋) ≤ 2·features and 2^(v−1) − 1 ≤ features·(values − 1).
 
-        Up to complement, v points have 2^(v−1) − 1 labellings that are not constant, and a feature gives at most as
-        many as it has cuts. One of its cuts can part v points in halves (or 1 off, for odd v), of which there are
-        C(v, ⌊v/2⌋)/2 up to complement. That so many features suffice, if they take v values, follows from chains of
-        sets: each set of ⌊v/2⌋ points or fewer is matched with one that has a point more, up to the halves, and the
-        halves (for odd v, all but at most one of them) pair off as disjoint sets. Each pair orders the points.
+        Up to complement, v points have 2^(v−1) − 1 labellings that are not constant, and a feature gives at most one
+        per cut. One of its cuts can divide v points in halves (or 1 off, for odd v), of which there are C(v, ⌊v/2⌋)/2
+        up to complement. That this many features suffice, if they have v values, follows from chains of sets: each set
+        of at most ⌊v/2⌋ points is matched with one that has a point more, up to the halves, and the halves (for odd v,
+        all but at most one of them) pair off as disjoint sets. Each pair orders the points.
         """
         size = 1
         while self._could_shatter(size + 1):
@@ -83,7 +105,7 @@ class Stumps(Ordered[Stump]):
 
     @property
     def vc_dimension_is_exact(self) -> bool:
-        """Known for Boolean features and for features of at least as many values as the VC dimension."""
+        """Whether features are Boolean or have at least as many values as the VC dimension."""
         return self.values is None or self.values == 2 or self.values >= self.vc_dimension
 
     @property
@@ -92,7 +114,7 @@ class Stumps(Ordered[Stump]):
         return None if self.values is None else 2 * self.features * (self.values - 1) + 2
 
     def predict(self, concept: Stump, X: ArrayLike) -> Labels:
-        """1 on the side of the threshold that the sign says."""
+        """Return 1 on the side of the threshold that the sign states."""
         check_concept(concept, Stump)
         if concept.feature >= self.features:
             raise ValueError(f"concept must be on one of the features 0 … {self.features - 1}, got {concept.feature}")
@@ -101,20 +123,20 @@ class Stumps(Ordered[Stump]):
         return zeros_and_ones(below(column, domain.at_or_above(concept.at)) == (concept.sign == "<"))
 
     def dichotomies(self, X: ArrayLike) -> Dichotomies[Stump]:
-        """The cuts of every feature, each counted once."""
+        """Return the cuts of every feature, each counted once."""
         return _FeatureCuts(self, X)
 
     @property
     def most_labellings(self) -> int:
-        """There are at most twice as many as numbers in the rows."""
+        """The limit on scores: there are at most twice as many labellings as numbers in the rows."""
         return MOST_SCORES
 
     def labellings(self, points: int) -> int:
-        """The constants, and both sides of every cut of every feature."""
+        """Return the constants, and both sides of every cut of every feature."""
         return min(super().labellings(points), 2 + 2 * self.features * max(0, points - 1))
 
     def concepts(self) -> Iterator[Stump]:
-        """Every stump on features of a finite domain; the constants are those of the first feature."""
+        """Iterate over all stumps on features of a finite domain; the constants are those of the first feature."""
         domain, ranks = self.finite_domain()
         for feature in range(self.features):
             for rank in ranks if feature == 0 else ranks[1:]:
@@ -122,20 +144,20 @@ class Stumps(Ordered[Stump]):
                 yield Stump(feature, domain.value(rank), ">=")
 
     def example_points(self) -> Array:
-        """Points that the features order in enough ways to shatter them (for up to 9 features), and another."""
+        """Return points that enough orders of the features shatter (for up to 9 features), and another one."""
         domain = declared(self.bits, self.domain)
         points = min(self.vc_dimension, 5)
         if self.values == 2:
             columns = [[split >> point & 1 for point in range(points)] for split in range(1, 1 << (points - 1))]
         else:
             columns = [np.argsort(order).tolist() for order in _SHATTERING[points]]
-        places = np.zeros((points + 1, self.features), dtype=np.int64)
+        grid = np.zeros((points + 1, self.features), dtype=np.int64)
         for feature, column in enumerate(columns[: self.features]):
-            places[:, feature] = [*column, max(column) // 2]
+            grid[:, feature] = [*column, max(column) // 2]
         if self.values is not None and self.values < points:
-            places = np.minimum(places, self.values - 1)
-        places = np.unique(places, axis=0)
-        examples = places[:, 0] if self.features == 1 else places
+            grid = np.minimum(grid, self.values - 1)
+        grid = np.unique(grid, axis=0)
+        examples = grid[:, 0] if self.features == 1 else grid
         return examples if domain is None else domain.values(examples)
 
 
@@ -150,7 +172,7 @@ _SHATTERING: dict[int, list[tuple[int, ...]]] = {
 
 
 class _FeatureCuts(OrderedDichotomies[Stump]):
-    """Cut k gives the dichotomies 2k ("<") and 2k + 1 (">="). Cut 0 lies below all points; the others part them."""
+    """Cut k gives the dichotomies 2k ("<") and 2k + 1 (">="). Cut 0 lies below all points, the others between them."""
 
     concept_class: Stumps
 
@@ -167,7 +189,7 @@ class _FeatureCuts(OrderedDichotomies[Stump]):
 
     @property
     def count(self) -> int:
-        """Two for every cut; one for no points at all."""
+        """Two for every cut; one if there are no points."""
         return 2 * int(self._starts[-1]) if len(self.points) else 1
 
     def _concept(self, index: int) -> Stump:
@@ -194,9 +216,9 @@ class _FeatureCuts(OrderedDichotomies[Stump]):
 def _distinct_cuts(lines: list[Line]) -> list[Array]:
     """For every feature, in order, the points before which a cut makes a partition that no earlier feature makes.
 
-    Cuts are compared by fingerprints: the sum, modulo 2^64, of a scrambled number for each row below the cut, or of
-    the rows above it if that is less. Equal partitions have equal fingerprints, so where all fingerprints differ so do
-    all cuts. Every equality that they suggest is then decided exactly; what they are decides only the time it takes.
+    Cuts are compared by fingerprints: the sum, modulo 2^64, of a pseudo-random number for each row below the cut, or of
+    the rows above it if that is less. Equal partitions have equal fingerprints, so if all fingerprints differ, all cuts
+    do. Where fingerprints are equal, the partitions are compared exactly; so the fingerprints affect only the run time.
     """
     rows = len(lines[0].order)
     cuts = [np.arange(1, len(line)) for line in lines]
@@ -224,12 +246,12 @@ def _compared(lines: list[Line], cuts: list[Array], fingerprints: Array) -> list
         order, leader = order[~fresh], leader[~fresh]
         same = _same_partition(lines, feature, size, leader, order)
         kept[order[same]] = False
-        order = order[~same]  # those that only look like their leader are compared among themselves
+        order = order[~same]  # those with the fingerprint of another partition are compared with each other
     return [inner[kept[feature == f]] for f, inner in enumerate(cuts)]
 
 
 def _same_partition(lines: list[Line], feature: Array, size: Array, leader: Array, other: Array) -> Array:
-    """Whether the cuts `leader[i]` and `other[i]` part the rows in the same two sets.
+    """Whether the cuts `leader[i]` and `other[i]` divide the rows into the same two sets.
 
     The first s rows in the order of one feature are the first s in that of another iff none of them comes later than
     the s-th there: a running maximum decides it for all s. Against the reversed order it decides the other case.
@@ -239,9 +261,9 @@ def _same_partition(lines: list[Line], feature: Array, size: Array, leader: Arra
     for pair in np.unique(pairs):
         first, second = divmod(int(pair), len(lines))
         here = pairs == pair
-        place = np.empty(rows, dtype=np.int64)
-        place[lines[first].order] = np.arange(rows)
-        seen = place[lines[second].order]
+        position = np.empty(rows, dtype=np.int64)
+        position[lines[first].order] = np.arange(rows)
+        seen = position[lines[second].order]
         theirs, mine = size[leader[here]], size[other[here]]
         forwards = (mine == theirs) & (np.maximum.accumulate(seen)[mine - 1] == mine - 1)
         backwards = (mine == rows - theirs) & (np.minimum.accumulate(seen)[mine - 1] == rows - mine)

@@ -1,4 +1,4 @@
-"""Thresholds on a line of integers, floats or datetimes: THRESH_d, and its version with both orientations."""
+"""Thresholds on a line of integers, floats or datetimes: THRESH_d, with one or both orientations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from reticent.concepts.domains import Domain, below
 from reticent.concepts.interface import MOST_SCORES, Dichotomies, check_concept, joined
-from reticent.concepts.order import Line, Ordered, OrderedDichotomies
+from reticent.concepts.order import Line, LineDichotomies, Ordered
 from reticent.concepts.values import Concept, Value, plain_value
 from reticent.data.points import Array, Labels, zeros_and_ones
 
@@ -19,14 +19,22 @@ Sign = Literal["<", ">="]
 
 
 def check_sign(sign: str) -> None:
-    """Refuse what is not one of the two orientations."""
+    """Raise a ValueError for anything but the two orientations."""
     if sign not in ("<", ">="):
         raise ValueError(f"sign must be '<' or '>=', got {sign!r}")
 
 
 @dataclass(frozen=True, repr=False)
 class Threshold(Concept):
-    """The label 1 for every point below `at` (sign "<"), or for every other point (sign ">=")."""
+    """The label 1 for every point below `at` (sign "<"), or for every other point (sign ">=").
+
+    Parameters
+    ----------
+    at : int, float or datetime64
+        The threshold.
+    sign : {"<", ">="}, default "<"
+        The orientation.
+    """
 
     at: Value
     sign: Sign = "<"
@@ -40,16 +48,24 @@ class Threshold(Concept):
 class Thresholds(Ordered[Threshold]):
     """All thresholds on a line. With `bits` = d this is THRESH_d: c_j(x) = 1 iff x < j, for x in [0, 2^d), 0 ≤ j ≤ 2^d.
 
-    Without `bits` the line is all integers of whatever width, all floats or all datetimes, as the type of `X` says;
-    `domain` declares one of these (`Integers`, `Floats`, `Datetimes`), which makes the class finite. With
-    `both_orientations`, the labels may also be 1 from the threshold on upwards. The VC dimension is 1, or 2 with both.
-
-    All n + 1 scores of n points take one sort and one cumulative sum. Dichotomies stand in ascending order of their
-    threshold, "<" before ">=".
+    The VC dimension is 1, or 2 with both orientations. All n + 1 scores of n points take one sort and one cumulative
+    sum. Dichotomies are in ascending order of their threshold, "<" before ">=".
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Definition 3.4.
 
+    Parameters
+    ----------
+    bits : int or None, default None
+        Short for `domain=Integers(bits)`.
+    domain : Domain or None, default None
+        The domain of each column: `Integers`, `Floats` or `Datetimes`. Without it and `bits`, the type of `X`
+        determines the domain. A declared domain of finite size makes the class finite.
+    both_orientations : bool, default False
+        Whether labels may also be 1 from the threshold on upwards.
+
+    Examples
+    --------
     >>> thresholds = Thresholds()
     >>> thresholds.erm([0.5, 1.5, 2.5, 3.5], [1, 1, 0, 0])
     Threshold(at=2.5, sign='<')
@@ -68,46 +84,42 @@ class Thresholds(Ordered[Threshold]):
 
     @property
     def size(self) -> int | None:
-        """One more than there are points, or twice as many as there are points with both orientations."""
+        """One more than the number of values; with both orientations, twice that number."""
         if self.values is None:
             return None
         return 2 * self.values if self.both_orientations else self.values + 1
 
     def predict(self, concept: Threshold, X: ArrayLike) -> Labels:
-        """1 where x < at, or where x ≥ at for the sign ">="."""
+        """Return 1 where x < at, or where x ≥ at for the sign ">="."""
         check_concept(concept, Threshold)
         ranks, domain = self.ranks(X)
         return zeros_and_ones(below(ranks, domain.at_or_above(concept.at)) == (concept.sign == "<"))
 
     def dichotomies(self, X: ArrayLike) -> Dichotomies[Threshold]:
-        """The n + 1 prefixes of n distinct points, and with both orientations the suffixes too: 2n in all."""
+        """Return the n + 1 prefixes of n distinct points; with both orientations also the suffixes, 2n in all."""
         return _Cuts(self, X)
 
     @property
     def most_labellings(self) -> int:
-        """There are hardly more than rows."""
+        """The limit on scores: there are hardly more labellings than rows."""
         return MOST_SCORES
 
     def concepts(self) -> Iterator[Threshold]:
-        """Every threshold of a finite domain."""
+        """Iterate over all thresholds of a finite domain."""
         domain, ranks = self.finite_domain()
         upwards = ranks[1:] if self.both_orientations else ()
         yield from (Threshold(domain.value(rank), "<") for rank in range(ranks.start, ranks.stop + 1))
         yield from (Threshold(domain.value(rank), ">=") for rank in upwards)
 
 
-class _Cuts(OrderedDichotomies[Threshold]):
+class _Cuts(LineDichotomies[Threshold]):
     """Cut j, for 0 ≤ j ≤ m, lies between the first j of the m points and the others."""
 
     concept_class: Thresholds
 
-    def __init__(self, concept_class: Thresholds, X: ArrayLike) -> None:
-        super().__init__(concept_class, X)
-        self._line = Line(self._ranks)
-
     @property
     def count(self) -> int:
-        """One more than there are points; with both orientations twice as many as there are."""
+        """One more than the number of points; with both orientations, twice that number."""
         points = len(self._line)
         return max(1, 2 * points) if self.concept_class.both_orientations else points + 1
 
@@ -145,7 +157,7 @@ class _Cuts(OrderedDichotomies[Threshold]):
         below_cut = np.minimum.reduceat(labels.sum() + prefixes, runs)
         if self.concept_class.both_orientations:
             above_cut = np.minimum.reduceat(labels.sum() + weights.sum() - prefixes, runs)
-            # No point labelled 1, and all of them, can each be had from either side.
+            # The labellings 0 … 0 and 1 … 1 are possible with either orientation.
             ends = np.minimum(below_cut[[0, -1]], above_cut[[-1, 0]])
             below_cut[[0, -1]] = ends if len(self._line) else ends.min()
             return self._with_suffixes(below_cut, above_cut)
@@ -155,7 +167,7 @@ class _Cuts(OrderedDichotomies[Threshold]):
 
     @property
     def multiplicities(self) -> Array | None:
-        """The width of the gap in which the threshold may move; those beyond both ends meet with both orientations."""
+        """The width of the gap of each threshold; with both orientations, those beyond both ends are merged."""
         size, first, last = self.concept_class.size, self._domain.first, self._domain.last
         if size is None or first is None or last is None:
             return None
@@ -170,7 +182,7 @@ class _Cuts(OrderedDichotomies[Threshold]):
         return np.concatenate([ends, gaps[1:-1], ends, gaps[1:-1]])
 
     def member(self, index: int, number: int) -> Threshold:
-        """The threshold that lies `number` places above the least with this labelling, then those of the sign ">="."""
+        """Return the threshold `number` values above the least with this labelling; then those of the sign ">="."""
         index, sizes = self._index(index), self.multiplicities
         if sizes is None:
             return super().member(index, number)
@@ -183,6 +195,6 @@ class _Cuts(OrderedDichotomies[Threshold]):
             return Threshold(self._domain.value(low + number), ">=")
         if number <= high - low:
             return Threshold(self._domain.value(low + number), "<")
-        # Past them come the thresholds of the other sign and end; those that are constant on the domain came already.
+        # Then follow thresholds of the other sign and end; those that are constant on the domain came before.
         start = first + 1 if points in (0, cut) else self._line.point(-1) + 1
         return Threshold(self._domain.value(start + number - (high - low + 1)), ">=")

@@ -1,4 +1,4 @@
-"""Concepts as plain values: frozen, hashable, readable, and the same after a trip through JSON."""
+"""Concepts as plain values: frozen, hashable, readable, and preserved by JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 Value: TypeAlias = int | float | np.datetime64
 
-_EXACT_IN_JSON = 1 << 53  # beyond it many JSON readers round
+_EXACT_IN_JSON = 1 << 53  # many JSON readers round larger integers
 
 
 class Concept:
@@ -44,12 +44,12 @@ class Concept:
         return [(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)]  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dictionaries, lists, numbers and strings, that `json.dumps` writes and `from_dict` reads back."""
+        """Return dictionaries, lists, numbers and strings that `json.dumps` writes and `from_dict` reads back."""
         return {"kind": self._kind()} | {name: _to_plain(value) for name, value in self._fields()}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Concept:
-        """The concept that `to_dict` wrote."""
+        """Return the concept that `to_dict` wrote."""
         kind = Concept._kinds.get(data.get("kind", ""))
         if kind is None:
             raise ValueError("data must be a dictionary made by to_dict, of a kind of concept that has been imported")
@@ -57,7 +57,7 @@ class Concept:
 
 
 def plain_value(value: object, name: str) -> Value:
-    """A bound of a concept as an int, a float other than NaN, or a datetime64; −0.0 becomes 0.0."""
+    """Return a bound of a concept as an int, a float other than NaN, or a datetime64; −0.0 becomes 0.0."""
     if isinstance(value, np.datetime64):
         if np.isnat(value):
             raise ValueError(f"{name} must be a date, got NaT")
@@ -73,7 +73,7 @@ def plain_value(value: object, name: str) -> Value:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, int) and value.bit_length() > 256:  # Python refuses to spell the widest ones in decimal
+    if isinstance(value, int) and value.bit_length() > 256:  # Python refuses to print the widest ones in decimal
         return f"{'-' * (value < 0)}0x{abs(value) >> (value.bit_length() - 32):x}… ({value.bit_length()} bits)"
     if isinstance(value, tuple):
         return f"({', '.join(map(_text, value))}{',' * (len(value) == 1)})"

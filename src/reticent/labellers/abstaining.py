@@ -17,9 +17,8 @@ from reticent.labellers.ballots import Ballots, Bought, Labels, Votes
 from reticent.labellers.base import ABSTAINS, Labeller
 from reticent.labellers.budget import check_budget
 from reticent.labellers.search import FURTHEST, LAST, STEP, laplace_difference_tail, single_noise, winner_right
-from reticent.mechanisms.above_threshold import split
-from reticent.mechanisms.sparse_vector import SparseVector as SparseVectorRun
-from reticent.mechanisms.sparse_vector import stability
+from reticent.mechanisms.above_threshold import split_segment
+from reticent.mechanisms.sparse_vector import StableMajority, stability
 from reticent.mechanisms.votes import ConfidentGNMax
 from reticent.noise import Noise
 from reticent.privacy import calibrate
@@ -155,7 +154,7 @@ class SparseVector(AbstainingLabeller):
 
     Guarantee. For a replaced row: (ε, δ) over all answers, however many.
 
-    Why. See `mechanisms.SparseVector`.
+    Why. See `mechanisms.StableMajority`.
 
     Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 2, with the repaired
     width.
@@ -187,7 +186,7 @@ class SparseVector(AbstainingLabeller):
         halts: int = 50,
         unsafe_noise: Noise | None = None,
     ) -> None:
-        self._run = SparseVectorRun(epsilon=epsilon, delta=delta, halts=halts, unsafe_noise=unsafe_noise)
+        self._run = StableMajority(epsilon=epsilon, delta=delta, halts=halts, unsafe_noise=unsafe_noise)
         run_event = self._run.event  # the base class marks it as seeded, once
         event = run_event.event if isinstance(run_event, Seeded) else run_event
         super().__init__(teachers=teachers, classes=classes, event=event, answers=None, unsafe_noise=unsafe_noise)
@@ -200,7 +199,7 @@ class SparseVector(AbstainingLabeller):
         distances = np.array([stability(row)[1] for row in ballots.counts])
         for halts in HALTS:
             run = cls(teachers=ballots.teachers, epsilon=epsilon, delta=delta, halts=halts)._run
-            slow, fast = sorted(float(rate) for rate in split(run.event.epsilon))  # type: ignore[attr-defined]
+            slow, fast = sorted(float(rate) for rate in split_segment(run.event.epsilon))  # type: ignore[attr-defined]
             halting = ballots.mean(laplace_difference_tail(distances - run.width, fast, slow))
             answers = int(min(FURTHEST, halts * (1 - halting) / halting))
             yield Bought(cls.name, answers, 0.0, {"halts": halts}, cls.stateless)

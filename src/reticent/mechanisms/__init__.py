@@ -1,4 +1,4 @@
-"""Small private primitives, one file each. Every one returns its result together with the event that says its price."""
+"""Private primitives, one file each. A mechanism returns its result with the event that accountants price."""
 
 from reticent.mechanisms.above_threshold import AboveThreshold
 from reticent.mechanisms.between_thresholds import BetweenThresholds
@@ -8,7 +8,7 @@ from reticent.mechanisms.exponential import exponential, exponential_over_pieces
 from reticent.mechanisms.pieces import Pieces
 from reticent.mechanisms.quasi_concave import quasi_concave_maximum
 from reticent.mechanisms.release import Release
-from reticent.mechanisms.sparse_vector import SparseVector
+from reticent.mechanisms.sparse_vector import StableMajority
 from reticent.mechanisms.stability_histogram import stability_histogram
 from reticent.mechanisms.stable_argmax import stable_argmax
 from reticent.mechanisms.votes import ConfidentGNMax, gnmax, noisy_majority
@@ -19,7 +19,7 @@ __all__ = [
     "ConfidentGNMax",
     "Pieces",
     "Release",
-    "SparseVector",
+    "StableMajority",
     "choosing",
     "exponential",
     "exponential_over_pieces",

@@ -1,4 +1,4 @@
-"""Which of a stream of counts reach a threshold: a budget for the few that do, nothing for the many that do not."""
+"""Sparse vector: which counts of a stream reach a threshold. Only those that do are paid for."""
 
 from __future__ import annotations
 
@@ -14,14 +14,27 @@ from reticent.privacy import accounting, events
 from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.parameters import check_delta, check_epsilon
 
-ENOUGH = Fraction(64)  # a segment's noise is then zero but for one draw in 10^8: a larger ε would buy nothing
+ENOUGH = Fraction(64)  # at this ε a draw is nonzero once in 10^8: a segment gains nothing from a larger ε
+LEAST_EPSILON = Fraction(1, 10**12)  # with a smaller ε per segment, only counts beyond 10^12 could be distinguished
 
 
-LEAST_EPSILON = Fraction(1, 10**12)  # a segment with less would need counts beyond 10^12 to say anything
+def check_segments(epsilon: Number, halts: int) -> tuple[Fraction, int]:
+    """Check ε and the number of halts of a mechanism that searches for a width.
 
+    Parameters
+    ----------
+    epsilon : int, float, Fraction or Decimal
+        Privacy-loss bound ε of all segments together, at least 10^-12 per segment.
+    halts : int
+        Number of segments, at least 1.
 
-def check_segments(epsilon: object, halts: object) -> tuple[Fraction, int]:
-    """ε and the number of halts, for mechanisms that search for a width: it must be within reach."""
+    Returns
+    -------
+    epsilon : Fraction
+        The exact ε.
+    halts : int
+        The number of segments.
+    """
     exact, times = check_epsilon(epsilon), integer(halts, "halts", least=1)
     if exact < times * LEAST_EPSILON:
         raise ValueError(f"epsilon must be at least {float(times * LEAST_EPSILON):g} for halts={times}, got {epsilon}")
@@ -29,11 +42,27 @@ def check_segments(epsilon: object, halts: object) -> tuple[Fraction, int]:
 
 
 class Segments(Guarded):
-    """What the sparse-vector mechanisms share: the halts that are left, and the noise of the segment under way.
+    """Shared state of the sparse-vector mechanisms: the halts left, and the noise of the current segment.
 
-    A segment's noise is drawn at its first question and kept with the number of halts that were left then. So counting
-    a halt is what makes it void, and no interrupted call leaves old noise behind a new segment. It is `Guarded`: a copy
-    or a forked process would answer again on the same budget, with the same noise.
+    Threshold noise is drawn at the first query of a segment and stored with the number of halts left at that time. So a
+    counted halt invalidates the noise, even if a call is interrupted. The class is `Guarded`: a copy or a forked
+    process would answer again on the same budget, with the same noise.
+
+    Parameters
+    ----------
+    scale : Fraction
+        Scale of the threshold noise, a discrete Laplace draw.
+    halts : int
+        Number of halts after which the mechanism refuses.
+    event : Event
+        What all answers together cost.
+    unsafe_noise : Noise or None
+        Noise for tests; None draws from the operating system.
+
+    Attributes
+    ----------
+    event : Event
+        What all answers together cost; marked as `Seeded` if `unsafe_noise` is given.
     """
 
     def __init__(self, *, scale: Fraction, halts: int, event: events.Event, unsafe_noise: Noise | None) -> None:
@@ -41,12 +70,12 @@ class Segments(Guarded):
         self._noise = noise_or_system(unsafe_noise)
         self._scale = scale
         self._halts = self._left = halts
-        self._drawn = -1, 0  # how many halts were left when noise was drawn, never as few as at first; and the noise
+        self._drawn = -1, 0  # the halts left when noise was drawn (−1: no noise yet), and the noise
         self._guard = Guard(type(self))
 
     @property
     def halts_left(self) -> int:
-        """How many halts are still to come before it is closed. Whoever saw the answers knows this number."""
+        """The number of halts before the mechanism closes. It follows from the answers, so it is not private."""
         return self._left
 
     def refuse_if_closed(self) -> None:
@@ -64,29 +93,42 @@ class Segments(Guarded):
 
 
 class AboveThreshold(Segments):
-    """Tells whether each of a stream of integer values reaches `threshold`, until that was so `halts` times.
+    """Answer whether each integer of a stream reaches `threshold`, until `halts` of them did.
 
-    `ask(value)` is True where value + noise ≥ threshold + noise', a *halt*. Answers of False are free, in any number:
-    only halts are counted. After the last of them the object is closed and refuses before it looks at a value. Values
-    are whole numbers that move by at most 1 when one row is replaced (counts, votes); each may be chosen in the light
-    of the earlier answers.
+    `ask(value)` returns True, a *halt*, if value + noise ≥ threshold + noise'. Only halts are counted; answers of False
+    are free, in any number. After the last halt, `ask` refuses before it reads a value. Values are whole numbers that
+    move by at most 1 when one row is replaced (counts, votes). Each may be chosen in the light of earlier answers.
 
-    Guarantee. (ε, δ)-differential privacy for a replaced row, for all answers together, however many are asked for.
+    Guarantee. (ε, δ)-differential privacy for a replaced row, for all answers together, for any number of queries.
 
-    Why. Let every segment, the answers up to and including a halt, have ε' = ε1 + 2·ε2 with ε1 = 2ε'/5, ε2 = 3ε'/10;
-    let its threshold noise ρ be discrete Laplace of scale 1/ε1, that of each value ν of scale 1/ε2. Compare the one
-    data set at ρ with its neighbour at ρ + 1, which is at least e^(−ε1) times as likely. The values v, v' differ by at
-    most 1. False is kept for every ν, as v + ν < t + ρ implies v' + ν < t + ρ + 1. True is kept if ν grows by 2, as
-    v + ν ≥ t + ρ implies v' + (ν + 2) ≥ t + ρ + 1, and P(ν ≥ x) ≤ e^(2·ε2)·P(ν ≥ x + 2) for integers x. A segment
-    has one True, so any sequence of answers loses at most ε1 + 2·ε2, in either direction. Given the answers, the next
-    question is fixed: asking adaptively changes nothing. Segments have noise of their own, so `halts` of them are the
-    adaptive composition of as many ε'-DP mechanisms: ε' = ε/halts, or the largest that optimal composition allows
-    within (ε, δ). The split 2 : 3 all but attains the least variance of ν − ρ, (1 + 2^(2/3))³·2/ε'².
+    Why. A segment is the answers up to and including a halt. Shifting its threshold noise by 1 keeps every False and
+    costs ε1; one True costs 2·ε2 of the noise of its value. Segments draw their own noise, so they compose adaptively.
+    The proof is in docs/mechanisms/above_threshold.md.
 
     Source. Dwork and Roth, *The Algorithmic Foundations of Differential Privacy*, Algorithms 1 and 2, as used by Liu,
-    Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 6, whose loop "while c ≤ T" halts once
-    more than is accounted for. Here on integers with exact noise, the split of ε chosen, composition optimal.
+    Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 6. Repaired: its loop "while c ≤ T"
+    halts once more than it accounts for. Here with integer noise, a better split of ε and optimal composition.
 
+    Parameters
+    ----------
+    threshold : int
+        The threshold. It is public.
+    epsilon : int, float, Fraction or Decimal
+        Privacy-loss bound ε of all answers together.
+    delta : int, float, Fraction or Decimal, default 0
+        Failure probability δ of the guarantee. Above 0, several halts compose at a lower cost.
+    halts : int, default 1
+        Number of halts after which the mechanism refuses.
+    unsafe_noise : Noise or None, default None
+        For tests only: noise that replaces that of the operating system.
+
+    Attributes
+    ----------
+    event : Event
+        What all answers together cost.
+
+    Examples
+    --------
     >>> above = AboveThreshold(1000, epsilon=1, halts=2)
     >>> [above.ask(count) for count in (10, 700, 2000, 30)], above.halts_left
     ([False, False, True, False], 1)
@@ -104,13 +146,29 @@ class AboveThreshold(Segments):
         self.threshold = integer(threshold, "threshold")
         halts = integer(halts, "halts", least=1)
         segment = segment_epsilon(epsilon=check_epsilon(epsilon), delta=check_delta(delta), halts=halts)
-        shared, single = split(segment)
+        shared, single = split_segment(segment)
         self._value_scale = 1 / single
         event = events.SparseVector(segment, halts)
         super().__init__(scale=1 / shared, halts=halts, event=event, unsafe_noise=unsafe_noise)
 
     def ask(self, value: int) -> bool:
-        """Whether a value reaches the threshold, but for noise. True is a halt."""
+        """Return whether a value reaches the threshold, up to noise. True is a halt.
+
+        Parameters
+        ----------
+        value : int
+            A count that one replaced row moves by at most 1.
+
+        Returns
+        -------
+        bool
+            Whether value + noise ≥ threshold + noise'.
+
+        Raises
+        ------
+        BudgetExhausted
+            After the last halt. The value is not read.
+        """
         with self._guard.claim():
             self.refuse_if_closed()
             distance = self.threshold - integer(value, "value")
@@ -120,14 +178,14 @@ class AboveThreshold(Segments):
             return above
 
 
-def split(segment: Fraction) -> tuple[Fraction, Fraction]:
-    """How a segment's ε is spent: ε1 on the threshold's noise, ε2 on each value's, with ε1 + 2·ε2 = ε."""
+def split_segment(segment: Fraction) -> tuple[Fraction, Fraction]:
+    """Split the ε of a segment into ε1 (threshold noise) and ε2 (noise of each value): ε1 + 2·ε2 = ε."""
     return segment * 2 / 5, segment * 3 / 10
 
 
 @lru_cache(maxsize=256)
 def segment_epsilon(*, epsilon: Fraction, delta: Fraction, halts: int) -> Fraction:
-    """The ε that each of `halts` segments may have so that together they are (ε, δ)-DP, to a thousandth of ε/halts.
+    """Return the ε of each of `halts` segments that together are (ε, δ)-DP, to a thousandth of ε/halts.
 
     >>> segment_epsilon(epsilon=Fraction(1), delta=Fraction(0), halts=4)
     Fraction(1, 4)
@@ -145,7 +203,15 @@ def segment_epsilon(*, epsilon: Fraction, delta: Fraction, halts: int) -> Fracti
 
 
 def least(holds: Callable[[int], bool], *, guess: int = 1) -> int:
-    """The least integer ≥ 0 from which on `holds` is true; few calls if it is near the guess."""
+    """Return the least integer ≥ 0 from which on `holds` is true. A good guess saves calls.
+
+    Parameters
+    ----------
+    holds : callable
+        A monotone predicate of an integer: false below some number, true from it on.
+    guess : int, default 1
+        Where the search starts.
+    """
     low = high = guess
     step = 1
     if holds(guess):

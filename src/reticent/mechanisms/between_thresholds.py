@@ -1,4 +1,4 @@
-"""Which of a stream of counts are clearly low, which clearly high: a budget only for those in between."""
+"""Sparse vector with two thresholds: which counts are clearly low or high. Only those in between are paid for."""
 
 from __future__ import annotations
 
@@ -19,37 +19,46 @@ SIDES: tuple[Side, Side, Side] = ("low", "between", "high")
 
 
 class BetweenThresholds(Segments):
-    """Tells of each of a stream of integer values whether it is low, high or between, until `halts` were between.
+    """Answer whether each integer of a stream is low, high or between two thresholds, until `halts` were between.
 
-    `ask(value)` is "low" where value + noise < lower + μ, "high" where value + noise > upper − μ, else "between", a
-    *halt*. Answers "low" and "high" are free, in any number: only halts are counted, and μ is drawn afresh after each.
-    After the last of them the object is closed and refuses before it looks at a value. Values are whole numbers that
-    move by at most 1 when one row is replaced (counts, votes); each may be chosen in the light of the earlier answers.
-    The thresholds must lie `required_gap(epsilon=, delta=, halts=)` or more apart.
+    `ask(value)` returns "low" if value + noise < lower + μ, "high" if value + noise > upper − μ, and else "between", a
+    *halt*. Only halts are counted, and μ is redrawn after each; answers "low" and "high" are free, in any number. After
+    the last halt, `ask` refuses before it reads a value. Values are whole numbers that move by at most 1 when one row
+    is replaced (counts, votes). Each may be chosen in the light of earlier answers.
 
-    Guarantee. (ε, δ)-differential privacy for a replaced *row*, for all answers together, however many are asked for.
-    Nothing is claimed about the *queries* that the values come from: a halt can be told from the answers that follow.
+    Guarantee. (ε, δ)-differential privacy for a replaced *row*, for all answers together, for any number of queries.
+    Nothing is claimed about the *queries* that the values come from: later answers reveal whether a query was a halt.
 
-    Why. Let a segment, the answers up to and including a halt, have ε' = ε1 + 2·ε2 + η; let its μ be discrete Laplace
-    of scale 1/ε1, the noise ν of each value of scale 1/ε2. The required gap is 2M + 1. Where μ > M the answer is
-    "between" whatever the value, which tells nothing. Else compare the one data set at μ = M − t with its neighbour at
-    μ + 1, which is at least e^(−ε1) times as likely. Both the low and the high side have grown by 1 and values differ
-    by at most 1, so "low" and "high" are kept for every ν. The ν's for "between" are a run of n ≥ 2(t + 1) integers,
-    of which the neighbour lacks two at the ends. Taking an end off a run of m integers divides its probability by at
-    most g(m) = (1 − a^m)/(a − a^m), a = e^(−ε2): as the law of ν is log-concave, the factor grows with the distance of
-    the run from zero, and it is g(m) once zero is outside. Two ends cost at most g(n)·g(n − 1), that is at most
-    r_t = e^(2·ε2)·(1 − b^(t+1))/(1 − b^t), b = e^(−2·ε2). So P(S | μ) ≤ r_t·P'(S | μ + 1) for any set S of answers, and
-    P(S) − e^ε'·P'(S) ≤ Σ_t P(μ = M − t)·(1 − e^(2·ε2 + η)/r_t)⁺, t ≥ 0, r_0 = ∞. M is such that this sum, rounded up,
-    is at most the δ' of a segment. Segments have noise of their own: `halts` of them, (ε', δ') each, compose within
-    (ε, δ).
+    Why. Shifting μ by 1 moves both thresholds inwards: "low" and "high" are kept, and the noise values of a "between"
+    lose two integers at the ends of their run, which costs little if the run is long. The gap makes it long, except
+    with probability δ' per segment. The proof is in docs/mechanisms/between_thresholds.md.
 
     Source. Bun, Steinke, Ullman, *Make Up Your Mind: The Price of Online Queries in Differential Privacy*, as given by
-    Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*, Algorithm BetweenThresholds, Lemma 4.3 and Lemma C.3,
-    for a gap of (12/ε)·(ln(10/ε) + ln(1/δ) + 1). Here on integers, with the sum in place of that bound, the bound M on
-    μ, and the split of ε that leaves the least doubt. The sign matters: with upper + μ the neighbour's high side
-    shrinks, and the loss grows with the number of answers. Observation 2, on several halts, is misprinted. Claim E.6,
-    that queries are protected too, does not hold as argued, since halts are visible.
+    Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*, Algorithm BetweenThresholds, Lemma 4.3 and Lemma C.3.
+    Here on integers, with an exact sum in place of the printed gap. Repaired: with upper + μ the loss would grow with
+    the number of answers; Observation 2, on several halts, is misprinted; Claim E.6, that queries are protected too,
+    fails.
 
+    Parameters
+    ----------
+    lower, upper : int
+        The thresholds, at least `required_gap(epsilon=, delta=, halts=)` apart. They are public.
+    epsilon : int, float, Fraction or Decimal
+        Privacy-loss bound ε of all answers together.
+    delta : int, float, Fraction or Decimal
+        Failure probability δ of the guarantee, above 0.
+    halts : int, default 1
+        Number of halts after which the mechanism refuses.
+    unsafe_noise : Noise or None, default None
+        For tests only: noise that replaces that of the operating system.
+
+    Attributes
+    ----------
+    event : Event
+        What all answers together cost.
+
+    Examples
+    --------
     >>> sides = BetweenThresholds(400, 600, epsilon=1, delta=1e-6)
     >>> sides.ask(30), sides.ask(980), sides.ask(500), sides.halts_left
     ('low', 'high', 'between', 0)
@@ -66,19 +75,35 @@ class BetweenThresholds(Segments):
         unsafe_noise: Noise | None = None,
     ) -> None:
         self.lower, self.upper = integer(lower, "lower"), integer(upper, "upper")
-        plan = _checked_plan(epsilon, delta, halts)
-        if self.upper - self.lower < plan.gap:
+        chosen = _calibration(epsilon, delta, halts)
+        if self.upper - self.lower < chosen.gap:
             raise ValueError(
-                f"upper − lower must be at least {plan.gap} for epsilon={epsilon}, delta={delta}, halts={plan.halts}, "
-                f"got {self.upper - self.lower}"
+                f"upper − lower must be at least {chosen.gap} for epsilon={epsilon}, delta={delta}, "
+                f"halts={chosen.halts}, got {self.upper - self.lower}"
             )
-        self._most = plan.most
-        self._value_scale = 1 / plan.single
-        event = events.SparseVector(plan.segment, plan.halts, plan.failure)
-        super().__init__(scale=1 / plan.shared, halts=plan.halts, event=event, unsafe_noise=unsafe_noise)
+        self._most = chosen.most
+        self._value_scale = 1 / chosen.single
+        event = events.SparseVector(chosen.segment, chosen.halts, chosen.failure)
+        super().__init__(scale=1 / chosen.shared, halts=chosen.halts, event=event, unsafe_noise=unsafe_noise)
 
     def ask(self, value: int) -> Side:
-        """On which side of the thresholds a value lies, but for noise. "between" is a halt."""
+        """Return on which side of the thresholds a value lies, up to noise. "between" is a halt.
+
+        Parameters
+        ----------
+        value : int
+            A count that one replaced row moves by at most 1.
+
+        Returns
+        -------
+        {"low", "between", "high"}
+            The side.
+
+        Raises
+        ------
+        BudgetExhausted
+            After the last halt. The value is not read.
+        """
         with self._guard.claim():
             self.refuse_if_closed()
             value = integer(value, "value")
@@ -93,29 +118,45 @@ class BetweenThresholds(Segments):
 
 
 def required_gap(*, epsilon: Number, delta: Number, halts: int = 1) -> int:
-    """The least upper − lower for which `BetweenThresholds` takes these parameters.
+    """Return the least upper − lower that `BetweenThresholds` accepts with these parameters.
 
     >>> required_gap(epsilon=1, delta=1e-6)
     59
     """
-    return _checked_plan(epsilon, delta, halts).gap
+    return _calibration(epsilon, delta, halts).gap
 
 
 def segment_split(*, epsilon: Number, delta: Number, halts: int = 1) -> tuple[Fraction, Fraction, Fraction]:
-    """(ε1, ε2, η) of each segment: what is spent on μ, on each value, and kept back.
+    """Return (ε1, ε2, η) of each segment: what it spends on μ, on each value, and keeps as slack.
 
     >>> segment_split(epsilon=1, delta=1e-6)
     (Fraction(15, 32), Fraction(33, 128), Fraction(1, 64))
     """
-    plan = _checked_plan(epsilon, delta, halts)
-    return plan.shared, plan.single, plan.slack
+    chosen = _calibration(epsilon, delta, halts)
+    return chosen.shared, chosen.single, chosen.slack
 
 
 # ── how the budget is spent ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class Plan(NamedTuple):
-    """Each of `halts` segments spends ε' = ε1 + 2·ε2 + η and fails with an equal share of `failure`; M is `most`."""
+class GapCalibration(NamedTuple):
+    """How `BetweenThresholds` spends its budget, with the gap that follows.
+
+    Each of `halts` segments spends ε' = ε1 + 2·ε2 + η and fails with an equal share of `failure`.
+
+    Attributes
+    ----------
+    segment : Fraction
+        ε' of each segment.
+    shared, single, slack : Fraction
+        ε1 of μ, ε2 of each value, and η.
+    failure : Fraction
+        The part of δ that all segments together fail with.
+    halts : int
+        Number of segments.
+    most : int
+        M, the largest μ at which values are compared.
+    """
 
     segment: Fraction
     shared: Fraction
@@ -127,32 +168,34 @@ class Plan(NamedTuple):
 
     @property
     def gap(self) -> int:
-        """The least distance of the thresholds."""
+        """The least distance of the thresholds, 2M + 1."""
         return 2 * self.most + 1
 
 
-def _checked_plan(epsilon: Number, delta: Number, halts: object) -> Plan:
+def _calibration(epsilon: Number, delta: Number, halts: int) -> GapCalibration:
     exact, times = check_segments(epsilon, halts)
-    return _plan(exact, check_delta(delta, positive=True), times)
+    return calibrate_gap(exact, check_delta(delta, positive=True), times)
 
 
 @lru_cache(maxsize=256)
-def _plan(epsilon: Fraction, delta: Fraction, halts: int) -> Plan:
-    """The plan that leaves the least doubt: the gap, and on each side of it the distance over which the noise of a
-    value carries once in a thousand times. (The gap alone would be least with endless noise on the values.)
+def calibrate_gap(epsilon: Fraction, delta: Fraction, halts: int) -> GapCalibration:
+    """Choose the split of ε and δ that leaves the least doubt.
 
-    All of δ goes to the failures, or half of it to composition. Floating point chooses among these and the splits of
-    ε' into 64ths; M is then settled by exact numbers.
+    The doubt is the gap plus, on each side of it, the distance that the noise of a value exceeds once in a thousand
+    times. (The gap alone would be least with unbounded noise on the values.) Either all of δ pays for failures, or half
+    of it pays for composition. Floating point chooses among these and the splits of ε' into 64ths; exact numbers then
+    determine M.
     """
-    plans: list[tuple[float, Plan]] = []
+    candidates: list[tuple[float, GapCalibration]] = []
     for failure in {delta, delta if halts == 1 else delta / 2}:
         segment = segment_epsilon(epsilon=epsilon, delta=delta - failure, halts=halts)
         for share in range(16, 44, 2):
             split = segment * share / 64, segment * (63 - share) / 128, segment / 64
             shared, single, slack = map(float, split)
             most = _least_most(shared, single, slack, failure / halts, _rounded)
-            plans.append((2 * most + 1 + 2 * math.log(500) / single, Plan(segment, *split, failure, halts, most)))
-    best = min(plans)[1]
+            candidate = GapCalibration(segment, *split, failure, halts, most)
+            candidates.append((candidate.gap + 2 * math.log(500) / single, candidate))
+    best = min(candidates)[1]
     most = _least_most(best.shared, best.single, best.slack, best.failure / halts, _enclosed, guess=best.most)
     return best._replace(most=most)
 
@@ -160,16 +203,17 @@ def _plan(epsilon: Fraction, delta: Fraction, halts: int) -> Plan:
 def _least_most(
     shared: Any, single: Any, slack: Any, allowed: Fraction, decay: Decay, *, guess: int | None = None
 ) -> int:
-    """The least M for which a segment fails with at most the probability allowed, and μ > M once in a hundred times.
+    """The least M for which a segment fails with at most the allowed probability, and μ > M at most once in a hundred
+    times.
 
-    The latter is no matter of privacy: it spares halts, and keeps to where the failure falls as M grows.
+    The second condition does not affect privacy: it saves halts, and keeps M where the failure falls as M grows.
     """
-    roomy: int = math.ceil(math.log(100) / shared)
+    start: int = math.ceil(math.log(100) / shared)
 
     def suffices(more: int) -> bool:
-        return bool(segment_failure(roomy + more, shared, single, slack, decay) <= allowed)
+        return bool(segment_failure(start + more, shared, single, slack, decay) <= allowed)
 
-    return roomy + least(suffices, guess=roomy if guess is None else guess - roomy)
+    return start + least(suffices, guess=start if guess is None else guess - start)
 
 
 Decay = Callable[[Any], tuple[Any, Any, Any, Any]]  # lower and upper bounds on e^−x, then on 1 − e^−x
@@ -186,11 +230,24 @@ def _rounded(x: float) -> tuple[float, float, float, float]:
 
 
 def segment_failure(most: int, shared: Any, single: Any, slack: Any, decay: Decay = _enclosed) -> Any:
-    """An upper bound on Σ_t P(μ = M − t)·(1 − e^η·(1 − b^t)/(1 − b^(t+1)))⁺, t ≥ 0, b = e^(−2·ε2): the δ' of a segment
-    with M = most, ε1 = shared, ε2 = single, η = slack.
+    """Bound the δ' of a segment from above: Σ_t P(μ = M − t)·(1 − e^η·(1 − b^t)/(1 − b^(t+1)))⁺, t ≥ 0, b = e^(−2·ε2).
 
-    The weights fall with t, first fast, then slowly. The t's are taken in blocks, the longer the larger they are, and
-    weighted like the first in the block, so that a hundred terms or so do for any ε.
+    The terms fall with t, first fast, then slowly. They are summed in blocks that grow with t, each weighted like its
+    first term, so that about a hundred terms are enough for any ε.
+
+    Parameters
+    ----------
+    most : int
+        M.
+    shared, single, slack : Fraction or float
+        ε1, ε2 and η.
+    decay : callable, default certified bounds
+        Bounds on e^−x and 1 − e^−x. Floats give an estimate, fractions a certified bound.
+
+    Returns
+    -------
+    Fraction or float
+        The sum, of the type of the parameters.
     """
     first_low, first_high, _, _ = decay(shared)
     slack_high = decay(slack)[1]

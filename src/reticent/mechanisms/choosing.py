@@ -1,4 +1,4 @@
-"""A frequent candidate out of an endless domain: the choosing mechanism."""
+"""The choosing mechanism: a frequent candidate from an infinite domain."""
 
 from __future__ import annotations
 
@@ -36,34 +36,46 @@ def choosing(
     growth: int = 1,
     unsafe_noise: Noise | None = None,
 ) -> Release[Any]:
-    """A candidate with a high count, or None if no count is high.
+    """Return a candidate with a high count, or None if no count is high.
 
-    `counts` holds the count of each candidate, as an array (the answer is an index) or as a mapping from candidates to
-    counts (the answer is a candidate; they are of one kind, as in `stability_histogram`). Candidates with count 0 are
-    never returned and need not be listed, so the domain may be endless. A row adds 1 to the counts of at most `growth`
-    candidates: 1 for how often each value occurs, 2 for two overlapping partitions, and so on.
-
-    With c = ε·(growth + 1)/(3·growth + 1), which is ε/2 at growth 1: the highest count plus discrete Laplace noise of
-    rate c must reach `choosing_threshold`; then a candidate is drawn among those that occur, with probability
-    ∝ e^(c·count).
+    With c = ε·(growth + 1)/(3·growth + 1), which is ε/2 for growth=1, the highest count plus discrete Laplace noise of
+    rate c must reach `choosing_threshold`. Then one of the candidates that occur is drawn, with probability ∝
+    e^(c·count).
 
     Guarantee. (ε, δ)-differential privacy for a replaced row.
 
-    Why. A replaced row lets at most k = growth counts fall by 1 and at most k rise by 1. Write M for the highest count,
-    p(M) for the probability to pass the threshold τ, Z for the sum of the weights e^(c·count). Then p(M) ≤ e^c·p(M−1),
-    and k·e^c·p(M)·e^(−cM) ≤ δ by the choice of τ. None costs e^c. A candidate left in place costs
-    (p(M)/p(M'))·e^c·(Z'/Z). If the highest count does not fall, p(M) ≤ p(M') and Z' ≤ e^c·Z but for the newcomers. If
-    it falls, every candidate at the top falls with it and none close below it rises, so Z' ≤ e^(c(k−1)/(k+1))·Z but
-    for the newcomers. Either way the product is at most e^ε but for the newcomers (count 0 → 1) and those who vanish
-    (1 → 0): at most k of each, of weight e^c each, against Z, Z' of about e^(cM). Together they are worth no more than
-    k·e^c·p(M)·e^(−cM) ≤ δ. The page on this mechanism does the sums.
+    Why. A replaced row makes at most k = growth counts fall by 1 and at most k rise by 1. Where the highest count
+    falls, no weight near the top grows, so both steps together cost ε, except for at most k candidates that appear or
+    vanish, which the threshold makes worth at most δ. The proof is in docs/mechanisms/choosing.md.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Figure 8, for scores of bounded growth (Definition 4.2, Example 4.3), with Lemma 4.4 on its privacy and Lemma 4.5 on
-    its error. There c = ε/4 and the threshold is αm/2 with m ≥ (16/αε)·ln(16k/(αβεδ)); the mechanism is undefined where
-    no candidate occurs (None here). Here the counts that fall and rise are weighed against each other, which raises c,
-    and the threshold has neither accuracy nor ε inside its logarithm.
+    its error. There c = ε/4 and the threshold depends on the accuracy. Repaired: the printed mechanism is undefined
+    where no candidate occurs.
 
+    Parameters
+    ----------
+    counts : array of int, or mapping from candidates to int
+        The count of each candidate. Candidates with count 0 are never returned and need not be listed, so the domain
+        may be infinite. The candidates of a mapping are of one type, as in `stability_histogram`.
+    epsilon : int, float, Fraction or Decimal
+        Privacy-loss bound ε of the release.
+    delta : int, float, Fraction or Decimal
+        Failure probability δ of the guarantee, above 0.
+    growth : int, default 1
+        The most candidates to whose counts one row adds 1: 1 for the frequency of each value, 2 for two overlapping
+        partitions, and so on.
+    unsafe_noise : Noise or None, default None
+        For tests only: noise that replaces that of the operating system.
+
+    Returns
+    -------
+    Release
+        The index (for an array) or the candidate (for a mapping), or None; and the event `ApproximateDP(epsilon,
+        delta)`.
+
+    Examples
+    --------
     >>> choosing({"oak": 90, "elm": 3}, epsilon=1, delta=1e-6)
     Release(value='oak', event=ApproximateDP(epsilon=Fraction(1, 1), delta=Fraction(1, 1000000)))
     """
@@ -83,11 +95,11 @@ def choosing(
 
 
 def choosing_threshold(*, epsilon: Number, delta: Number, growth: int = 1) -> int:
-    """τ = 1 + ⌈(1/c)·ln(k/(δ(1 + e^−c)))⌉ with c = ε(k + 1)/(3k + 1): about this high a count is seen.
+    """Return the threshold τ = 1 + ⌈(1/c)·ln(k/(δ(1 + e^−c)))⌉ with k = growth and c = ε(k + 1)/(3k + 1).
 
-    A highest count of τ passes with probability above one half, and each 1/c counts more cut the probability
-    of None by e. The candidate that is then drawn falls short of the highest count by at most (1/c)·ln(candidates/β)
-    with probability 1 − β, where only candidates that occur are counted.
+    A highest count of τ passes with probability above one half, and each further 1/c counts divide the probability of
+    None by e. With probability 1 − β, the candidate that is then drawn is within (1/c)·ln(candidates/β) of the highest
+    count, where only candidates that occur are counted.
 
     >>> choosing_threshold(epsilon=1, delta=1e-6)
     28
@@ -102,7 +114,7 @@ def _rate(epsilon: Fraction, growth: int) -> Fraction:
 
 
 def _listed(counts: Mapping[Any, int] | Integers) -> tuple[list[Any] | None, NDArray[np.int64]]:
-    """The counts, and the candidates of a mapping, sorted so that the order of insertion plays no part."""
+    """The candidates of a mapping and the counts, sorted so that the order of insertion has no effect."""
     names = None
     if isinstance(counts, Mapping):
         listed = dict(zip(one_representation(list(counts), "candidates"), counts.values(), strict=True))

@@ -1,4 +1,4 @@
-"""Noisy counts: one number or a whole histogram, with discrete Laplace or discrete Gaussian noise."""
+"""Noisy counts: one number or a histogram, with discrete Laplace or discrete Gaussian noise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from reticent.exact import Number, ceiling, exp_fractions, integer, log_bounds
 from reticent.mechanisms.release import Release, noise_or_system, release
@@ -33,23 +33,38 @@ def laplace_count(
 def laplace_count(
     count: int | Integers, *, epsilon: Number, sensitivity: int | None = None, unsafe_noise: Noise | None = None
 ) -> Release[Any]:
-    """A count, or an array of counts, plus discrete Laplace noise: P(z) ∝ e^(−ε|z|/sensitivity) in each entry.
-
-    `sensitivity` is how far, at most, a replaced row moves all counts together (the sum of the absolute changes). It
-    is 1 for a single count unless stated otherwise. For an array it must be stated, since it is not 1 for the most
-    common one: in a histogram a replaced row leaves one bin and enters another, so it is 2.
+    """Add discrete Laplace noise to a count, or to each of an array of counts: P(z) ∝ e^(−ε|z|/sensitivity).
 
     Guarantee. ε-differential privacy for a replaced row.
 
     Why. If the counts move by d_1, d_2, …, the probability of any output changes by a factor of at most
-    e^(ε·Σ|d_i|/sensitivity) ≤ e^ε, by the triangle inequality in the exponents. A sum that would leave 64 bits is
-    set to the nearest 64-bit number, which only looks at the output.
+    e^(ε·Σ|d_i|/sensitivity) ≤ e^ε. A sum that leaves 64 bits is clipped, which depends on the output alone. See
+    docs/mechanisms/counts.md.
 
     Source. Ghosh, Roughgarden, Sundararajan, *Universally Utility-Maximizing Privacy Mechanisms* (the geometric
-    mechanism). Continuous Laplace noise in floating point, which it replaces, shows the count in its low-order bits
-    (Mironov, *On Significance of the Least Significant Bits for Differential Privacy*). It stands for Beimel, Nissim,
-    Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*, Theorem 2.24.
+    mechanism), in place of Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate
+    Differential Privacy*, Theorem 2.24. Repaired: continuous Laplace noise in floating point reveals the count in its
+    low-order bits (Mironov, *On Significance of the Least Significant Bits for Differential Privacy*).
 
+    Parameters
+    ----------
+    count : int or array of int
+        The count, or the counts. A single count may have any size.
+    epsilon : int, float, Fraction or Decimal
+        Privacy-loss bound ε of the release.
+    sensitivity : int or None, default None
+        The most that a replaced row moves all counts together (the sum of the absolute changes). None is 1 for a single
+        count. For an array it is required: in a histogram it is 2, as a replaced row leaves one bin and enters another.
+    unsafe_noise : Noise or None, default None
+        For tests only: noise that replaces that of the operating system.
+
+    Returns
+    -------
+    Release of int or array of int64
+        The noisy counts, and the event `PureDP(epsilon)`.
+
+    Examples
+    --------
     >>> value, event = laplace_count(1000, epsilon=1)
     >>> abs(value - 1000) < 100, event
     (True, PureDP(epsilon=Fraction(1, 1)))
@@ -89,21 +104,38 @@ def gaussian_count(
     squared_sensitivity: int | None = None,
     unsafe_noise: Noise | None = None,
 ) -> Release[Any]:
-    """A count, or an array of counts, plus discrete Gaussian noise: P(z) ∝ e^(−z²/2σ²) in each entry.
-
-    Give either `sigma`, or `epsilon` and `delta`: then σ is the least that keeps (ε, δ). `squared_sensitivity` bounds
-    the sum of the squared changes that a replaced row can make. It is 1 for a single count unless stated otherwise;
-    for an array it must be stated, and it is 2 for a histogram, where one bin loses a row and another gains it.
+    """Add discrete Gaussian noise to a count, or to each of an array of counts: P(z) ∝ e^(−z²/2σ²).
 
     Guarantee. For a replaced row, the event `DiscreteGaussian(sigma, squared_sensitivity)`: (Δ²/2σ²)-zero-concentrated
-    differential privacy with Δ² the squared sensitivity; and (ε, δ) where those were asked for.
+    differential privacy, where Δ² is the squared sensitivity; and (ε, δ) if these are given.
 
-    Why. For one entry moved by the integer d, the sums over the integers that make up the Rényi divergence of order α
-    are shifted copies of one another, and the divergence is at most αd²/2σ², the value of continuous noise
-    (Canonne, Kamath, Steinke, Proposition 5). The noise is independent over the entries, so their squares add up.
+    Why. For one entry that moves by an integer d, the Rényi divergence of order α is at most αd²/2σ², the value of
+    continuous noise. The noise is independent over entries, so their squares add up. The proof is in
+    docs/mechanisms/counts.md.
 
-    Source. Canonne, Kamath, Steinke, *The Discrete Gaussian for Differential Privacy*, Theorem 4.
+    Source. Canonne, Kamath, Steinke, *The Discrete Gaussian for Differential Privacy*, Theorem 4 and Proposition 5.
 
+    Parameters
+    ----------
+    count : int or array of int
+        The count, or the counts. A single count may have any size.
+    sigma : int, float, Fraction, Decimal or None, default None
+        Scale σ of the noise. Give either `sigma`, or `epsilon` and `delta`.
+    epsilon, delta : int, float, Fraction, Decimal or None, default None
+        The guarantee for which σ is the least that suffices.
+    squared_sensitivity : int or None, default None
+        The most that the squared changes by a replaced row add up to. None is 1 for a single count. For an array it is
+        required: in a histogram it is 2, as one bin loses a row and another gains it.
+    unsafe_noise : Noise or None, default None
+        For tests only: noise that replaces that of the operating system.
+
+    Returns
+    -------
+    Release of int or array of int64
+        The noisy counts, and the event `DiscreteGaussian(sigma, squared_sensitivity)`.
+
+    Examples
+    --------
     >>> value, event = gaussian_count(1000, sigma=10)
     >>> abs(value - 1000) < 200, event
     (True, DiscreteGaussian(sigma=Fraction(10, 1), squared_sensitivity=1))
@@ -118,11 +150,11 @@ def gaussian_count(
 def _sigma(
     sigma: Number | None, epsilon: Number | None, delta: Number | None, squared_sensitivity: int
 ) -> Fraction:
-    if (sigma is None) == (epsilon is None) or (epsilon is None) != (delta is None):
-        raise TypeError("give either sigma, or both epsilon and delta")
-    if sigma is not None:
+    if sigma is not None and epsilon is None and delta is None:
         return check_positive(sigma, "sigma")
-    return _least_sigma(check_epsilon(epsilon), check_delta(delta, positive=True), squared_sensitivity)
+    if sigma is None and epsilon is not None and delta is not None:
+        return _least_sigma(check_epsilon(epsilon), check_delta(delta, positive=True), squared_sensitivity)
+    raise TypeError("give either sigma, or both epsilon and delta")
 
 
 @lru_cache(maxsize=256)
@@ -130,7 +162,7 @@ def _least_sigma(epsilon: Fraction, delta: Fraction, squared_sensitivity: int) -
     return calibrate.noise(lambda sigma: DiscreteGaussian(sigma, squared_sensitivity), epsilon=epsilon, delta=delta)
 
 
-def _one_or_many(count: int | Integers, name: str, stated: object, sensitivity: str) -> int | NDArray[np.int64]:
+def _one_or_many(count: int | Integers, name: str, stated: int | None, sensitivity: str) -> int | NDArray[np.int64]:
     if isinstance(count, Integral):
         return integer(count, name)
     counts = integer_array(count, name)
@@ -146,7 +178,8 @@ def _one_or_many(count: int | Integers, name: str, stated: object, sensitivity: 
 
 @lru_cache(maxsize=256)
 def laplace_tail(*, rate: Fraction, probability: Fraction) -> int:
-    """The least integer k ≥ 0 that discrete Laplace noise, P(z) ∝ e^(−rate·|z|), reaches with at most `probability`.
+    """Return the least integer k ≥ 0 that discrete Laplace noise, P(z) ∝ e^(−rate·|z|), reaches with at most
+    `probability`.
 
     P(Z ≥ k) = e^(−rate·k)/(1 + e^(−rate)) for k ≥ 0, so k = ⌈(1/rate)·ln(1/(probability·(1 + e^(−rate))))⌉.
     """
@@ -163,8 +196,21 @@ def laplace_tail(*, rate: Fraction, probability: Fraction) -> int:
     return max(0, ceiling(bounds))
 
 
-def integer_array(values: object, name: str, *, least: int | None = None, most: int | None = None) -> NDArray[np.int64]:
-    """`values` as an int64 array of any shape; anything else is refused without a word about what it holds."""
+def integer_array(
+    values: ArrayLike, name: str, *, least: int | None = None, most: int | None = None
+) -> NDArray[np.int64]:
+    """Return `values` as an int64 array of any shape. Messages of errors do not contain the values, which may be
+    private.
+
+    Parameters
+    ----------
+    values : array_like
+        The whole numbers to check.
+    name : str
+        The name of the parameter, for messages.
+    least, most : int or None, default None
+        The range of the values, both ends included.
+    """
     try:
         array = np.asarray(None) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
     except Exception:  # ragged, or an object with an array interface of its own
@@ -179,7 +225,17 @@ def integer_array(values: object, name: str, *, least: int | None = None, most: 
 
 
 def add_noise(counts: int | NDArray[np.int64], draw: Callable[..., Any], scale: Fraction) -> Any:
-    """counts + draw(scale), independently in each entry; what would overflow stays at the end of the 64-bit range."""
+    """Return counts + draw(scale), independently for each entry; sums that overflow are clipped to 64 bits.
+
+    Parameters
+    ----------
+    counts : int or array of int64
+        What to add noise to.
+    draw : callable
+        `draw(scale)` returns one integer, `draw(scale, size)` an array of them.
+    scale : Fraction
+        Scale of the noise; at most 2^48 for an array.
+    """
     if isinstance(counts, int):
         return counts + int(draw(scale))
     if scale > WIDEST:

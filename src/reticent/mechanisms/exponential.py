@@ -1,4 +1,4 @@
-"""A candidate with a high score, out of a few or out of 2^(10^6): the exponential mechanism, with its exact law."""
+"""The exponential mechanism with its exact law, over a list of candidates or over up to 2^(10^6) integers."""
 
 from __future__ import annotations
 
@@ -18,29 +18,40 @@ from reticent.privacy.parameters import check_epsilon
 
 
 def exponential(scores: Iterable[Any], *, epsilon: Number, unsafe_noise: Noise | None = None) -> Release[int]:
-    """The index of a candidate, drawn with probability ∝ e^(ε·score/2).
+    """Draw the index of a candidate with probability ∝ e^(ε·score/2).
 
-    `scores` has one entry a candidate: integers of any size, fractions, or floats (each standing for exactly the
-    binary number it is). Replacing one row must move every score by at most 1; divide them by their sensitivity if it
-    is another. A score that falls t short of the best one is drawn with probability at most e^(−εt/2), so with
-    probability 1 − β the answer is within (2/ε)·ln(candidates/β) of the best.
+    With probability 1 − β, the score of the answer is within (2/ε)·ln(candidates/β) of the best.
 
     Guarantee. ε-differential privacy for a replaced row; more precisely a privacy loss of bounded range ε, which is
     also (ε²/8)-zCDP. The number of candidates is public.
 
-    Why. Let s, s' be the scores of two neighbours and Z, Z' their sums of weights. The privacy loss of the outcome i
-    is (ε/2)(s_i − s'_i) + ln(Z'/Z). The first term lies in [−ε/2, ε/2] and the second is the same for all outcomes,
-    so the loss stays within an interval of length ε; the interval holds 0, since neither law exceeds the other
-    everywhere; hence |loss| ≤ ε. No weight is ever rounded: the draw compares random bits with certified bounds on
-    the exact weights, at a precision that is raised until the comparison is decided.
+    Why. The privacy loss of an outcome is (ε/2)·(change of its score) plus a term that is the same for all outcomes, so
+    all losses lie in one interval of length ε, which contains 0. No weight is rounded. The proof is in
+    docs/mechanisms/exponential.md.
 
     Source. McSherry and Talwar, *Mechanism Design via Differential Privacy*; bounded range: Durfee and Rogers,
     *Practical Differentially Private Top-k Selection*; zCDP: Cesar and Rogers, *Bounding, Concentrating, and
     Truncating*. As restated by Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate
     Differential Privacy*, Proposition 2.25, and *Learning Privately with Labeled and Unlabeled Examples*, Algorithm 5
-    and Proposition A.1. Repaired: floating-point weights, on which the usual implementations rest, do not have this
-    law.
+    and Proposition A.1. Repaired: floating-point weights, which most implementations use, do not have this law.
 
+    Parameters
+    ----------
+    scores : iterable of int, float or Fraction
+        One score per candidate. Integers may have any size; a float is exactly the binary number that it stores.
+        Replacing one row must move every score by at most 1: divide scores of another sensitivity by it.
+    epsilon : int, float, Fraction or Decimal
+        Privacy-loss bound ε of the release.
+    unsafe_noise : Noise or None, default None
+        For tests only: noise that replaces that of the operating system.
+
+    Returns
+    -------
+    Release of int
+        The index, and the event `BoundedRange(epsilon)`.
+
+    Examples
+    --------
     >>> exponential([3, 0, 500, -1e300], epsilon=1)
     Release(value=2, event=BoundedRange(epsilon=Fraction(1, 1)))
     """
@@ -50,20 +61,36 @@ def exponential(scores: Iterable[Any], *, epsilon: Number, unsafe_noise: Noise |
 
 
 def exponential_over_pieces(pieces: Pieces, *, epsilon: Number, unsafe_noise: Noise | None = None) -> Release[int]:
-    """An integer of the range of `pieces`, drawn with probability ∝ e^(ε·score/2).
+    """Draw an integer from the range of `pieces` with probability ∝ e^(ε·score/2).
 
-    The time taken depends on the number of pieces and the width of their ends, not on the number of integers: a piece
-    is drawn with probability ∝ its length times e^(ε·score/2), then an integer uniformly from it.
+    The time depends on the number of pieces and the width of their ends, not on the number of integers: a piece is
+    drawn with probability ∝ its length times e^(ε·score/2), then a uniform integer from it.
 
     Guarantee. ε-differential privacy for a replaced row, with a privacy loss of bounded range ε, provided that
-    replacing a row moves the score of every integer of the range by at most 1. The range is public; where the pieces
-    begin and end is not, and may differ between neighbours in any way.
+    replacing a row moves the score of every integer by at most 1. The range is public. Where the pieces begin and end
+    is not, and may differ between neighbours in any way.
 
-    Why. The integer x of a piece of length n is drawn with probability ∝ n·e^(ε·score/2)·(1/n): the law is that of
-    `exponential` over all the integers of the range, whose proof applies.
+    Why. An integer in a piece of length n is drawn with probability ∝ n·e^(ε·score/2)·(1/n). So the law is that of
+    `exponential` over all integers of the range, whose proof applies.
 
     Source. McSherry and Talwar, *Mechanism Design via Differential Privacy*. Repaired: as in `exponential`.
 
+    Parameters
+    ----------
+    pieces : Pieces
+        The score of each integer of the range.
+    epsilon : int, float, Fraction or Decimal
+        Privacy-loss bound ε of the release.
+    unsafe_noise : Noise or None, default None
+        For tests only: noise that replaces that of the operating system.
+
+    Returns
+    -------
+    Release of int
+        The integer, and the event `BoundedRange(epsilon)`.
+
+    Examples
+    --------
     >>> score = Pieces.from_triples([(0, 2**1000, 0), (2**1000 + 1, 2**1000 + 2**900, 300)])
     >>> exponential_over_pieces(score, epsilon=1).value > 2**1000
     True
@@ -71,11 +98,22 @@ def exponential_over_pieces(pieces: Pieces, *, epsilon: Number, unsafe_noise: No
     event = BoundedRange(check_epsilon(epsilon))
     if not isinstance(pieces, Pieces):
         raise TypeError(f"pieces must be Pieces, got {type(pieces).__name__}")
-    return release(draw([pieces], rate=event.epsilon / 2, noise=noise_or_system(unsafe_noise)), event, unsafe_noise)
+    noise = noise_or_system(unsafe_noise)
+    return release(draw_integer([pieces], rate=event.epsilon / 2, noise=noise), event, unsafe_noise)
 
 
-def draw(parts: Sequence[Pieces], *, rate: Fraction, noise: Noise) -> int:
-    """An integer of the disjoint ranges of `parts`, with probability exactly ∝ e^(rate·score)."""
+def draw_integer(parts: Sequence[Pieces], *, rate: Fraction, noise: Noise) -> int:
+    """Draw an integer from the disjoint ranges of `parts`, with probability exactly ∝ e^(rate·score).
+
+    Parameters
+    ----------
+    parts : sequence of Pieces
+        Scores on disjoint ranges.
+    rate : Fraction
+        The factor of the scores.
+    noise : Noise
+        The source of randomness.
+    """
     values = np.concatenate([part.values for part in parts]) if len(parts) > 1 else parts[0].values
     counts = np.concatenate([part.lengths for part in parts]) if len(parts) > 1 else parts[0].lengths
     index = noise.choose(values, rate=rate, counts=counts)

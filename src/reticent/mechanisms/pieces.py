@@ -1,4 +1,4 @@
-"""Scores on ranges of up to 2^(10^6) integers, kept as the few pieces on which they are constant."""
+"""Piecewise-constant scores on ranges of up to 2^(10^6) integers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,22 @@ _WORD = 1 << 64
 class Pieces:
     """A function on the integers of [first, last] that is constant on each of finitely many contiguous pieces.
 
-    Piece i begins at first + offsets[i], has the value values[i], and ends where the next one begins. Offsets are
-    uint64 where the range has at most 2^64 integers, Python ints in an object array where it has more. Values are
-    int64, float64 (each float standing for exactly the binary number it is) or exact Python numbers. Both arrays are
+    Piece i begins at first + offsets[i], has the value values[i], and ends where the next one begins. Both arrays are
     read-only.
 
+    Parameters
+    ----------
+    first, last : int
+        The ends of the range, both included.
+    offsets : array
+        Where the pieces begin, ascending from 0: uint64 if the range has at most 2^64 integers, else Python ints in an
+        object array.
+    values : array
+        The values of the pieces: int64, float64 (each float is exactly the binary number that it stores) or exact
+        Python numbers.
+
+    Examples
+    --------
     >>> score = Pieces.from_triples([(0, 9, 1), (10, 2**100, 5)])
     >>> score(9), score(10), score.size == 2**100 + 1
     (1, 5, True)
@@ -40,7 +51,7 @@ class Pieces:
         if top < 0 or not len(offsets):
             raise ValueError("the range must not be empty: its last integer lies below its first")
         if len(offsets) != len(self.values):
-            raise ValueError("there must be one value a piece: the numbers of starts and of values differ")
+            raise ValueError("there must be one value per piece: the numbers of starts and of values differ")
         if offsets[0] != 0 or not bool(np.all(offsets[1:] > offsets[:-1])):
             raise ValueError("the starts of the pieces must be strictly ascending")
         if int(offsets[-1]) > top:
@@ -50,8 +61,20 @@ class Pieces:
 
     @classmethod
     def from_breakpoints(cls, starts: Iterable[Any], values: Iterable[Any], *, last: int) -> Pieces:
-        """The function that takes values[i] from starts[i] up to the next start, and the last value up to `last`.
+        """Return the function that takes values[i] from starts[i] up to the next start, and the last value up to
+        `last`.
 
+        Parameters
+        ----------
+        starts : iterable of int
+            Where the pieces begin, strictly ascending.
+        values : iterable of int, float or Fraction
+            One value per piece.
+        last : int
+            The last integer of the range.
+
+        Examples
+        --------
         >>> Pieces.from_breakpoints([0, 10, 20], [1, 5, 2], last=2**64 - 1)
         Pieces(a range of 64 bits)
         """
@@ -66,7 +89,7 @@ class Pieces:
 
     @classmethod
     def from_triples(cls, triples: Iterable[tuple[int, int, Any]]) -> Pieces:
-        """The function with the given (start, end, value) pieces, both ends included; they must follow each other."""
+        """Return the function with the given contiguous (start, end, value) pieces, both ends included."""
         listed = list(triples) if isinstance(triples, Iterable) else []
         if not listed or not all(isinstance(triple, Sequence) and len(triple) == 3 for triple in listed):
             raise ValueError("triples must be a non-empty sequence of (start, end, value)")
@@ -78,14 +101,14 @@ class Pieces:
 
     @property
     def size(self) -> int:
-        """How many integers the range holds."""
+        """The number of integers in the range."""
         return self.last - self.first + 1
 
     @property
     def lengths(self) -> Array:
-        """How many integers each piece holds."""
+        """The number of integers in each piece."""
         tail = self.size - int(self.offsets[-1])
-        if len(self) == 1:  # the one length that may be 2^64, which no machine type holds
+        if len(self) == 1:  # the length may be 2^64, which no machine type holds
             return np.array([tail], dtype=object)
         return np.append(np.diff(self.offsets), self._scalar(tail))
 
@@ -93,29 +116,29 @@ class Pieces:
         return len(self.offsets)
 
     def __repr__(self) -> str:
-        # The pieces tell of the data behind the scores; the range is public.
+        # The pieces depend on private data; the range is public.
         return f"Pieces(a range of {(self.size - 1).bit_length()} bits)"
 
     def __call__(self, point: int) -> Any:
-        """The value at a point of the range."""
+        """Return the value at a point of the range."""
         if not self.first <= integer(point, "point") <= self.last:
             raise ValueError("the point must lie inside the range")
         index = self.locate(point - self.first)
         return self.values[index : index + 1].tolist()[0]
 
     def locate(self, offset: int) -> int:
-        """The index of the piece that holds first + offset."""
+        """Return the index of the piece that contains first + offset."""
         return int(np.searchsorted(self.offsets, self._scalar(offset), side="right")) - 1
 
     def within(self, low: int, high: int) -> Pieces:
-        """The same function on the smaller range [first + low, first + high]."""
+        """Return the same function on the smaller range [first + low, first + high]."""
         inside = slice(self.locate(low), self.locate(high) + 1)
         offsets = self.offsets[inside] - self._scalar(low)
         offsets[0] = 0
         return Pieces(self.first + low, self.first + high, offsets, self.values[inside])
 
     def triples(self) -> Iterator[tuple[int, int, Any]]:
-        """The pieces one by one, as (start, end, value) with both ends included."""
+        """Iterate over the pieces as (start, end, value), both ends included."""
         starts = [self.first + int(offset) for offset in self.offsets]
         ends = [start - 1 for start in starts[1:]] + [self.last]
         return zip(starts, ends, self.values.tolist(), strict=True)
@@ -126,11 +149,11 @@ class Pieces:
 
 
 def window_minima(pieces: Pieces) -> Array:
-    """L(j) for 0 ≤ j ≤ J = ⌊log2 size⌋: the best that a window of 2^j integers can do by its worst point.
+    """Return L(j) for 0 ≤ j ≤ J = ⌊log2 size⌋: the greatest minimum of the values over a window of 2^j integers.
 
     L(j) = max over windows of 2^j consecutive integers of the least value in the window. The values must be whole
-    numbers. Every window with minimum v lies in a maximal run of pieces with values ≥ v that holds a piece of value
-    v; so L(j) is the greatest v whose longest such run has 2^j integers or more.
+    numbers. Every window with minimum v lies in a maximal run of pieces with values ≥ v that contains a piece of value
+    v. So L(j) is the greatest v whose longest such run has at least 2^j integers.
     """
     floors, begins, ends = _unimodal_runs(pieces.values) or _runs(pieces.values)
     exponents = _log2_lengths(pieces, begins, ends)
@@ -143,9 +166,9 @@ Runs = tuple[Array, Array, Array]  # floors, begins, ends: pieces begins[i] … 
 
 
 def _runs(values: Array) -> Runs:
-    """For every value in a run of pieces with values no lower, that run."""
-    # While there are many, all local maxima are peeled off at once: one that exceeds both of its neighbours is a run by
-    # itself, and to all lower values it looks no different from the higher of the two, with which it is merged.
+    """For every value, the maximal run of pieces with values at least as high."""
+    # While there are many local maxima, all are removed at once: one that exceeds both of its neighbours is a run by
+    # itself, and for all lower values it can be merged with the higher of the two.
     peeled: list[Runs] = []
     begins, ends = np.arange(len(values)), np.arange(1, len(values) + 1)
     while True:
@@ -166,7 +189,7 @@ def _runs(values: Array) -> Runs:
 
 
 def _stacked_runs(values: Array) -> Runs:
-    """For every piece a run around it with values no lower, in one pass with a stack.
+    """For every piece a run around it with values at least as high, in one pass with a stack.
 
     Of several pieces of one value in a run, at least one gets the whole run.
     """
@@ -183,7 +206,7 @@ def _stacked_runs(values: Array) -> Runs:
 
 
 def _unimodal_runs(values: Array) -> Runs | None:
-    """The same at the speed of a binary search, where the values first rise and then fall; None where they do not."""
+    """The same by binary search if the values first rise and then fall; None if they do not."""
     falls = values[1:] < values[:-1]
     peak = int(np.argmax(falls)) if falls.any() else len(falls)
     if bool(np.any(values[peak + 1 :] > values[peak:-1])):
@@ -211,12 +234,21 @@ _POWERS_LESS_ONE = np.array([(1 << j) - 1 for j in range(65)], dtype=np.uint64)
 
 
 def median_pieces(values: Iterable[Any], *, bits: int) -> Pieces:
-    """The score whose maximum is a median: Q(a) = min(#{x ≤ a}, #{x ≥ a}) over all a of [0, 2^bits).
+    """Return the score whose maximum is a median: Q(a) = min(#{x ≤ a}, #{x ≥ a}) over all a of [0, 2^bits).
 
-    Replacing one of the `values` x moves Q by at most 1 everywhere; Q is quasi-concave, since it is at least v exactly
-    on the interval from the v-th smallest to the v-th largest value; and its maximum is at least half the number of
-    values. Wherever Q(a) ≥ 1, a is an interior point: it lies between the least and the greatest value.
+    Replacing one of the values moves Q by at most 1 everywhere. Q is quasi-concave, since it is at least v exactly on
+    the interval from the v-th smallest to the v-th largest value. Its maximum is at least half the number of values.
+    Where Q(a) ≥ 1, a is an interior point: it lies between the least and the greatest value.
 
+    Parameters
+    ----------
+    values : iterable of int
+        The data, in [0, 2^bits).
+    bits : int
+        The width of the domain.
+
+    Examples
+    --------
     >>> list(median_pieces([3, 5, 9], bits=4).triples())
     [(0, 2, 0), (3, 4, 1), (5, 5, 2), (6, 9, 1), (10, 15, 0)]
     """
@@ -245,7 +277,7 @@ def _shifted(numbers: Array, first: int, *, fits: bool) -> Array:
 
 
 def whole_units(values: Array) -> tuple[Array, int]:
-    """Exact numbers as whole multiples of 1/unit: (multiples, unit)."""
+    """Return exact numbers as whole multiples of 1/unit: (multiples, unit)."""
     if values.dtype == np.float64:
         if bool(np.all(np.abs(values) < 2.0**53)) and bool(np.all(values == np.rint(values))):
             return values.astype(np.int64), 1

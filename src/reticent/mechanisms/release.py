@@ -1,4 +1,4 @@
-"""What a mechanism hands back: its result, and the event that says how it was made."""
+"""What a mechanism returns: its result, and the event that states how it was made."""
 
 from __future__ import annotations
 
@@ -11,19 +11,43 @@ T = TypeVar("T")
 
 
 class Release(NamedTuple, Generic[T]):
-    """A private result and its event: `value, event = exponential(scores, epsilon=1)`."""
+    """A private result and its event: `value, event = exponential(scores, epsilon=1)`.
+
+    Attributes
+    ----------
+    value : object
+        The released result.
+    event : Event
+        What happened, for accountants and ledgers.
+    """
 
     value: T
     event: Event
 
 
 def release(value: T, event: Event, unsafe_noise: Noise | None) -> Release[T]:
-    """Pair a result with its event, marked as seeded where the noise did not come from the operating system."""
+    """Pair a result with its event, marked as `Seeded` if the noise is not that of the operating system.
+
+    Parameters
+    ----------
+    value : object
+        The released result.
+    event : Event
+        What happened.
+    unsafe_noise : Noise or None
+        The noise that a test put in place of the operating system's, if any.
+    """
     return Release(value, event if unsafe_noise is None else Seeded(event))
 
 
 def noise_or_system(unsafe_noise: Noise | None) -> Noise:
-    """The operating system's noise unless a test put another in its place."""
+    """Return the noise to draw from: that of the operating system unless a test passes another.
+
+    Raises
+    ------
+    TypeError
+        If `unsafe_noise` is not a `Noise`.
+    """
     if unsafe_noise is None:
         return system
     if not isinstance(unsafe_noise, Noise):

@@ -1,4 +1,4 @@
-"""How often each value occurs, for the values that occur often: the stability-based histogram."""
+"""The stability-based histogram: noisy counts of the values that occur often."""
 
 from __future__ import annotations
 
@@ -21,30 +21,42 @@ from reticent.privacy.parameters import check_delta, check_epsilon
 def stability_histogram(
     values: Sequence[Any] | NDArray[Any], *, epsilon: Number, delta: Number, unsafe_noise: Noise | None = None
 ) -> Release[dict[Any, int]]:
-    """Noisy counts of the values that occur often enough, as a dict sorted by value.
+    """Return noisy counts of the values that occur often enough, as a dict sorted by value.
 
-    Each value that occurs gets its count plus discrete Laplace noise, P(z) ∝ e^(−ε|z|/2), and is published if that
-    reaches `histogram_threshold`. The domain of the values may be endless: what does not occur costs nothing. The
-    values are all whole numbers, all floats, all strings, all bytes, all booleans, or all tuples of the same make.
+    Each value that occurs gets its count plus discrete Laplace noise, P(z) ∝ e^(−ε|z|/2), and is published if the sum
+    reaches `histogram_threshold`. The domain may be infinite: values that do not occur cost nothing.
 
-    Guarantee. (ε, δ)-differential privacy for a replaced row, once for all values together, among values of the one
-    kind. The number of rows is public. A value of another kind, or NaN, is refused, and that can be seen: let nobody
-    else's data decide the kind.
+    Guarantee. (ε, δ)-differential privacy for a replaced row, for all values together. The number of rows and the type
+    of the values are public: values of another type, or NaN, are refused, and a refusal is visible.
 
-    Why. A replaced row takes 1 from one count and adds 1 to another; the noise of each pays e^(ε/2) if its value occurs
-    before and after. A value that occurs only before has count 1 and is published with probability at most
-    P(Z ≥ τ − 1) ≤ δ; when it is not, it leaves no trace; likewise one that occurs only after. If just one of the two
-    values is such, the pair costs (ε/2, δ). If both are, "neither published" has the same probability 1 − P(Z ≥ τ − 1)
-    before and after, and the rest is δ at most in either direction. The order of the output is fixed by the values that
-    are published, and equal values have one representation only (−0.0 is read as 0.0, and 1 never meets 1.0 or True),
-    so nothing else leaves.
+    Why. A replaced row moves two counts by 1, and the noise of each pays e^(ε/2). A value that appears or vanishes has
+    count 1 and is published with probability at most δ. The output is sorted, and equal values have one representation,
+    so neither reveals which row came first. The proof is in docs/mechanisms/stability_histogram.md.
 
     Source. Korolova, Kenthapadi, Mishra, Ntoulas, *Releasing Search Queries and Clicks Privately*; Bun, Nissim,
-    Stemmer, *Simultaneous Private Learning of Multiple Concepts*; here with integer noise and its exact tail. It takes
-    the place of Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential
-    Privacy*, Figure 9 (Algorithm SanPoints), which calls the choosing mechanism and a noisy count 2/α times each and
-    adds up their costs.
+    Stemmer, *Simultaneous Private Learning of Multiple Concepts*; here with integer noise and its exact tail. It
+    replaces Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
+    Figure 9 (Algorithm SanPoints), which pays for 2/α choosing mechanisms and noisy counts.
 
+    Parameters
+    ----------
+    values : sequence or array
+        One value per row: all whole numbers, all floats, all strings, all bytes, all booleans, or all tuples of the
+        same structure.
+    epsilon : int, float, Fraction or Decimal
+        Privacy-loss bound ε of the release.
+    delta : int, float, Fraction or Decimal
+        Failure probability δ of the guarantee, above 0.
+    unsafe_noise : Noise or None, default None
+        For tests only: noise that replaces that of the operating system.
+
+    Returns
+    -------
+    Release of dict
+        The noisy counts, and the event `ApproximateDP(epsilon, delta)`.
+
+    Examples
+    --------
     >>> stability_histogram(["tea"] * 500 + ["coffee"] * 900 + ["cocoa"], epsilon=1, delta=1e-6).value.keys()
     dict_keys(['coffee', 'tea'])
     """
@@ -57,7 +69,7 @@ def stability_histogram(
 
 
 def histogram_threshold(*, epsilon: Number, delta: Number) -> int:
-    """τ = 1 + ⌈(2/ε)·ln(1/(δ(1 + e^(−ε/2))))⌉, the least noisy count that is published.
+    """Return τ = 1 + ⌈(2/ε)·ln(1/(δ(1 + e^(−ε/2))))⌉, the least noisy count that is published.
 
     >>> histogram_threshold(epsilon=1, delta=1e-6)
     28
@@ -65,19 +77,26 @@ def histogram_threshold(*, epsilon: Number, delta: Number) -> int:
     return 1 + laplace_tail(rate=check_epsilon(epsilon) / 2, probability=check_delta(delta, positive=True))
 
 
-# ── counting values that have one representation each ─────────────────────────────────────────────────────────────
+# ── one representation per value ──────────────────────────────────────────────────────────────────────────────────
 
 def one_representation(values: list[Any], name: str) -> list[Any]:
-    """The values, all of one kind, in a form in which those that are equal also look the same.
+    """Return the values, all of one type, in a form in which equal values also look the same.
 
-    Where they do not (0.0 and −0.0, 1 and True, two ways to write a Decimal), whichever of them is shown tells whose
-    row came first. Kinds of values that have several forms are refused.
+    If they did not (0.0 and −0.0, 1 and True, two forms of a Decimal), the one that is shown would reveal whose row
+    came first. Types with several forms of equal values are refused.
+
+    Parameters
+    ----------
+    values : list
+        The values.
+    name : str
+        The name of the parameter, for messages.
     """
     if any(issubclass(kind, np.generic) for kind in set(map(type, values))):
         values = [value.item() if isinstance(value, np.generic) else value for value in values]
     if not set(map(type, values)) <= {int, str, bytes, bool}:
         values = [_canonical(value, name) for value in values]
-    if len(set(map(_make, values) if values and type(values[0]) is tuple else map(type, values))) > 1:
+    if len(set(map(_structure, values) if values and type(values[0]) is tuple else map(type, values))) > 1:
         raise _mixed(name)
     return values
 
@@ -94,21 +113,21 @@ def _canonical(value: Any, name: str) -> Any:
     return value
 
 
-def _make(value: Any) -> Any:
-    return tuple(map(_make, value)) if type(value) is tuple else type(value)
+def _structure(value: Any) -> Any:
+    return tuple(map(_structure, value)) if type(value) is tuple else type(value)
 
 
 def _mixed(name: str) -> TypeError:
-    kinds = "all whole numbers, all floats, all strings, all bytes, all booleans, or all tuples of the same make"
-    return TypeError(f"{name} must be of one kind: {kinds}")
+    types = "all whole numbers, all floats, all strings, all bytes, all booleans, or all tuples of the same structure"
+    return TypeError(f"{name} must be of one type: {types}")
 
 
 def _refuse_nan(found: bool, name: str) -> None:
     if found:
-        raise ValueError(f"{name} must not be NaN: it equals nothing, so it cannot be counted")
+        raise ValueError(f"{name} must not be NaN: NaN does not equal itself, so it cannot be counted")
 
 
-def _rows(values: object) -> list[Any] | NDArray[Any]:
+def _rows(values: Sequence[Any] | NDArray[Any]) -> list[Any] | NDArray[Any]:
     """The rows as a list, or as an array where they are numbers."""
     if hasattr(values, "__array__"):
         array = np.asarray(values)

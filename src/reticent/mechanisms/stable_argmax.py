@@ -1,4 +1,4 @@
-"""The best of many candidates, if it stands out: A_dist, repaired."""
+"""A_dist, repaired: the best of many candidates, if it stands out."""
 
 from __future__ import annotations
 
@@ -27,38 +27,52 @@ def stable_argmax(
     method: Literal["table", "laplace"] = "table",
     unsafe_noise: Noise | None = None,
 ) -> Release[int | None]:
-    """The index of the highest score if it leads the runner-up by enough, else None.
+    """Return the index of the highest score if it leads the runner-up by enough, else None.
 
-    Scores are exact numbers (integers of any size, fractions, floats read as the binary fractions they are) that
-    move by at most 1 when one row is replaced. The first of several equal scores counts as the highest. A single
-    candidate is public and is returned as it is.
+    The first of several equal scores counts as the highest. A single candidate is public and is returned as it is.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, ε > 0 and 0 < δ < 1.
 
-    Why. The leader h is released with probability π_⌈gap/2⌉, where π_0 = 0 and each next entry is the largest that
-    keeps both π_{k+1} ≤ e^ε·π_k + δ and 1 − π_k ≤ e^ε·(1 − π_{k+1}) + δ. The gap moves by at most 2, for the top may
-    fall by 1 while the runner-up rises by 1. If neighbours have the same leader, their indices ⌈gap/2⌉ differ by at
-    most 1, and the two inequalities are what (ε, δ) asks of the outputs h and None. If the leaders h, h' differ, then
-    the lead of h over h' before and that of h' over h after add up to at most 2, so both gaps are at most 2 and both
-    are released with probability p, p' ≤ π_1 ≤ δ. The hockey-stick divergence is then at most p + max(0, p' − p) =
-    max(p, p') ≤ δ. No rule that looks only at the gap can release more often at any positive gap: walk the gap down by
-    twos until it is in (0, 2], where a neighbour may have another leader, which forces δ. The form "laplace" releases
-    iff ⌊gap⌋ + Z ≥ 2 + k, Z discrete Laplace of ratio e^(−ε/2): the same leader costs e^ε since ⌊gap⌋ moves by at most
-    2, and another leader is released with probability at most P(Z ≥ k) ≤ δ.
+    Why. The leader is released with probability π_⌈lead/2⌉, where the table π grows as fast as (ε, δ) allows from one
+    entry to the next. The lead moves by at most 2. If neighbours have different leaders, both leads are at most 2, and
+    each is released with probability at most δ. The proof, also for method="laplace", is in
+    docs/mechanisms/stable_argmax.md.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
-    Algorithm A_dist and Proposition 2.26 (after Smith and Thakurta). Printed with Lap(1/ε), as if the gap had
-    sensitivity 1; that has δ = 1 − e^(−ε/2) at ε, whatever δ was asked for. Repaired here, with the best possible
-    release probabilities (the recursion of Desfontaines, Voss, Gipson, Mandayam, *Differentially Private Partition
-    Selection*) by default.
+    Algorithm A_dist and Proposition 2.26 (after Smith and Thakurta). Repaired: it is printed with Lap(1/ε), as if the
+    lead had sensitivity 1, and then has δ = 1 − e^(−ε/2) at ε, whatever δ was asked for. The release probabilities are
+    the best possible ones (the recursion of Desfontaines, Voss, Gipson, Mandayam, *Differentially Private Partition
+    Selection*).
 
+    Parameters
+    ----------
+    scores : iterable of int, float or Fraction
+        One score per candidate, moved by at most 1 when one row is replaced. A float is exactly the binary number that
+        it stores.
+    epsilon : int, float, Fraction or Decimal
+        Privacy-loss bound ε of the release.
+    delta : int, float, Fraction or Decimal
+        Failure probability δ of the guarantee, above 0.
+    method : {"table", "laplace"}, default "table"
+        "table" releases with the best possible probabilities. "laplace" releases if ⌊lead⌋ plus discrete Laplace noise
+        reaches a threshold; it needs no table, so it also serves very small ε and δ.
+    unsafe_noise : Noise or None, default None
+        For tests only: noise that replaces that of the operating system.
+
+    Returns
+    -------
+    Release of int or None
+        The index, and the event `ApproximateDP(epsilon, delta)`.
+
+    Examples
+    --------
     >>> stable_argmax([3, 99, 7], epsilon=1, delta=1e-6)
     Release(value=1, event=ApproximateDP(epsilon=Fraction(1, 1), delta=Fraction(1, 1000000)))
     """
     event = ApproximateDP(check_epsilon(epsilon), check_delta(delta, positive=True))
     if method not in ("table", "laplace"):
         raise ValueError(f'method must be "table" or "laplace", got {method!r}')
-    # Built before the scores are read, so that the time it takes says nothing about them.
+    # Built before the scores are read, so that its run time does not depend on them.
     rule = release_gap if method == "table" else _release_gap_laplace
     prepare = release_table if method == "table" else laplace_threshold
     prepare(epsilon=event.epsilon, delta=event.delta)
@@ -69,7 +83,7 @@ def stable_argmax(
 
 
 def release_gap(gap: int | Fraction, *, epsilon: Fraction, delta: Fraction, noise: Noise) -> bool:
-    """Whether to release a leader whose score exceeds the runner-up's by `gap`: true with probability π_⌈gap/2⌉."""
+    """Decide whether to release a leader that leads by `gap`: true with probability π_⌈gap/2⌉ of `release_table`."""
     entries, unit = release_table(epsilon=epsilon, delta=delta)
     index = min(math.ceil(Fraction(gap) / 2), len(entries) - 1)
     return noise.bernoulli(Fraction(entries[index], unit))
@@ -82,12 +96,11 @@ def _release_gap_laplace(gap: Fraction, *, epsilon: Fraction, delta: Fraction, n
 
 @lru_cache(maxsize=16)
 def release_table(*, epsilon: Fraction, delta: Fraction) -> tuple[tuple[int, ...], int]:
-    """The release probabilities π_0, π_1, …, 1 as whole multiples of 1/unit; returns (entries, unit).
+    """Return the release probabilities π_0, π_1, …, 1 as whole multiples of 1/unit: (entries, unit).
 
-    Rounding keeps both inequalities: each entry is computed from the *rounded* one before it, with a lower bound on
-    e^ε, an upper bound on e^−ε, and the result rounded down; so it satisfies them as it stands, and is within two
-    units of the largest that does. A step adds at least δ, which both inequalities always allow: the table is
-    monotone (what the opposite directions need) and ends after about 1/δ entries at most.
+    Rounding keeps both inequalities of the proof: each entry is computed from the *rounded* one before it, with a lower
+    bound on e^ε and an upper bound on e^−ε, and rounded down. It is within two units of the largest that is allowed. A
+    step adds at least δ, so the table is monotone and has at most about 1/δ entries.
     """
     if _half_of_the_entries(epsilon, delta) > MOST_ENTRIES // 2:
         raise ValueError(
@@ -112,7 +125,7 @@ def release_table(*, epsilon: Fraction, delta: Fraction) -> tuple[tuple[int, ...
 
 
 def _half_of_the_entries(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """About how many entries lie below 1/2: π_k ≤ δ(e^(kε) − 1)/(e^ε − 1), which is solved for k."""
+    """About how many entries lie below 1/2: π_k ≤ δ(e^(kε) − 1)/(e^ε − 1), solved for k."""
     ratio = epsilon / (2 * delta)
     if ratio < Fraction(1, 1000):
         return 1 / (2 * delta)
@@ -120,7 +133,7 @@ def _half_of_the_entries(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def laplace_threshold(*, epsilon: Fraction, delta: Fraction) -> int:
-    """The integer threshold 2 + ⌈(2/ε)·ln(1/(δ(1 + e^(−ε/2))))⌉ of `method="laplace"`."""
+    """Return the integer threshold 2 + ⌈(2/ε)·ln(1/(δ(1 + e^(−ε/2))))⌉ of `method="laplace"`."""
     return 2 + laplace_tail(rate=epsilon / 2, probability=delta)
 
 

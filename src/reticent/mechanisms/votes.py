@@ -1,4 +1,4 @@
-"""What most of the voters say, privately: noisy majority of two, GNMax of several, and GNMax when it is sure."""
+"""The majority of voters, privately: noisy majority of two classes, GNMax of several, and Confident-GNMax."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from reticent.exact import Number, integer, rational
 from reticent.mechanisms.counts import Integers, add_noise, integer_array
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
-from reticent.privacy.events import Composed, DiscreteGaussian, Event, GaussianBit, Repeated, Seeded
+from reticent.privacy.events import Composed, DiscreteGaussian, Event, GaussianBit, Repeated
 from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.parameters import check_positive
 
-MOST_VOTERS = 1 << 40  # far from where a sum over classes might wrap around
+MOST_VOTERS = 1 << 40  # a sum over classes stays far below 2^63
 
 
 @overload
@@ -30,22 +30,39 @@ def noisy_majority(
 def noisy_majority(
     votes: int | Integers, *, voters: int, sigma: Number, unsafe_noise: Noise | None = None
 ) -> Release[Any]:
-    """1 if the votes for 1 plus discrete Gaussian noise reach half of the voters, else 0; for each of `votes`.
+    """Return 1 if the votes for 1 plus discrete Gaussian noise reach half of the voters, else 0; for each query.
 
-    `votes` is how many of the `voters` vote for 1: one number, or an array with one number a question. Each voter is a
-    teacher that learned from rows of its own, so a replaced row changes the vote of one voter.
+    Each voter is a teacher that learned from its own rows, so a replaced row changes the vote of one voter.
 
-    Guarantee. For a replaced row, the event `GaussianBit(sigma, voters)` for each question: never more than the
-    1/(2σ²)-zero-concentrated differential privacy of the noisy count, of which only the sign leaves.
+    Guarantee. For a replaced row, the event `GaussianBit(sigma, voters)` for each query: never more than the
+    1/(2σ²)-zero-concentrated differential privacy of the noisy count, of which only the sign is released.
 
-    Why. One vote moves the count by at most 1, the noisy count is 1/(2σ²)-zCDP (see `gaussian_count`), and the bit is
-    computed from it. Since only the bit leaves, its cost is that of the worst of the pairs of counts (v, v + 1). The
-    questions may be chosen in the light of earlier answers: their noise is independent.
+    Why. One vote moves the count by at most 1, and the bit is computed from the noisy count (see `gaussian_count`). Its
+    cost is that of the worst pair of counts (v, v + 1). Queries may be chosen in the light of earlier answers, as their
+    noise is independent. See docs/mechanisms/votes.md.
 
     Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 1 (after Papernot et al.,
-    *Scalable Private Learning with PATE*), with discrete noise. The conversion to (ε, δ) that is printed there is
-    correct but loose; the accountant has a better one, and prices the bit rather than the count.
+    *Scalable Private Learning with PATE*), with discrete noise. The printed conversion to (ε, δ) is correct but loose;
+    the accountant prices the bit rather than the count.
 
+    Parameters
+    ----------
+    votes : int or array of int
+        How many of the voters vote for 1: one number, or one per query.
+    voters : int
+        How many voters there are. It is public.
+    sigma : int, float, Fraction or Decimal
+        Scale σ of the noise, in votes.
+    unsafe_noise : Noise or None, default None
+        For tests only: noise that replaces that of the operating system.
+
+    Returns
+    -------
+    Release of int or array of int64
+        The answers, and the event `GaussianBit(sigma, voters)`, repeated once per query for an array.
+
+    Examples
+    --------
     >>> noisy_majority(980, voters=1000, sigma=40)
     Release(value=1, event=GaussianBit(sigma=Fraction(40, 1), voters=1000))
     """
@@ -55,29 +72,45 @@ def noisy_majority(
     counts = integer_array(votes, "votes", least=0, most=event.voters)
     if isinstance(votes, Integral):
         return release(noise.gaussian_cell(event.sigma, [half - int(votes)]), event, unsafe_noise)
-    questions = _one_a_question(counts, "votes", 1)
+    if counts.ndim != 1 or not len(counts):
+        raise ValueError("votes must be one number per query, and at least one")
     noisy = add_noise(counts - half, noise.discrete_gaussian, event.sigma)
-    return release((noisy >= 0).astype(np.int64), Repeated(event, questions), unsafe_noise)
+    return release((noisy >= 0).astype(np.int64), Repeated(event, len(counts)), unsafe_noise)
 
 
 def gnmax(
     histograms: Integers, *, sigma: Number, voters: int | None = None, unsafe_noise: Noise | None = None
 ) -> Release[Any]:
-    """The class with the most votes after discrete Gaussian noise is added to each class; the first of equals.
-
-    `histograms` holds the votes for each class: one histogram (the answer is an int), or one a row (the answer is an
-    array). The number of classes is public. If `voters` is given, every histogram must add up to it.
+    """Return the class with the most votes after discrete Gaussian noise is added to each count; the first of equals.
 
     Guarantee. For a replaced row, which changes the vote of one voter: the event
     `DiscreteGaussian(sigma, squared_sensitivity=2)` for each histogram, that is (1/σ²)-zero-concentrated differential
     privacy.
 
-    Why. A changed vote takes 1 from one class and adds 1 to another: the squared L2 distance is 2. The noisy histogram
-    is (2/2σ²)-zCDP (see `gaussian_count`), and the class is computed from it by a fixed rule.
+    Why. A changed vote takes 1 from one class and adds 1 to another, so the squared L2 distance is 2 and the noisy
+    histogram is (2/2σ²)-zCDP (see `gaussian_count`). The class is computed from it by a fixed rule.
 
     Source. Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson, *Scalable Private Learning with PATE* (GNMax),
     with discrete noise.
 
+    Parameters
+    ----------
+    histograms : array of int
+        The votes of each class: one histogram, or one per row. The number of classes is public.
+    sigma : int, float, Fraction or Decimal
+        Scale σ of the noise, in votes.
+    voters : int or None, default None
+        If given, every histogram must add up to it.
+    unsafe_noise : Noise or None, default None
+        For tests only: noise that replaces that of the operating system.
+
+    Returns
+    -------
+    Release of int or array of int64
+        The class of one histogram, or of each; and the event, repeated once per histogram.
+
+    Examples
+    --------
     >>> gnmax([3, 950, 47], sigma=40, voters=1000).value
     1
     """
@@ -91,25 +124,42 @@ def gnmax(
 
 
 class ConfidentGNMax(Guarded):
-    """GNMax that answers only where the winning class is clearly ahead, and pays for answers only there.
+    """GNMax that answers only if the winning class is clearly ahead, and pays for answers only then.
 
     `ask(histogram)` first tests whether the highest count plus discrete Gaussian noise of scale `sigma_threshold`
-    reaches `threshold`. If so it returns the noisy winner, with fresh noise of scale `sigma_answer`; if not, None. At
-    most `queries` may be asked and at most `answers` answered; past either, `ask` raises `BudgetExhausted` before it
-    looks at the votes.
+    reaches `threshold`. If so it returns the noisy winner, with fresh noise of scale `sigma_answer`; if not, None. Past
+    `queries` queries or `answers` answers, `ask` raises `BudgetExhausted` before it reads the votes.
 
-    Guarantee. For a replaced row, which changes the vote of one voter, over all that is ever asked, adaptively: the
-    event `.event`, known beforehand: (queries/(2σ₁²) + answers/σ₂²)-zero-concentrated differential privacy.
+    Guarantee. For a replaced row, which changes the vote of one voter, for all adaptive queries together: the event
+    `.event`, known before the first query: (queries/(2σ₁²) + answers/σ₂²)-zero-concentrated differential privacy.
 
-    Why. The highest count moves by at most 1, so each test is 1/(2σ₁²)-zCDP, and it is paid for whether or not an
-    answer follows. Each answer is 1/σ₂²-zCDP (see `gnmax`). Which of the two comes next depends on earlier outputs, but
-    how many there are of each does not; and the divergence of an adaptive composition is bounded by that of the product
-    of all its parts in any order: by induction from the last step, whichever part is taken first, what may follow is
-    bounded by the product of the others.
+    Why. The highest count moves by at most 1, so each test is 1/(2σ₁²)-zCDP, and is paid for whether or not an answer
+    follows. Each answer is 1/σ₂²-zCDP (see `gnmax`). The order of tests and answers is adaptive, but their numbers are
+    public, which is enough: see docs/mechanisms/votes.md.
 
     Source. Papernot et al., *Scalable Private Learning with PATE* (Confident-GNMax), with discrete noise, replace-one
     sensitivities and a public cap on the answers, without which the cost would depend on the data.
 
+    Parameters
+    ----------
+    threshold : int, float, Fraction or Decimal
+        The noisy count that the winner must reach, in votes.
+    sigma_threshold, sigma_answer : int, float, Fraction or Decimal
+        Scales σ₁ and σ₂ of the noise of tests and of answers, in votes.
+    queries, answers : int
+        The most queries, and the most answers among them.
+    voters : int or None, default None
+        If given, every histogram must add up to it.
+    unsafe_noise : Noise or None, default None
+        For tests only: noise that replaces that of the operating system.
+
+    Attributes
+    ----------
+    event : Event
+        What all queries together cost.
+
+    Examples
+    --------
     >>> teachers = ConfidentGNMax(threshold=700, sigma_threshold=40, sigma_answer=20, queries=100, answers=10)
     >>> teachers.ask([3, 950, 47]), teachers.ask([340, 330, 330])
     (1, None)
@@ -134,32 +184,47 @@ class ConfidentGNMax(Guarded):
         self.voters = _voters(voters)
         tests = Repeated(DiscreteGaussian(self.sigma_threshold, squared_sensitivity=1), self._queries_left)
         winners = Repeated(DiscreteGaussian(self.sigma_answer, squared_sensitivity=2), self._answers_left)
-        event = Composed((tests, winners))
-        self.event: Event = event if unsafe_noise is None else Seeded(event)
+        self.event: Event = release(None, Composed((tests, winners)), unsafe_noise).event
         self._noise = noise_or_system(unsafe_noise)
         self._unsafe_noise = unsafe_noise
         self._guard = Guard(type(self))
 
     @property
     def queries_left(self) -> int:
-        """How many more may be asked."""
+        """The number of queries left."""
         return self._queries_left
 
     @property
     def answers_left(self) -> int:
-        """How many more may be answered."""
+        """The number of answers left."""
         return self._answers_left
 
     def ask(self, histogram: Integers) -> int | None:
-        """The noisy winner of one histogram of votes, or None where no class is clearly ahead."""
+        """Return the noisy winner of one histogram of votes, or None if no class is clearly ahead.
+
+        Parameters
+        ----------
+        histogram : array of int
+            The votes of each class.
+
+        Returns
+        -------
+        int or None
+            The winning class.
+
+        Raises
+        ------
+        BudgetExhausted
+            If no queries or no answers are left. The votes are not read.
+        """
         with self._guard.claim():
             if not self._queries_left:
-                raise BudgetExhausted("all queries have been asked: plan for more with queries=")
+                raise BudgetExhausted("all queries have been asked: set a larger queries=")
             if not self._answers_left:
-                raise BudgetExhausted("all answers have been given: plan for more with answers=")
+                raise BudgetExhausted("all answers have been given: set a larger answers=")
             counts = _histograms(histogram, "histogram", self.voters)
             if counts.ndim != 1:
-                raise ValueError("histogram must be one-dimensional: ask one question at a time")
+                raise ValueError("histogram must be one-dimensional: ask one query at a time")
             self._queries_left -= 1
             if self._noise.gaussian_cell(self.sigma_threshold, [self.threshold - int(counts.max())]) == 0:
                 return None
@@ -168,20 +233,14 @@ class ConfidentGNMax(Guarded):
             return answer
 
 
-def _voters(voters: object) -> int | None:
+def _voters(voters: int | None) -> int | None:
     return None if voters is None else integer(voters, "voters", least=1, most=MOST_VOTERS)
-
-
-def _one_a_question(counts: NDArray[np.int64], name: str, ndim: int) -> int:
-    if counts.ndim != ndim or not len(counts):
-        raise ValueError(f"{name} must have one entry a question, and at least one")
-    return len(counts)
 
 
 def _histograms(histograms: Integers, name: str, voters: int | None) -> NDArray[np.int64]:
     counts = integer_array(histograms, name, least=0, most=MOST_VOTERS)
     if counts.ndim not in (1, 2) or 0 in counts.shape:
-        raise ValueError(f"{name} must hold the votes for at least one class, one histogram or one a row")
+        raise ValueError(f"{name} must hold the votes for at least one class: one histogram, or one per row")
     if voters is not None and bool(np.any(counts.sum(axis=-1) != voters)):
         raise ValueError(f"{name} must add up to voters={voters}")
     return counts

@@ -1,4 +1,4 @@
-"""Exact integer noise from the operating system's entropy; seeded only in tests, loudly."""
+"""Exact integer noise from the operating system's entropy. Seeded noise is for tests, and marks its results."""
 
 from reticent.noise.samplers import Noise, Seeded, system
 

@@ -1,10 +1,10 @@
 """A uniform real number, read bit by bit and only as far as a decision needs.
 
-Every law of this package that has irrational probabilities is drawn in one way. Let U be uniform in [0, 1) and
-t₀ ≤ t₁ ≤ … the points that cut [0, 1) into cells of the wanted probabilities; the draw is the cell that holds U.
-After `bits` bits U is known to lie in [word, word + 1)·2^−bits, and each t is known to lie in an interval of certified
-arithmetic. If no such interval meets U's, the cell is known; else both are narrowed by another word. Whatever is
-computed along the way, the cell is the one that holds U: rounding costs bits, never accuracy.
+All laws with irrational probabilities are drawn by the same method. Let U be uniform in [0, 1) and t₀ ≤ t₁ ≤ … the
+points that cut [0, 1) into cells of the wanted probabilities; the draw is the cell that contains U. After `bits` bits,
+U lies in [word, word + 1)·2^−bits, and certified arithmetic encloses each t in an interval. If none of these intervals
+meets that of U, the cell is known; else both are narrowed by another word. So the cell is always the one that contains
+U: rounding costs bits, not accuracy.
 """
 
 from __future__ import annotations
@@ -26,10 +26,17 @@ Cuts = tuple[Sequence[int], Sequence[int], int]
 
 
 def settle(noise: Noise, word: int, bits: int, cuts: Callable[[int], Cuts]) -> int:
-    """The value of the cell that holds U, whose first `bits` bits are `word`.
+    """Return the number of the cell that contains U, whose first `bits` bits are `word`.
 
-    Cells count upwards from the first. `cuts(bits)` encloses ever more tightly; the cut points may grow in number as
-    long as the cells that were split stay undecided until then.
+    Parameters
+    ----------
+    noise : Noise
+        Where more bits come from.
+    word, bits : int
+        The first bits of U, and their number.
+    cuts : callable
+        `cuts(bits)` encloses the cut points, more tightly as `bits` grows. New cut points may appear as long as the
+        cells that they split were undecided before.
     """
     while True:
         low, high, first = cuts(bits)
@@ -41,11 +48,11 @@ def settle(noise: Noise, word: int, bits: int, cuts: Callable[[int], Cuts]) -> i
 
 
 def exp_coin(noise: Noise, numerator: int, denominator: int, k: int = 1) -> bool:
-    """True with probability e^−γ, γ = numerator/denominator ≥ 0, from uniform integers alone.
+    """Return True with probability e^−γ, γ = numerator/denominator ≥ 0, from uniform integers alone.
 
-    Canonne, Kamath and Steinke, *The Discrete Gaussian for Differential Privacy*, Algorithm 1. For γ ≤ 1 let k be the
-    first with no success in a trial of probability γ/k; k exceeds j with probability γ^j/j!, so it is odd with
-    probability 1 − γ + γ²/2! − … = e^−γ. A caller who has already seen k − 1 successes goes on from k.
+    Canonne, Kamath and Steinke, *The Discrete Gaussian for Differential Privacy*, Algorithm 1. For γ ≤ 1, let k be the
+    first failure in trials of probability γ/k; k exceeds j with probability γ^j/j!, so it is odd with probability 1 − γ
+    + γ²/2! − … = e^−γ. A caller that has already seen k − 1 successes continues with k.
     """
     while numerator > denominator:
         if not exp_coin(noise, 1, 1):
@@ -57,7 +64,7 @@ def exp_coin(noise: Noise, numerator: int, denominator: int, k: int = 1) -> bool
 
 
 def exp_cut(gamma: Fraction, bits: int) -> tuple[int, int]:
-    """Integers low ≤ 2^bits·e^−gamma ≤ high, for gamma ≥ 0, that differ by a few units at most."""
+    """Return integers low ≤ 2^bits·e^−gamma ≤ high, for gamma ≥ 0, that are a few units apart."""
     if gamma >= bits:
         return 0, 1
     low, high, exponent = exp_bounds(-gamma, bits)

@@ -1,14 +1,14 @@
 """One index out of many, with probability exactly proportional to counts[i]·e^(rate·scores[i]).
 
-Let x_i = rate·(best score − scores[i]) ≥ 0, and let the bucket b_i be a whole number that is at most x_i, nearly its
+Let x_i = rate·(best score − scores[i]) ≥ 0, and let the bucket b_i be a whole number that is at most x_i, close to its
 floor. A bucket is drawn with probability proportional to N_b·e^−b, where N_b is the sum of its counts; then an item of
-the bucket in proportion to the counts; and the item is accepted with probability e^−(x_i − b_i), else all starts over.
-The accepted index has weight N_b·e^−b · counts[i]/N_b · e^−(x_i − b_i) = counts[i]·e^−x_i, as it should.
+the bucket in proportion to the counts. The item is accepted with probability e^−(x_i − b_i); if it is not, the draw
+starts again. The accepted index has weight N_b·e^−b · counts[i]/N_b · e^−(x_i − b_i) = counts[i]·e^−x_i.
 
-The three steps are exact: the first by `settle`, the second by a uniform integer below N_b, the third by `exp_coin` on
+All three steps are exact: the first by `settle`, the second by a uniform integer below N_b, the third by `exp_coin` on
 the exact fraction x_i − b_i. Floating point only chooses b_i, which may be any whole number up to x_i. The cost is one
-pass over the items, whatever the counts; a trial succeeds with probability 1/e or more, but for what is lost in the
-last bucket, where everything of negligible weight is lumped together.
+pass over the items, whatever the counts. A trial succeeds with probability at least 1/e, except in the last bucket,
+which holds all items of negligible weight.
 """
 
 from __future__ import annotations
@@ -31,14 +31,28 @@ if TYPE_CHECKING:
     from reticent.noise.samplers import Noise
 
 BLOCK = 1 << 16  # items at a time, so that the work stays in the cache
-FAR = 200  # what lies e^FAR below the best in total is lumped together
-GUARD = 2.0**-40  # x as computed exceeds the true x by less than a share of 2^−50, and 2^−48
+FAR = 200  # items whose total weight is e^−FAR of the best share the last bucket
+GUARD = 2.0**-40  # the computed x exceeds the true one by less than 2^−50·x + 2^−48
 LEAST_RATE, MOST_RATE = (Fraction(limit) for limit in (np.finfo(np.float64).tiny, np.finfo(np.float64).max))
 HALF_WORD = np.uint64(32)
 
 
 def choose(noise: Noise, scores: ArrayLike, rate: Fraction, counts: ArrayLike | None, *, bits: int = WORD) -> int:
-    """The draw described above; `bits` random bits are read to begin with, which does not change the law."""
+    """Draw an index with probability ∝ counts[i]·e^(rate·scores[i]), as described above.
+
+    Parameters
+    ----------
+    noise : Noise
+        The source of randomness.
+    scores : array_like
+        The scores.
+    rate : Fraction
+        The factor of the scores, at least 0.
+    counts : array_like or None
+        The counts; None is 1 for each.
+    bits : int, default 64
+        How many random bits are read first. It does not change the law.
+    """
     values = exact_numbers(scores, "scores")
     weights = None if counts is None else _counts(counts, len(values))
     normal = rate == 0 or LEAST_RATE <= rate <= MOST_RATE
@@ -55,7 +69,7 @@ def choose(noise: Noise, scores: ArrayLike, rate: Fraction, counts: ArrayLike | 
 
 
 def proportions(buckets: Sequence[int], totals: Sequence[int]) -> Callable[[int], Cuts]:
-    """Enclosed cut points between cells of probability proportional to totals[k]·e^−buckets[k]."""
+    """Enclose the cut points between cells of probability proportional to totals[k]·e^−buckets[k]."""
     # totals·e^−bucket < 2^size: log2 e is rounded down
     sizes = [n.bit_length() - b * 14426950408889634 // 10**16 for b, n in zip(buckets, totals, strict=True)]
     largest = max(sizes)
@@ -97,7 +111,7 @@ class _ArrayPool:
         self.scores, self.rate, self.counts = scores, rate, counts
         live = scores if counts is None or counts.all() else scores[counts > 0]
         self.top = live.max()
-        # e^last is at least e^FAR times the sum of all counts, so that the last bucket is as good as never drawn
+        # e^last is at least e^FAR times the sum of all counts, so the last bucket is practically never drawn
         self.last = FAR + (len(scores).bit_length() + (0 if counts is None else WORD)) * 7 // 10
         self.buckets = np.empty(len(scores), dtype=np.int16)
         sums = np.zeros((2, self.last + 1), dtype=np.uint64)  # of the low and the high halves of the counts
@@ -120,7 +134,7 @@ class _ArrayPool:
         with np.errstate(over="ignore", invalid="ignore"):  # an x that overflows is far beyond the last bucket
             if scores.dtype == np.float64:
                 x = (self.top - scores) * rate
-                if not np.isfinite(x).all():  # but it may be the difference that did
+                if not np.isfinite(x).all():  # unless the difference itself overflowed
                     x = np.where(np.isfinite(x), x, (self.top / 4 - scores / 4) * rate * 4)
             else:
                 # modulo 2^64 the difference of two 64-bit integers in order is exact
@@ -172,7 +186,7 @@ class _ExactPool:
         below = self.rate.denominator * self.top.denominator * under  # x = above/below
         if above.bit_length() > below.bit_length() + last.bit_length():
             return last
-        drop = max(0, below.bit_length() - 2 * WORD)  # long division is slow, and a little less than ⌊x⌋ is as good
+        drop = max(0, below.bit_length() - 2 * WORD)  # long division is slow, and a little less than ⌊x⌋ will do
         return int(min(last, (above >> drop) // ((below >> drop) + (drop > 0))))
 
     def draw(self, noise: Noise, bucket: int) -> int:
@@ -192,8 +206,8 @@ class _ExactPool:
 def _counts(counts: ArrayLike, size: int) -> NDArray[Any]:
     values = whole_numbers(counts, "counts")
     if len(values) != size:
-        raise ValueError(f"counts must be as many as the scores, got {len(values)} for {size}")
+        raise ValueError(f"counts must have one entry per score, got {len(values)} for {size}")
     least, most = int(values.min()), int(values.max())
     if least < 0 or not most:
-        raise ValueError("counts must not be negative, and one must be positive")
+        raise ValueError("counts must not be negative, and at least one must be positive")
     return values.astype(np.uint64, copy=False) if most < 1 << 64 else values

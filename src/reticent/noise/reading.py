@@ -1,4 +1,4 @@
-"""Scores and counts read without rounding. No message says anything about the values."""
+"""Read scores and counts without rounding. Messages do not contain the values, which may be private."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[Any]  # a machine type where all numbers fit, objects (Python in
 
 
 def whole_numbers(values: ArrayLike | Iterable[Any], name: str) -> Array:
-    """A one-dimensional array of whole numbers, int64 or uint64 where they come as such, else Python ints."""
+    """Return a one-dimensional array of whole numbers: int64 or uint64 if given as such, else Python ints."""
     array = _one_dimensional(values, name)
     if array.dtype.kind in "iu" or array.size == 0:
         return array.astype(np.uint64 if array.dtype == np.uint64 else np.int64)
@@ -27,9 +27,9 @@ def whole_numbers(values: ArrayLike | Iterable[Any], name: str) -> Array:
 
 
 def exact_numbers(values: ArrayLike | Iterable[Any], name: str) -> Array:
-    """A one-dimensional, non-empty array of finite numbers, none of which was rounded on the way.
+    """Return a one-dimensional, non-empty array of finite numbers, none of them rounded.
 
-    int64, float64, or an object array of Python ints and Fractions.
+    The type is int64, float64, or object (Python ints and Fractions).
     """
     array = _one_dimensional(values, name)
     if array.size == 0:

@@ -1,4 +1,4 @@
-"""Exact random draws from the operating system's entropy, one law a method."""
+"""Exact random draws from the operating system's entropy, one method per law."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.exact import integer, rational
+from reticent.exact import Number, integer, rational
 from reticent.noise import choice, tables
 from reticent.noise.bits import WORD, exp_coin, exp_cut, settle
 
@@ -20,14 +20,16 @@ BLOCK = 1 << 16  # draws at a time, so that the work stays in the cache
 
 
 class Noise:
-    """Every random draw of the package goes through an instance of this class.
+    """The source of all randomness of the package.
 
-    Each law is sampled exactly: no probability is rounded, no tail cut off. All bits come from `os.urandom` at the
-    moment they are needed and none are kept between calls, so threads and forked processes never share any.
+    Each law is sampled exactly: no probability is rounded, and no tail is cut off. All bits come from `os.urandom` when
+    they are needed. None are kept between calls, so threads and forked processes never share any.
 
-    Scales, rates and exponents are `Fraction`s, or any numbers that `exact.rational` reads. Draws are Python integers
-    where `size` is None, else one-dimensional arrays.
+    Scales, rates and exponents are `Fraction`s, or numbers that `exact.rational` reads. Draws are Python integers if
+    `size` is None, else one-dimensional arrays.
 
+    Examples
+    --------
     >>> noise = Noise()
     >>> abs(noise.discrete_gaussian(10)) < 1000
     True
@@ -36,27 +38,37 @@ class Noise:
     # ── bits ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def random_bytes(self, count: int) -> bytes:
-        """`count` random bytes: all that the rest of the class is made of."""
+        """Return `count` random bytes. All other draws are computed from these."""
         return os.urandom(count)
 
     def random_bits(self, count: int) -> int:
-        """A uniform integer of `count` bits."""
+        """Return a uniform integer of `count` bits."""
         length = (count + 7) // 8
         return int.from_bytes(self.random_bytes(length), "little") >> (8 * length - count)
 
     def random_words(self, kind: type[np.unsignedinteger[Any]], count: int) -> NDArray[Any]:
-        """An array of `count` uniform words of an unsigned type."""
+        """Return an array of `count` uniform words of an unsigned type."""
         dtype = np.dtype(kind)
         return np.frombuffer(self.random_bytes(count * dtype.itemsize), dtype=dtype.newbyteorder("<"))
 
     # ── integers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def uniform(self, bound: int, size: int | None = None) -> Any:
-        """Uniform integers in [0, bound), for a bound of any width.
+        """Draw uniform integers in [0, bound).
 
-        An array is of int64 for bound ≤ 2^63, of uint64 for bound ≤ 2^64, of Python integers beyond.
+        As many bits are drawn as bound − 1 has, and drawn again until the number is below the bound.
 
-        As many bits are drawn as bound − 1 has, and drawn again while the number they spell is not below the bound.
+        Parameters
+        ----------
+        bound : int
+            The bound, of any width.
+        size : int or None, default None
+            The length of the array; None for a single integer.
+
+        Returns
+        -------
+        int or array
+            An array is of int64 for bound ≤ 2^63, of uint64 for bound ≤ 2^64, of Python integers beyond.
         """
         if type(bound) is not int or bound < 1:
             bound = integer(bound, "bound", least=1)
@@ -83,9 +95,9 @@ class Noise:
         return words if bound == 1 << width else words[words < kind(bound)]
 
     def permutation(self, n: int) -> NDArray[np.int64]:
-        """A uniformly random order of 0..n−1.
+        """Draw a uniformly random order of 0..n−1.
 
-        The order of random 64-bit keys; drawn again should two be equal. Given that they differ, every order of
+        It is the order of random 64-bit keys, drawn again if two are equal. Given that they differ, every order of
         independent keys is equally likely.
         """
         n = integer(n, "n", least=0)
@@ -97,10 +109,10 @@ class Noise:
                 return order.astype(np.int64, copy=False)
 
     def subset(self, n: int, k: int) -> NDArray[np.int64]:
-        """k distinct indices out of n as a uniformly random *ordered* tuple.
+        """Draw k distinct indices out of n, as a uniformly random *ordered* tuple.
 
-        The first k distinct values of a uniform sequence, in the order in which they appear; where k is more than half
-        of n, the first k of a permutation.
+        These are the first k distinct values of a uniform sequence, in order of appearance; if k is more than half of
+        n, the first k of a permutation.
         """
         n = integer(n, "n", least=0, most=1 << 63)
         k = integer(k, "k", least=0, most=n)
@@ -117,14 +129,22 @@ class Noise:
     # ── coins ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def bernoulli(self, probability: Fraction) -> bool:
-        """True with exactly the given rational probability."""
+        """Return True with exactly the given rational probability."""
         p = _rational(probability, "probability")
         if not 0 <= p <= 1:
             raise ValueError(f"probability must be in [0, 1], got {probability}")
         return bool(self.uniform(p.denominator) < p.numerator)
 
     def coins(self, numerators: NDArray[np.int64], bits: int) -> NDArray[np.bool_]:
-        """For each whole number m in [0, 2^bits] of an array, True with probability exactly m/2^bits; bits ≤ 62."""
+        """Return, for each whole number m of an array, True with probability exactly m/2^bits.
+
+        Parameters
+        ----------
+        numerators : array of int64
+            Numbers in [0, 2^bits].
+        bits : int
+            At most 62.
+        """
         integer(bits, "bits", least=1, most=62)
         cuts = np.asarray(numerators)
         if cuts.dtype != np.int64 or (cuts.size and not 0 <= int(cuts.min()) <= int(cuts.max()) <= 1 << bits):
@@ -132,7 +152,15 @@ class Noise:
         return np.asarray(self.uniform(1 << bits, cuts.size).reshape(cuts.shape) < cuts)
 
     def bernoulli_exp(self, gamma: Fraction, size: int | None = None) -> Any:
-        """True with probability exactly e^−gamma, gamma ≥ 0 rational. A bool, or an array of them."""
+        """Return True with probability exactly e^−gamma.
+
+        Parameters
+        ----------
+        gamma : Fraction
+            The exponent, at least 0.
+        size : int or None, default None
+            The length of the array; None for a single bool.
+        """
         g = _rational(gamma, "gamma")
         if g < 0:
             raise ValueError(f"gamma must be a finite number ≥ 0, got {gamma}")
@@ -153,43 +181,75 @@ class Noise:
     # ── two-sided noise ───────────────────────────────────────────────────────────────────────────────────────────
 
     def discrete_laplace(self, scale: Fraction, size: int | None = None) -> Any:
-        """P(z) ∝ e^(−|z|/scale), so that scale 1/ε makes a count of sensitivity 1 ε-DP. An int, or an int64 array.
+        """Draw from P(z) ∝ e^(−|z|/scale).
 
-        The law is exact (see `tables.Table`): that the privacy loss is ε and never more is a statement about ratios
-        of probabilities, which no small total variation distance would carry.
+        Scale 1/ε makes a count of sensitivity 1 ε-DP. The law is exact (see `tables.Table`): pure differential privacy
+        bounds ratios of probabilities, which a small total variation distance would not.
+
+        Parameters
+        ----------
+        scale : Fraction
+            The scale, above 0.
+        size : int or None, default None
+            The length of the array; None for a single integer.
+
+        Returns
+        -------
+        int or array
+            An array is of int64, or of Python integers for scales beyond about 2^50.
         """
         s = _positive(scale, "scale")
         return _draw(self, tables.laplace(s.numerator, s.denominator), size)
 
     def discrete_gaussian(self, sigma: Fraction, size: int | None = None) -> Any:
-        """P(z) ∝ e^(−z²/2σ²). An int, or an int64 array.
+        """Draw from P(z) ∝ e^(−z²/2σ²).
 
-        The law is exact (see `tables.Table`). Were its random numbers cut off after 128 bits, the total variation
-        distance to the law would be below 2^−122 at σ = 10 and below 2^−115 at σ = 1000; see
-        `tables.Table.total_variation`, which computes it.
+        The law is exact (see `tables.Table`). If random numbers were cut off after 128 bits, the total variation
+        distance to the law would be below 2^−122 at σ = 10 and below 2^−115 at σ = 1000
+        (`tables.Table.total_variation`).
+
+        Parameters
+        ----------
+        sigma : Fraction
+            The scale σ, above 0.
+        size : int or None, default None
+            The length of the array; None for a single integer.
+
+        Returns
+        -------
+        int or array
+            An array is of int64, or of Python integers for scales beyond about 2^50.
         """
         s = _positive(sigma, "sigma")
         return _draw(self, tables.gaussian(s.numerator, s.denominator), size)
 
     def laplace_cell(self, scale: Fraction, cuts: Sequence[int]) -> int:
-        """How many of the ascending integer `cuts` a discrete Laplace draw reaches (is ≥): 0..len(cuts).
+        """Return how many of the ascending integers `cuts` a discrete Laplace draw reaches (is ≥): 0..len(cuts).
 
-        Mechanisms that only compare their noise draw through this, so that the audit can enumerate their law.
+        Mechanisms that only compare their noise use this method, so that the audit can enumerate their law.
         """
         return bisect_right(_ascending(cuts), self.discrete_laplace(scale))
 
     def gaussian_cell(self, sigma: Fraction, cuts: Sequence[int]) -> int:
-        """The same for a discrete Gaussian draw."""
+        """Return how many of the ascending integers `cuts` a discrete Gaussian draw reaches (is ≥)."""
         return bisect_right(_ascending(cuts), self.discrete_gaussian(sigma))
 
     # ── choice ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def choose(self, scores: ArrayLike, *, rate: Fraction, counts: ArrayLike | None = None) -> int:
-        """Index i with probability exactly ∝ counts[i]·e^(rate·scores[i]).
+        """Draw an index i with probability exactly ∝ counts[i]·e^(rate·scores[i]).
 
-        Scores are integers, fractions or floats of any finite size (a float is the binary fraction it stores); counts
-        are whole numbers ≥ 0 of any size, all 1 if not given. The cost is a pass over the scores, whatever the counts.
-        See `noise.choice` for how it is done and why it is exact.
+        The cost is one pass over the scores, whatever the counts. `noise.choice` explains the method and why it is
+        exact.
+
+        Parameters
+        ----------
+        scores : array_like
+            Integers, fractions or floats of any finite size; a float is the binary fraction that it stores.
+        rate : Fraction
+            The factor of the scores, at least 0.
+        counts : array_like or None, default None
+            Whole numbers ≥ 0 of any size; None is 1 for each.
         """
         r = _rational(rate, "rate")
         if r < 0:
@@ -198,25 +258,31 @@ class Noise:
 
 
 class Seeded(Noise):
-    """Reproducible draws for tests. They protect nobody: whoever knows the seed can take the noise off again."""
+    """Reproducible draws for tests. They protect nobody: anyone who knows the seed can remove the noise.
+
+    Parameters
+    ----------
+    unsafe_seed : int
+        The seed.
+    """
 
     def __init__(self, *, unsafe_seed: int) -> None:
         seed = integer(unsafe_seed, "unsafe_seed", least=0)
         self._generator = np.random.Generator(np.random.Philox(seed))
 
     def random_bytes(self, count: int) -> bytes:
-        """`count` bytes of the stream that the seed determines."""
+        """Return the next `count` bytes of the stream that the seed determines."""
         return self._generator.bytes(count)
 
 
 system = Noise()
 
 
-def _rational(value: object, name: str) -> Fraction:
+def _rational(value: Number, name: str) -> Fraction:
     return value if type(value) is Fraction else rational(value, name)
 
 
-def _positive(value: object, name: str) -> Fraction:
+def _positive(value: Number, name: str) -> Fraction:
     number = _rational(value, name)
     if number <= 0:
         raise ValueError(f"{name} must be a finite number > 0, got {value}")

@@ -1,4 +1,4 @@
-"""Tables for the two-sided laws P(z) ∝ e^−g(|z|): the discrete Gaussian and the discrete Laplace, at any scale."""
+"""Tables of the two-sided laws P(z) ∝ e^−g(|z|): discrete Gaussian and discrete Laplace, at any scale."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from reticent.noise.samplers import Noise
 
 BLOCK = 1 << 16  # draws at a time, so that the work stays in the cache
-GUIDE = 16  # bits that settle most draws
-OPEN = np.iinfo(np.int32).min  # in the guide: these bits do not settle it
-GAUSSIAN_REACH = 1 << 11  # scales above are drawn in steps of a power of two
+GUIDE = 16  # bits that decide most draws
+OPEN = np.iinfo(np.int32).min  # in the guide: these bits do not decide the draw
+GAUSSIAN_REACH = 1 << 11  # larger scales are drawn in steps of a power of two
 LAPLACE_REACH = 1 << 9
 WIDEST = 40  # steps up to 2^WIDEST keep the draws within 64 bits
 
@@ -30,19 +30,19 @@ class Exponent(NamedTuple):
     unit: int
 
     def __call__(self, z: int) -> Fraction:
-        """g(z)."""
+        """Return g(z)."""
         return Fraction(z * (self.linear + self.square * z), self.unit)
 
 
 @lru_cache(maxsize=32)
 def gaussian(numerator: int, denominator: int) -> Table:
-    """The table of P(z) ∝ e^(−z²/2σ²) with σ = numerator/denominator."""
+    """Return the table of P(z) ∝ e^(−z²/2σ²) with σ = numerator/denominator."""
     return Table(Exponent(0, denominator**2, 2 * numerator**2), _shift(numerator, denominator * GAUSSIAN_REACH))
 
 
 @lru_cache(maxsize=32)
 def laplace(numerator: int, denominator: int) -> Table:
-    """The table of P(z) ∝ e^(−|z|/scale) with scale = numerator/denominator."""
+    """Return the table of P(z) ∝ e^(−|z|/scale) with scale = numerator/denominator."""
     return Table(Exponent(denominator, 0, numerator), _shift(numerator, denominator * LAPLACE_REACH))
 
 
@@ -54,22 +54,28 @@ def _shift(numerator: int, denominator: int) -> int:
 class Table:
     """Draws from P(z) ∝ e^−g(|z|), exactly.
 
-    What is tabulated. With step 2^shift, the number D is 0 where z = 0, and ±(c + 1) where |z| lies in
-    [1 + c·2^shift, (c + 1)·2^shift]. A draw of D, by `settle` on the cumulative law that gives each such cell the
-    weight 2^shift·e^−g(1 + c·2^shift), is followed by a uniform |z| in the cell, which is accepted with probability
-    e^−(g(|z|) − g(1 + c·2^shift)), and by a fresh start where it is not. Up to the reach of the table the shift is 0:
-    D is z, and nothing is ever rejected.
+    What is tabulated. With step 2^shift, D is 0 if z = 0, and ±(c + 1) if |z| lies in [1 + c·2^shift, (c + 1)·2^shift].
+    D is drawn by `settle` on the cumulative law that gives each of these cells the weight 2^shift·e^−g(1 + c·2^shift).
+    Then |z| is drawn uniformly from the cell, and accepted with probability e^−(g(|z|) − g(1 + c·2^shift)); if it is
+    not, the draw starts again. Up to the reach of the table the shift is 0: D is z, and nothing is ever rejected.
 
-    Why it is exact. The accepted z has weight 2^shift·e^−g(start) · 2^−shift · e^−(g(z) − g(start)) = e^−g(z).
-    `settle` follows its uniform number for as long as the cell is open, and the two outermost cells, which stand for
-    the infinite tails, are open at every precision (see `cuts`): the support is not cut off either.
+    Why it is exact. The accepted z has weight 2^shift·e^−g(start) · 2^−shift · e^−(g(z) − g(start)) = e^−g(z). `settle`
+    reads its uniform number for as long as the cell is undecided, and the two outermost cells, which stand for the
+    infinite tails, are undecided at every precision (see `cuts`): so the support is not cut off either.
 
-    How it is fast. 16 bits are looked up in a guide; where these leave the cell open, 48 more are searched for; and
-    where these fall on the word that a cut point falls on, `settle` reads on.
+    How it is fast. 16 bits are looked up in a guide. If these leave the cell undecided, 48 more bits are compared with
+    the cut points by binary search; only if they equal the first bits of a cut point does `settle` read more.
 
     Source. The laws are those of Canonne, Kamath and Steinke, *The Discrete Gaussian for Differential Privacy* (2020),
-    who draw them by rejection from uniform integers; here inversion takes its place, and their Algorithm 1 is kept for
+    who draw them by rejection from uniform integers. Here inversion replaces rejection; their Algorithm 1 remains for
     the acceptance step.
+
+    Parameters
+    ----------
+    law : Exponent
+        The exponent g.
+    shift : int
+        The logarithm of the step.
     """
 
     def __init__(self, law: Exponent, shift: int) -> None:
@@ -81,7 +87,7 @@ class Table:
         self.open_to = np.array([word - 1 for word in high], dtype=np.uint64)  # words low..open_to are open
 
     def cuts(self, bits: int) -> Cuts:
-        """The enclosed cut points between the cells of D, in units of 2^−bits."""
+        """Enclose the cut points between the cells of D, in units of 2^−bits."""
         return cuts(self.law, self.shift, bits)
 
     # ── cells ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -118,7 +124,7 @@ class Table:
     # ── draws ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def one(self, noise: Noise) -> int:
-        """One draw, of any size."""
+        """Return one draw, of any size."""
         if not self.shift:
             return self._cell(noise)
         while True:
@@ -131,7 +137,7 @@ class Table:
                 return magnitude if cell > 0 else -magnitude
 
     def many(self, noise: Noise, size: int) -> NDArray[Any]:
-        """An array of draws: of int64, or of Python integers where the scale is beyond 2^50 or so."""
+        """Return an array of draws: of int64, or of Python integers for scales beyond about 2^50."""
         if self.shift > WIDEST:
             return np.array([self.one(noise) for _ in range(size)], dtype=object)
         draws = np.empty(size, dtype=np.int64)
@@ -183,11 +189,11 @@ class Table:
     # ── how far the first bits go ─────────────────────────────────────────────────────────────────────────────────
 
     def total_variation(self, bits: int = 2 * WORD) -> Fraction:
-        """A certified bound on the distance from the true law of D, were U cut off after `bits` bits.
+        """Bound the distance from the true law of D if U were cut off after `bits` bits.
 
-        The draws above are *not* cut off there, so their own distance is 0. The figure says how much hangs on
-        the words after the first two. It is computed afresh, from one exponential a point at twice the precision,
-        not from the recurrence that made the table.
+        The draws are *not* cut off there, so their own distance is 0. The number shows how much depends on the words
+        after the first two. It is computed independently of the table, from one exponential per point at twice the
+        precision.
         """
         edges, _, first = self.cuts(bits)
         edges = [0, *edges, 1 << bits]
@@ -211,13 +217,13 @@ class Table:
 
 @lru_cache(maxsize=4)
 def cuts(law: Exponent, shift: int, bits: int) -> Cuts:
-    """Bounds on 2^bits·P(D < d), for d from −m + 1 to m, where P(|D| > m − 1) < 2^−bits; and −m.
+    """Bound 2^bits·P(D < d), for d from −m + 1 to m, where P(|D| > m − 1) < 2^−bits; the last value is −m.
 
-    The first cut is thus enclosed by [0, 1] and the last by [2^bits − 1, 2^bits]: the words 0 and 2^bits − 1, the
-    only ones that could stand for |D| ≥ m, are open.
+    So [0, 1] encloses the first cut and [2^bits − 1, 2^bits] the last: the words 0 and 2^bits − 1, the only ones that
+    could stand for |D| ≥ m, are undecided.
 
-    The weights follow u(c+1) = u(c)·r(c), r(c+1) = r(c)·q, since g is quadratic; every product is rounded down for
-    the lower bound and up for the upper one.
+    The weights follow u(c+1) = u(c)·r(c), r(c+1) = r(c)·q, since g is quadratic. Every product is rounded down for the
+    lower bound and up for the upper one.
     """
     work = bits + WORD
     one, step = 1 << work, 1 << shift

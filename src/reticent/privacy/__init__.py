@@ -1,18 +1,18 @@
-"""What a guarantee is, what happened (events), what it costs (accounting), how budgets are kept (ledger)."""
+"""Guarantees, events (what happened), accounting (what it costs) and ledgers (what may still be spent)."""
 
 from reticent.privacy import calibrate, events
 from reticent.privacy.accounting import delta, epsilon, fits, guarantee, renyi, rho
 from reticent.privacy.events import Event, event_from_json, is_seeded
 from reticent.privacy.guarantee import Guarantee
-from reticent.privacy.ledger import Ledger, MemoryStore, Spent, Store
+from reticent.privacy.ledger import Ledger, LedgerStore, MemoryLedgerStore, Spent
 
 __all__ = [
     "Event",
     "Guarantee",
     "Ledger",
-    "MemoryStore",
+    "LedgerStore",
+    "MemoryLedgerStore",
     "Spent",
-    "Store",
     "calibrate",
     "delta",
     "epsilon",

@@ -1,15 +1,15 @@
-"""What events cost: the least ε or δ that can be certified, whichever way certifies least.
+"""What events cost: the least ε or δ that any of several methods certifies.
 
-Each way is an upper bound by itself, so the smallest is one too. In order of cost:
+Each method gives an upper bound, so the smallest of them is one too. In order of run time:
 
 basic        ε and δ add up, in exact fractions (`pairs`).
 Rényi        divergences add up order by order and are converted (`divergences`); covers zCDP.
 closed form  Gaussian compositions, optimal composition of equal ε, single releases (`profiles`).
-game         up to some thousands of equal one-bit answers, each chosen in the light of the others (`games`).
-losses       the composed privacy loss on a grid, for everything else (`losses`).
+game         up to 2000 equal one-bit answers, each chosen in the light of earlier ones (`games`).
+losses       the composed privacy loss on a grid, for all other events (`losses`).
 
-The list of events is fixed beforehand; queries may be adaptive, the events' parameters may not. A budget that is spent
-on events chosen along the way needs the filters of `ledger`.
+The list of events is fixed in advance: queries may be adaptive, the parameters of events may not. If events are chosen
+adaptively, use the filters of `ledger`.
 
 Events state exact laws, and the package draws from exactly these laws, so no distance between the two is charged.
 """
@@ -23,47 +23,40 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.exact import Number, rational, upward
-from reticent.privacy import divergences, games, pairs, profiles
-from reticent.privacy.events import (
-    ApproximateDP,
-    BoundedRange,
-    DiscreteGaussian,
-    Event,
-    Gaussian,
-    GaussianBit,
-    Grouped,
-    Parallel,
-    PureDP,
-    RenyiDP,
-    SparseVector,
-    Subsampled,
-    check_event,
-    is_seeded,
-)
+from reticent.privacy import divergences, events, games, pairs, profiles
+from reticent.privacy.events import Event, check_event, is_seeded
+from reticent.privacy.floats import Floats, downward, upward_or_infinite
 from reticent.privacy.guarantee import Guarantee, Protects, Unit
-from reticent.privacy.losses import Composition, Losses, dominating, spread
+from reticent.privacy.losses import Composition, Losses, dominating, spread_on_grid
 from reticent.privacy.parameters import check_delta, float_above
 from reticent.privacy.parts import Parts, other_reading, parts
 from reticent.privacy.survival import survival
 
-Floats = NDArray[np.float64]
 _LARGEST_GRID = 1 << 19
 _LEAST_EPSILON = 2.0**-40
 _COARSENESS = 3e-4  # how much of the variance of the loss the grid may add
-_LARGEST_LOSS = 600.0  # larger ones count as infinite
-_MOST_PARTS = 1 << 128  # beyond, divergences are the only way
+_LARGEST_LOSS = 600.0  # larger losses count as infinite
+_MOST_PARTS = 1 << 128  # beyond this number, only divergences are computed
 _DOTS = np.append(0.0, np.geomspace(1e-7, _LARGEST_LOSS, 80))
 
 
-# ── the public questions ──────────────────────────────────────────────────────────────────────────────────────────
+# ── public functions ──────────────────────────────────────────────────────────────────────────────────────────────
 
 def epsilon(event: Event, *, delta: Number) -> float:
-    """The least ε we can certify for the event at δ, rounded up; infinite where there is none.
+    """Return the least certified ε of an event at δ, rounded up; infinity if there is none.
 
-    >>> from reticent.privacy.events import Repeated
+    Parameters
+    ----------
+    event : Event
+        What happened, or will happen.
+    delta : int, float, Fraction or Decimal
+        The δ, in [0, 1).
+
+    Examples
+    --------
+    >>> from reticent.privacy.events import Gaussian, PureDP, Repeated
     >>> epsilon(Repeated(PureDP(0.1), 10), delta=0)
     1.0
     >>> round(epsilon(Repeated(Gaussian(10), 1000), delta=1e-6), 9)
@@ -71,25 +64,45 @@ def epsilon(event: Event, *, delta: Number) -> float:
     """
     exact = check_delta(delta)
     basic = pairs.pair(check_event(event))
-    best = _reported(basic[0]) if basic is not None and basic[1] <= exact else math.inf
+    best = _decimal_above(basic[0]) if basic is not None and basic[1] <= exact else math.inf
     return best if exact == 0 else min(best, _least_epsilon(event, exact))
 
 
 def delta(event: Event, *, epsilon: Number) -> float:
-    """The least δ we can certify for the event at ε ≥ 0, rounded up; 1 where there is none.
+    """Return the least certified δ of an event at ε, rounded up; 1 if there is none.
 
+    Parameters
+    ----------
+    event : Event
+        What happened, or will happen.
+    epsilon : int, float, Fraction or Decimal
+        The ε, at least 0.
+
+    Examples
+    --------
+    >>> from reticent.privacy.events import PureDP
     >>> delta(PureDP(1), epsilon=1)
     0.0
     """
     exact = _check_epsilon(epsilon)
     basic = pairs.pair(check_event(event))
-    best = 1.0 if basic is None or basic[0] > exact else _reported(basic[1])
-    return min(best, float(_deltas(event, np.array([_float_below(exact)]))[0])) if best > 0 else best
+    best = 1.0 if basic is None or basic[0] > exact else _decimal_above(basic[1])
+    return min(best, float(_deltas(event, np.array([downward(exact)]))[0])) if best > 0 else best
 
 
 def fits(event: Event, *, epsilon: Number, delta: Number) -> bool:
-    """Whether the event is certainly (ε, δ)-differentially private: the cheapest way that shows it decides.
+    """Return whether the event is certainly (ε, δ)-differentially private. The fastest method that shows it decides.
 
+    Parameters
+    ----------
+    event : Event
+        What happened, or will happen.
+    epsilon, delta : int, float, Fraction or Decimal
+        The budget.
+
+    Examples
+    --------
+    >>> from reticent.privacy.events import DiscreteGaussian
     >>> fits(DiscreteGaussian(sigma=5), epsilon=1, delta=1e-6)
     True
     """
@@ -97,18 +110,29 @@ def fits(event: Event, *, epsilon: Number, delta: Number) -> bool:
     basic = pairs.pair(check_event(event))
     if basic is not None and basic[0] <= exact_epsilon and basic[1] <= exact_delta:
         return True
-    at, most = np.array([_float_below(exact_epsilon)]), _float_below(exact_delta)
-    return most > 0 and any(float(way(at)[0]) <= most for way in _ways(event))
+    at, most = np.array([downward(exact_epsilon)]), downward(exact_delta)
+    return most > 0 and any(float(bound(at)[0]) <= most for bound in _delta_bounds(event))
 
 
 def guarantee(event: Event, *, delta: Number = 0, unit: Unit = "row", protects: Protects = "rows") -> Guarantee:
-    """The guarantee that a run with this event gives, at the δ asked for.
+    """Return the guarantee of a run with this event, at a given δ.
 
-    `unit` and `protects` say what the event was stated for; they are passed on, not proved here. For unit="group" the
-    event must have been stated for groups (see `Grouped`), for protects="labels" for neighbours that differ in a label.
-    No event of this package is stated for queries too, so "rows and queries" is refused: it must be proved, and the
-    `Guarantee` made, by whoever builds such a service.
+    Parameters
+    ----------
+    event : Event
+        What happened, or will happen.
+    delta : int, float, Fraction or Decimal, default 0
+        The δ, in [0, 1).
+    unit : {"row", "group"}, default "row"
+        What the event was stated for; it is passed on, not proved. For "group" the event must have been stated for
+        groups (see `Grouped`).
+    protects : {"rows", "labels"}, default "rows"
+        What the event was stated for; it is passed on, not proved. For "labels", neighbours differ in a label. "rows
+        and queries" is refused, as no event states it: a service that proves it makes its own `Guarantee`.
 
+    Examples
+    --------
+    >>> from reticent.privacy.events import PureDP
     >>> guarantee(PureDP(0.5))
     Guarantee(epsilon=0.5, delta=0.0, unit='row', protects='rows', neighbours='replace-one', seeded=False)
     """
@@ -127,8 +151,9 @@ def guarantee(event: Event, *, delta: Number = 0, unit: Unit = "row", protects: 
 
 
 def rho(event: Event) -> Fraction | None:
-    """The ρ for which the event is ρ-zCDP, exactly; None where it has none.
+    """Return the ρ for which the event is ρ-zCDP, exactly; None if it has none.
 
+    >>> from reticent.privacy.events import DiscreteGaussian
     >>> rho(DiscreteGaussian(sigma=10))
     Fraction(1, 200)
     """
@@ -136,9 +161,14 @@ def rho(event: Event) -> Fraction | None:
 
 
 def renyi(event: Event, order: float) -> float:
-    """An upper bound on the event's Rényi divergence of the given order > 1; infinite where it has none.
+    """Bound the Rényi divergence of an event from above; infinity if it has none.
 
-    Events with a δ of their own have none.
+    Parameters
+    ----------
+    event : Event
+        What happened, or will happen. An event with a δ of its own has no divergence.
+    order : float
+        The order, above 1.
     """
     exact = rational(order, "order")
     if not 1 < exact <= 10**100:
@@ -147,21 +177,21 @@ def renyi(event: Event, order: float) -> float:
     return float(values[0]) if slack == 0 else math.inf
 
 
-# ── ways to a price ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── methods of pricing ────────────────────────────────────────────────────────────────────────────────────────────
 
-Way = Callable[[Floats], Floats]
+DeltaBound = Callable[[Floats], Floats]
 
 
-def _ways(event: Event) -> list[Way]:
-    """The ways to δ(ε), cheapest first; all are upper bounds."""
-    ways: list[Way] = [lambda at: divergences.deltas(event, at)]
+def _delta_bounds(event: Event) -> list[DeltaBound]:
+    """Upper bounds on δ(ε) by all methods, the fastest first."""
+    bounds: list[DeltaBound] = [lambda at: divergences.deltas(event, at)]
     bag = parts(event)
     if _too_many(bag):
-        return ways
+        return bounds
     closed = _closed_form(bag) or _game(bag)
     if closed is not None:
-        return [*ways, closed]
-    return [*ways, lambda at: _composition(bag).deltas(at)] if _worth_a_grid(bag) else ways
+        return [*bounds, closed]
+    return [*bounds, lambda at: _composition(bag).deltas(at)] if _worth_a_grid(bag) else bounds
 
 
 def _deltas(event: Event, at: Floats) -> Floats:
@@ -169,27 +199,27 @@ def _deltas(event: Event, at: Floats) -> Floats:
     basic = pairs.pair(event)
     best = np.ones_like(at)
     if basic is not None:
-        best = np.where(at >= _float_above(basic[0]), _float_above(basic[1]), 1.0)
-    for way in _ways(event):
-        best = np.minimum(best, way(at))
+        best = np.where(at >= upward_or_infinite(basic[0]), upward_or_infinite(basic[1]), 1.0)
+    for bound in _delta_bounds(event):
+        best = np.minimum(best, bound(at))
     return best
 
 
 def _least_epsilon(event: Event, exact: Fraction) -> float:
-    """The least ε that any way certifies at δ > 0."""
-    most = _float_below(exact)
-    best = divergences.epsilon(event, most)
+    """The least ε that any method certifies at δ > 0."""
+    most = downward(exact)
+    best = divergences.renyi_epsilon(event, most)
     bag = parts(event)
     match bag:
-        case ((Parallel(events=members), 1),):
+        case ((events.Parallel(events=members), 1),):
             return min(best, max(epsilon(member, delta=exact) for member in members))
-        case ((Subsampled() as part, 1),):
+        case ((events.Subsampled() as part, 1),):
             return min(best, _least_subsampled_epsilon(part, exact))
     if _too_many(bag):
         return best
     closed = _closed_form(bag) or _game(bag)
     if closed is not None:
-        return min(best, _inverse(closed, most, best))
+        return min(best, profiles.least_epsilon(closed, most, best))
     if not _worth_a_grid(bag):
         return best
     composition = _composition(bag)
@@ -197,33 +227,36 @@ def _least_epsilon(event: Event, exact: Fraction) -> float:
 
 
 def _too_many(bag: Parts) -> bool:
-    return sum(times * (part.halts if isinstance(part, SparseVector) else 1) for part, times in bag) > _MOST_PARTS
+    halts = (part.halts if isinstance(part, events.SparseVector) else 1 for part, _ in bag)
+    return sum(times * most for (_, times), most in zip(bag, halts, strict=True)) > _MOST_PARTS
 
 
 def _worth_a_grid(bag: Parts) -> bool:
-    """Many one-bit answers are better off with divergences: on the grid each would cost as much as its noisy count.
+    """Whether losses on a grid can improve on divergences.
 
-    And where one order is all that is known of a part, the grid can know no more.
+    On a grid, each one-bit answer would cost as much as its noisy count, so divergences are better for many of them. If
+    only one order of a part is known, a grid adds nothing.
     """
-    if any(isinstance(part, RenyiDP) for part, _ in bag):
+    if any(isinstance(part, events.RenyiDP) for part, _ in bag):
         return False
-    return not all(isinstance(part, GaussianBit) for part, _ in bag) or sum(times for _, times in bag) < 10
+    return not all(isinstance(part, events.GaussianBit) for part, _ in bag) or sum(times for _, times in bag) < 10
 
 
-def _least_subsampled_epsilon(part: Subsampled, exact: Fraction) -> float:
+def _least_subsampled_epsilon(part: events.Subsampled, exact: Fraction) -> float:
     within = exact / part.rate
     least = epsilon(part.event, delta=within) if within < 1 else 0.0
     own = math.inf
     if least < math.inf:
-        own = _float_above(pairs.amplified(max(Fraction(least), rational(least, "epsilon")), part.rate))
+        own = upward_or_infinite(pairs.amplified(max(Fraction(least), rational(least, "epsilon")), part.rate))
     other = other_reading(part)
     return own if other is None else max(own, epsilon(other, delta=exact))
 
 
-def _closed_form(bag: Parts) -> Way | None:
-    """The exact profile of a bag of parts, where it has a closed form."""
-    if all(isinstance(part, Gaussian) for part, _ in bag):
-        square = sum((_squared_mu(part) * times for part, times in bag if isinstance(part, Gaussian)), Fraction(0))
+def _closed_form(bag: Parts) -> DeltaBound | None:
+    """The exact profile of a bag of parts, if it has a closed form."""
+    gaussians = [(part, times) for part, times in bag if isinstance(part, events.Gaussian)]
+    if len(gaussians) == len(bag):
+        square = sum((_squared_mu(part) * times for part, times in gaussians), Fraction(0))
         return lambda at: profiles.gaussian(square, at)
     equal = _equal_pairs(bag)
     if equal is not None:
@@ -239,37 +272,37 @@ def _closed_form(bag: Parts) -> Way | None:
     return None
 
 
-def _game(bag: Parts) -> Way | None:
-    """The profile of equal one-bit answers, where it can be computed within seconds."""
+def _game(bag: Parts) -> DeltaBound | None:
+    """The profile of equal one-bit answers, if it can be computed within seconds."""
     match bag:
-        case ((GaussianBit(sigma=sigma, voters=voters), times),) if games.playable(sigma, times):
+        case ((events.GaussianBit(sigma=sigma, voters=voters), times),) if games.playable(sigma, times):
             return lambda at: games.gaussian_bits(sigma, voters, times).deltas(at)
     return None
 
 
-def _single(part: Event) -> Way | None:  # noqa: PLR0911 (a case an event)
+def _single(part: Event) -> DeltaBound | None:  # noqa: PLR0911 (one case per event)
     """The profile of one release, or of one sampled, parallel or grouped event, from above."""
     match part:
-        case BoundedRange(epsilon=own):
+        case events.BoundedRange(epsilon=own):
             return lambda at: profiles.bounded_range(own, at)
-        case DiscreteGaussian(sigma=sigma, squared_sensitivity=1) if survival(sigma) is not None:
+        case events.DiscreteGaussian(sigma=sigma, squared_sensitivity=1) if survival(sigma) is not None:
             return lambda at: _known(profiles.discrete_gaussian(sigma, at))
-        case GaussianBit(sigma=sigma, voters=voters) if survival(sigma) is not None:
+        case events.GaussianBit(sigma=sigma, voters=voters) if survival(sigma) is not None:
             return lambda at: _known(profiles.discrete_gaussian(sigma, at, voters // 2))
-        case DiscreteGaussian(sigma=sigma, squared_sensitivity=1) | GaussianBit(sigma=sigma):
+        case events.DiscreteGaussian(sigma=sigma, squared_sensitivity=1) | events.GaussianBit(sigma=sigma):
             return lambda at: profiles.wide_discrete_gaussian(sigma, at)
-        case Subsampled(event=inner, rate=rate):
+        case events.Subsampled(event=inner, rate=rate):
             return lambda at: _subsampled(part, inner, float(rate), at)
-        case Grouped(event=inner, size=size):
+        case events.Grouped(event=inner, size=size):
             return lambda at: _grouped(inner, size, at)
-        case Parallel(events=members):
+        case events.Parallel(events=members):
             return lambda at: np.max([_deltas(member, at) for member in members], axis=0)
-        case DiscreteGaussian(squared_sensitivity=square) if square in (2, 3):
+        case events.DiscreteGaussian(squared_sensitivity=square) if square in (2, 3):
             return None
     return lambda at: divergences.deltas(part, at)
 
 
-def _subsampled(part: Subsampled, inner: Event, rate: float, at: Floats) -> Floats:
+def _subsampled(part: events.Subsampled, inner: Event, rate: float, at: Floats) -> Floats:
     """δ'(ln(1 + q(e^ε − 1))) = q·δ(ε), for subsets without replacement (Balle, Barthe, Gaboardi 2018)."""
     with np.errstate(over="ignore"):
         within = np.where(at < 700, np.log1p(np.expm1(np.minimum(at, 700.0)) / rate), at - math.log(rate))
@@ -288,21 +321,21 @@ def _grouped(inner: Event, size: int, at: Floats) -> Floats:
 
 
 def _equal_pairs(bag: Parts) -> tuple[Fraction, int, float, float] | None:
-    """(ε₀, k, slack, lost) where the parts are k releases with the same ε₀: δ = slack + lost + (1 − lost)·optimal.
+    """(ε₀, k, slack, lost) if the parts are k releases with the same ε₀: δ = slack + lost + (1 − lost)·optimal.
 
-    The δ of an (ε, δ)-DP release is the chance of a release that hides nothing, so the chances of the others multiply;
-    the δ of a sparse-vector run is only known to add.
+    The δ of an (ε, δ)-DP release is the probability of a release that hides nothing, so the probabilities of the others
+    multiply; the δ of a sparse-vector run is only known to add.
     """
     own: Fraction | None = None
     count, slack, log_keep = 0, Fraction(0), 0.0
     for part, times in bag:
         match part:
-            case PureDP(epsilon=value):
+            case events.PureDP(epsilon=value):
                 count += times
-            case ApproximateDP(epsilon=value, delta=lost):
+            case events.ApproximateDP(epsilon=value, delta=lost):
                 count += times
-                log_keep += times * math.log1p(-_float_above(lost))
-            case SparseVector(epsilon=value, halts=halts, delta=lost):
+                log_keep += times * math.log1p(-upward_or_infinite(lost))
+            case events.SparseVector(epsilon=value, halts=halts, delta=lost):
                 count += times * halts
                 slack += times * lost
             case _:
@@ -310,10 +343,10 @@ def _equal_pairs(bag: Parts) -> tuple[Fraction, int, float, float] | None:
         if own not in (None, value):
             return None
         own = value
-    return None if own is None else (own, count, _float_above(slack), -math.expm1(log_keep * (1 + 1e-15)))
+    return None if own is None else (own, count, upward_or_infinite(slack), -math.expm1(log_keep * (1 + 1e-15)))
 
 
-def _squared_mu(part: Gaussian) -> Fraction:
+def _squared_mu(part: events.Gaussian) -> Fraction:
     return part.squared_sensitivity / part.sigma**2
 
 
@@ -322,45 +355,14 @@ def _known(values: Floats | None) -> Floats:
     return values
 
 
-def _inverse(profile: Way, most: float, guess: float) -> float:
-    """The least ε with profile(ε) ≤ most, to the last few bits and from above; infinite where there is none."""
-
-    def excess(value: float) -> float:
-        return math.log(max(float(profile(np.array([value]))[0]), 1e-320)) - math.log(most)
-
-    if excess(0.0) <= 0:
-        return 0.0
-    high = guess if 0 < guess < math.inf else 1.0
-    while excess(high) > 0:
-        high *= 2
-        if high > 1e6:
-            return math.inf
-    # False position; an end that stays twice loses half its weight, so that both ends close in.
-    low, at_low, at_high, stays = 0.0, excess(0.0), excess(high), 0
-    while high - low > 4e-16 * high:
-        middle = high - at_high * (high - low) / (at_high - at_low)
-        if not low < middle < high:
-            middle = (low + high) / 2
-            if not low < middle < high:
-                break
-        value = excess(middle)
-        if value > 0:
-            low, at_low = middle, value
-            at_high, stays = (at_high / 2 if stays > 0 else at_high), 1
-        else:
-            high, at_high = middle, value
-            at_low, stays = (at_low / 2 if stays < 0 else at_low), -1
-    return high
-
-
 # ── everything else: losses on a grid ─────────────────────────────────────────────────────────────────────────────
 
 @lru_cache(maxsize=16)
 def _composition(bag: Parts) -> Composition:
     """The composed privacy loss of a bag of parts, dominated on a common grid.
 
-    The grid is fine enough that rounding to it adds little to the variance of the loss, and holds the losses of pure
-    and discrete Gaussian parts exactly where their common measure is not too fine.
+    The grid is fine enough that rounding to it adds little to the variance of the loss. It contains the losses of pure
+    and discrete Gaussian parts exactly, unless their common divisor is too small.
     """
     units = _units(bag)
     # Finite losses have a second moment of about 4·∫(1 + ε)·δ(ε) dε; a grid adds about min(δ(0)·step, step²/6) to it.
@@ -372,7 +374,7 @@ def _composition(bag: Parts) -> Composition:
     while sum(times * min(width * step, step**2 / 6) for width, times in near) > _COARSENESS * variance * (1 + 1e-9):
         step *= 0.8
     bounded = [price[0] for price in (pairs.pair(part) for part, _ in units) if price is not None]
-    widest = _float_above(max(bounded, default=Fraction(0)))
+    widest = upward_or_infinite(max(bounded, default=Fraction(0)))
     step = max(step, 40 * math.sqrt(variance) / _LARGEST_GRID, 2 * widest / _LARGEST_GRID)
     step = min(step, 10.0)
     lattice = _lattice(units)
@@ -382,32 +384,32 @@ def _composition(bag: Parts) -> Composition:
 
 
 def _units(bag: Parts) -> Parts:
-    """The bag with Gaussian parts summed up into one, and releases of several units taken apart into units."""
+    """The bag with Gaussian parts merged into one, and releases of several units split into units."""
     square, counts = Fraction(0), Counter[Event]()
     for part, times in bag:
         match part:
-            case Gaussian():
+            case events.Gaussian():
                 square += times * _squared_mu(part)
-            case SparseVector(epsilon=own, halts=halts, delta=lost) if lost == 0:
-                counts[PureDP(own)] += times * halts
-            case DiscreteGaussian(sigma=sigma, squared_sensitivity=squared) if squared in (2, 3):
+            case events.SparseVector(epsilon=own, halts=halts, delta=lost) if lost == 0:
+                counts[events.PureDP(own)] += times * halts
+            case events.DiscreteGaussian(sigma=sigma, squared_sensitivity=squared) if squared in (2, 3):
                 # An integer vector of squared length 2 or 3 has that many entries ±1.
-                counts[DiscreteGaussian(sigma)] += times * squared
+                counts[events.DiscreteGaussian(sigma)] += times * squared
             case _:
                 counts[part] += times
     if square:
-        counts[Gaussian(Fraction(1), square)] = 1
+        counts[events.Gaussian(Fraction(1), square)] = 1
     return tuple(counts.items())
 
 
 def _lattice(units: Parts) -> Fraction | None:
-    """The largest number of which the losses of all parts are multiples, where they have one."""
+    """The largest number of which the losses of all parts are multiples, if there is one."""
     common = Fraction(0)
     for part, _ in units:
         match part:
-            case PureDP(epsilon=own) | ApproximateDP(epsilon=own):
+            case events.PureDP(epsilon=own) | events.ApproximateDP(epsilon=own):
                 unit = own
-            case DiscreteGaussian(sigma=sigma, squared_sensitivity=1):
+            case events.DiscreteGaussian(sigma=sigma, squared_sensitivity=1):
                 unit = 1 / (2 * sigma**2)
             case _:
                 continue
@@ -418,13 +420,13 @@ def _lattice(units: Parts) -> Fraction | None:
 
 def _losses(part: Event, step: float, times: int) -> Losses:
     match part:
-        case PureDP(epsilon=own) | ApproximateDP(epsilon=own):
-            lost = _float_above(part.delta) if isinstance(part, ApproximateDP) else 0.0
-            value = _float_above(own)
+        case events.PureDP(epsilon=own) | events.ApproximateDP(epsilon=own):
+            lost = upward_or_infinite(part.delta) if isinstance(part, events.ApproximateDP) else 0.0
+            value = upward_or_infinite(own)
             likely = 1 / (1 + math.exp(-value))
             chances = (1 - lost) * np.array([likely, math.exp(-value) * likely])
-            return spread(np.array([value, -value]), chances, step, infinite=lost)
-        case DiscreteGaussian(sigma=sigma, squared_sensitivity=1):
+            return spread_on_grid(np.array([value, -value]), chances, step, infinite=lost)
+        case events.DiscreteGaussian(sigma=sigma, squared_sensitivity=1):
             table = survival(sigma)
             if table is not None:
                 return _discrete_gaussian_losses(table.mass * (1 + table.error), table.above[-1], sigma, step)
@@ -440,25 +442,25 @@ def _discrete_gaussian_losses(mass: Floats, rest: float, sigma: Fraction, step: 
     if not keep.any():
         return Losses(step, 0, np.zeros(1), 1.0)
     lost = float(chance[~keep].sum()) + 2 * float(rest)
-    return spread(np.maximum(losses[keep], -_LARGEST_LOSS), chance[keep], step, infinite=lost)
+    return spread_on_grid(np.maximum(losses[keep], -_LARGEST_LOSS), chance[keep], step, infinite=lost)
 
 
 def _part_deltas(part: Event, at: Floats) -> Floats:
     """The profile of one part, from above."""
     basic, closed = pairs.pair(part), _closed_form(((part, 1),))
     best = np.ones_like(at) if closed is None else closed(at)
-    if closed is None or isinstance(part, Grouped):  # the other closed forms are the better ones
+    if closed is None or isinstance(part, events.Grouped):  # the other closed forms are better than divergences
         best = np.minimum(best, divergences.deltas(part, at))
     if basic is not None:
-        best = np.where(at >= _float_above(basic[0]), np.minimum(best, _float_above(basic[1])), best)
+        best = np.where(at >= upward_or_infinite(basic[0]), np.minimum(best, upward_or_infinite(basic[1])), best)
     return best
 
 
 def _reach(part: Event, step: float, times: int) -> int:
-    """How many steps of the grid to cover: to where δ is negligible, or falls no further."""
+    """How many steps the grid has: up to where δ is negligible or stops falling."""
     basic = pairs.pair(part)
     if basic is not None:
-        return max(1, min(math.ceil(_float_above(basic[0]) / step), _LARGEST_GRID, int(_LARGEST_LOSS / step)))
+        return max(1, min(math.ceil(upward_or_infinite(basic[0]) / step), _LARGEST_GRID, int(_LARGEST_LOSS / step)))
     least, best, reach = math.inf, 1, 1
     while reach <= min(_LARGEST_GRID, _LARGEST_LOSS / step):
         value = float(_part_deltas(part, np.array([reach * step]))[0])
@@ -470,21 +472,11 @@ def _reach(part: Event, step: float, times: int) -> int:
     return best
 
 
-# ── rounding ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-def _float_above(value: Fraction) -> float:
-    return upward(value) if value < Fraction(10) ** 300 else math.inf
-
-
-def _reported(value: Fraction) -> float:
+def _decimal_above(value: Fraction) -> float:
     return float_above(value) if value < Fraction(10) ** 300 else math.inf
 
 
-def _float_below(value: Fraction) -> float:
-    return -upward(-min(value, Fraction(10) ** 100))  # nothing overflows on the way
-
-
-def _check_epsilon(epsilon: object) -> Fraction:
+def _check_epsilon(epsilon: Number) -> Fraction:
     exact = rational(epsilon, "epsilon")
     if exact < 0:
         raise ValueError(f"epsilon must be a finite number >= 0, got {epsilon}")

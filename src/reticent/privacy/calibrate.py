@@ -14,8 +14,19 @@ _MOST = 1 << 100
 
 
 def answers(event: Event, *, epsilon: Number, delta: Number = 0) -> int:
-    """The most repetitions of `event` that fit (ε, δ); 0 if not even one does.
+    """Return the most repetitions of `event` that fit (ε, δ); 0 if not even one does.
 
+    Parameters
+    ----------
+    event : Event
+        What each answer costs.
+    epsilon : int, float, Fraction or Decimal
+        The ε of the budget.
+    delta : int, float, Fraction or Decimal, default 0
+        The δ of the budget.
+
+    Examples
+    --------
     >>> from reticent.privacy.events import PureDP
     >>> answers(PureDP(0.1), epsilon=1)
     10
@@ -32,7 +43,7 @@ def answers(event: Event, *, epsilon: Number, delta: Number = 0) -> int:
     while good(high):
         low, high = high, 16 * high
         if high > _MOST:
-            raise ValueError("this event costs next to nothing: more than 2^100 of it fit the budget")
+            raise ValueError("this event costs almost nothing: more than 2^100 repetitions fit the budget")
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if good(middle) else (low, middle)
@@ -42,11 +53,24 @@ def answers(event: Event, *, epsilon: Number, delta: Number = 0) -> int:
 def noise(
     event_of_sigma: Callable[[Fraction], Event], *, epsilon: Number, delta: Number = 0, digits: int = 5
 ) -> Fraction:
-    """The least σ, to so many significant digits, for which `event_of_sigma(σ)` fits (ε, δ).
+    """Return the least σ, to `digits` significant digits, for which `event_of_sigma(σ)` fits (ε, δ).
 
-    The result is a short decimal: with one less in its last digit the event could not be certified to fit. Below 10^-30
-    none is looked for. δ must be 0 or at least `LEAST_DELTA` where the event has a δ at every ε.
+    The result is a short decimal: with one less in its last digit the event is not certified to fit. The search ends at
+    10^-30.
 
+    Parameters
+    ----------
+    event_of_sigma : callable
+        Returns the event of a σ, cheaper as σ grows.
+    epsilon : int, float, Fraction or Decimal
+        The ε of the budget.
+    delta : int, float, Fraction or Decimal, default 0
+        The δ of the budget. It must be 0 or at least `LEAST_DELTA` if the event has a δ at every ε.
+    digits : int, default 5
+        Significant digits of the result, at most 12.
+
+    Examples
+    --------
     >>> from reticent.privacy.events import Gaussian, Repeated
     >>> noise(lambda sigma: Repeated(Gaussian(sigma), 1000), epsilon=1, delta=1e-6)
     Fraction(668, 5)
@@ -57,7 +81,7 @@ def noise(
     def good(sigma: Fraction) -> bool:
         return accounting.fits(event_of_sigma(sigma), epsilon=exact_epsilon, delta=exact_delta)
 
-    # Powers of ten first, then integer multiples of the last digit asked for: every σ tried is a short decimal.
+    # First powers of ten, then multiples of the last digit: every σ that is tried is a short decimal.
     power = 0
     while good(Fraction(10) ** power) and power > -30:
         power -= 1

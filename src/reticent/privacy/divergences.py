@@ -1,6 +1,6 @@
-"""Rényi divergences of events, and what a divergence says about ε and δ.
+"""Rényi divergences of events, and the ε and δ that they certify.
 
-All values are upper bounds, computed in floats and padded by far more than their rounding.
+All values are upper bounds, computed in floats and padded by far more than their rounding error.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from reticent.privacy.events import (
     RenyiDP,
     SparseVector,
 )
+from reticent.privacy.floats import Floats, upward_or_infinite
 from reticent.privacy.pairs import pair, rho
 from reticent.privacy.parts import parts
 from reticent.privacy.survival import Survival, survival
 
-Floats = NDArray[np.float64]
 Cost = Callable[[Floats], Floats]
 _PAD = 1e-13
-_TINY = 1e-290  # far above what underflows on the way: no divergence is ever rounded down to zero
-_FINEST = 100  # orders a decade: the best of them is within 10⁻⁴ of the best of all
+_TINY = 1e-290  # added, so that underflow never rounds a divergence down to zero
+_FINEST = 100  # orders per decade: the best of them is within 10⁻⁴ of the best of all
 _INDICES = range(-3 * _FINEST, 6 * _FINEST + 1)
 
 
 def order(index: int | NDArray[np.int64]) -> Floats:
-    """The orders at which divergences are looked at: 1 + 10^(index/100)."""
+    """Return the orders at which divergences are computed: 1 + 10^(index/100)."""
     return np.atleast_1d(1.0 + 10.0 ** (np.asarray(index) / _FINEST))
 
 
 # ── from divergences to ε and δ ───────────────────────────────────────────────────────────────────────────────────
 
 def epsilon_at(divergences: Floats, orders: Floats, log_delta: float) -> Floats:
-    """The ε that a divergence of each order certifies at δ (Canonne, Kamath, Steinke 2020, Proposition 12)."""
+    """Return the ε that a divergence of each order certifies at δ (Canonne, Kamath, Steinke 2020, Proposition 12)."""
     with np.errstate(invalid="ignore"):
         terms = (-log_delta - np.log(orders)) / (orders - 1), np.log1p(-1 / orders)
         value = divergences + terms[0] + terms[1]
@@ -53,17 +53,24 @@ def epsilon_at(divergences: Floats, orders: Floats, log_delta: float) -> Floats:
 
 
 def log_delta_at(divergences: Floats, orders: Floats, epsilons: Floats) -> Floats:
-    """ln δ that a divergence of each order certifies at each ε: rows are orders, columns are epsilons."""
+    """Return ln δ that a divergence of each order certifies at each ε: one row per order, one column per ε."""
     gap = (divergences[:, None] - epsilons[None, :]) * (orders - 1)[:, None]
     shape = ((orders - 1) * np.log1p(-1 / orders) - np.log(orders))[:, None]
     return np.asarray(gap + shape + _PAD * (np.abs(gap) + np.abs(shape) + (orders - 1)[:, None] * divergences[:, None]))
 
 
 def best_order(cost: Cost, rough: Cost | None = None) -> tuple[float, float]:
-    """The order of the lattice with the least cost, and that cost, by a search that narrows down twice.
+    """Return the order of the lattice with the least cost, and that cost, by a search that narrows down twice.
 
-    Every order gives a valid bound, so a search that misses the best one is looser, never wrong: the first rounds may
-    look at a `rough` cost.
+    Every order gives a valid bound, so a search that misses the best one is looser, not wrong. So the first rounds may
+    use a `rough` cost.
+
+    Parameters
+    ----------
+    cost : callable
+        The cost of each order of an array.
+    rough : callable or None, default None
+        A faster approximation of it.
     """
     low, high = _INDICES[0], _INDICES[-1]
     for step in (40, 6):
@@ -74,7 +81,7 @@ def best_order(cost: Cost, rough: Cost | None = None) -> tuple[float, float]:
         indices = np.arange(low, high + 1)
         costs = cost(order(indices))
         best = int(indices[int(np.argmin(costs))])
-        if _INDICES[0] < best == low:  # the best lies beyond the bracket: follow it, with one known to be worse behind
+        if _INDICES[0] < best == low:  # the best lies beyond the bracket: move it, and keep one worse order inside
             low, high = max(_INDICES[0], best - (high - low)), best + 1
         elif _INDICES[-1] > best == high:
             low, high = best - 1, min(_INDICES[-1], best + (high - low))
@@ -82,11 +89,11 @@ def best_order(cost: Cost, rough: Cost | None = None) -> tuple[float, float]:
             return float(order(best)[0]), float(np.min(costs))
 
 
-def epsilon(event: Event, delta: float) -> float:
-    """The least ε that the event's divergences certify at δ; infinite where they certify none."""
+def renyi_epsilon(event: Event, delta: float) -> float:
+    """Return the least ε that the divergences of an event certify at δ; infinity if they certify none."""
     if total_variation(event) <= delta:
         return 0.0
-    left = -_float_up(divergence(event, order(0))[0] - Fraction(delta))
+    left = -upward_or_infinite(divergence(event, order(0))[0] - Fraction(delta))
     if left <= 0:
         return math.inf
     log_delta = math.log(left * (1 - _PAD))
@@ -99,7 +106,7 @@ def epsilon(event: Event, delta: float) -> float:
 
 
 def deltas(event: Event, epsilons: Floats) -> Floats:
-    """The least δ that the event's divergences certify at each ε."""
+    """Return the least δ that the divergences of an event certify at each ε."""
 
     def cost(orders: Floats, rough: bool = False) -> Floats:
         return log_delta_at(divergence(event, orders, rough=rough)[1], orders, epsilons)[:, 0]
@@ -111,22 +118,22 @@ def deltas(event: Event, epsilons: Floats) -> Floats:
         orders = np.append(order(np.arange(_INDICES[0], _INDICES[-1] + 1, 6)), stated)
         own = divergence(event, orders)[1]
         least = np.concatenate([log_delta_at(own, orders, block).min(0) for block in _blocks(epsilons)])
-    slack = _float_up(divergence(event, order(0))[0])
+    slack = upward_or_infinite(divergence(event, order(0))[0])
     values = (slack + np.exp(np.clip(least, -690.0, 0.0))) * (1 + _PAD)
     return np.asarray(np.minimum(total_variation(event), values))
 
 
 def stated_orders(event: Event) -> Floats:
-    """The orders at which parts of the event were stated, rounded down: there they certify most."""
+    """Return the orders at which parts of the event were stated, rounded down: there they certify most."""
     stated = {part.order for part, _ in parts(event) if isinstance(part, RenyiDP)}
     return np.array(sorted(max(-upward(-value), math.nextafter(1.0, 2.0)) for value in stated))
 
 
 def total_variation(event: Event) -> float:
-    """A bound on δ(0), hence on every δ(ε): √(D/2) by Pinsker's inequality, as D_α is at least the relative entropy.
+    """Bound δ(0), hence every δ(ε): √(D/2) by Pinsker's inequality, as D_α is at least the relative entropy.
 
-    The conversions above never certify an ε below ln(1/δ)/α: at the largest order of the lattice, some 10⁻⁵. This one
-    certifies any ε once the noise is large enough. Events with a δ of their own have 1.
+    The conversions above never certify an ε below ln(1/δ)/α, about 10⁻⁵ at the largest order of the lattice. This bound
+    certifies any ε if the noise is large enough. Events with a δ of their own have 1.
     """
     slack, own = divergence(event, order(_INDICES[0]))
     return min(1.0, math.sqrt(float(own[0]) / 2) * (1 + _PAD)) if slack == 0 else 1.0
@@ -139,31 +146,40 @@ def _blocks(values: Floats) -> list[Floats]:
 # ── divergences of events ─────────────────────────────────────────────────────────────────────────────────────────
 
 def divergence(event: Event, orders: Floats, *, rough: bool = False) -> tuple[Fraction, Floats]:
-    """A slack δ₀ and bounds on D_α: with probability 1 − δ₀ the event behaves like one with these divergences.
+    """Return a slack δ₀ and bounds on D_α: with probability 1 − δ₀ the event behaves like one with these divergences.
 
     The slack is zero for events that have divergences of their own. Composition adds slacks, and divergences order by
-    order (Mironov 2017, Proposition 1), also where queries are adaptive. `rough` values are no bounds, but cheap.
+    order (Mironov 2017, Proposition 1), also for adaptive queries.
+
+    Parameters
+    ----------
+    event : Event
+        What happened.
+    orders : array
+        The orders α > 1.
+    rough : bool, default False
+        Whether fast approximations are enough; these are not bounds.
     """
     slack, total = Fraction(0), np.zeros_like(orders)
     for part, times in parts(event):
         own_slack, own = _divergence(part, orders, rough)
         slack += times * own_slack
-        total = total + _float_up(Fraction(times)) * (own + _TINY)
+        total = total + upward_or_infinite(Fraction(times)) * (own + _TINY)
     return slack, total * (1 + _PAD)
 
 
-def _divergence(part: Event, orders: Floats, rough: bool) -> tuple[Fraction, Floats]:  # noqa: PLR0911 (a case an event)
+def _divergence(part: Event, orders: Floats, rough: bool) -> tuple[Fraction, Floats]:  # noqa: PLR0911 (one case per event)
     match part:
         case PureDP(epsilon=value):
             return Fraction(0), _randomized_response(value, orders)
         case ApproximateDP(epsilon=value, delta=delta):
             return delta, _randomized_response(value, orders)
         case SparseVector(epsilon=value, halts=halts, delta=delta):
-            return delta, _float_up(Fraction(halts)) * (_randomized_response(value, orders) + _TINY)
+            return delta, upward_or_infinite(Fraction(halts)) * (_randomized_response(value, orders) + _TINY)
         case BoundedRange(epsilon=value):
             return Fraction(0), _bounded_range(value, orders)
         case RenyiDP(order=stated, divergence=value):  # divergences do not fall with the order
-            return Fraction(0), np.where(orders <= -upward(-stated), _float_up(value), np.inf)
+            return Fraction(0), np.where(orders <= -upward(-stated), upward_or_infinite(value), np.inf)
         case GaussianBit(sigma=sigma, voters=voters):
             if rough:
                 return Fraction(0), _rough_bit(sigma, voters, orders)
@@ -173,7 +189,7 @@ def _divergence(part: Event, orders: Floats, rough: bool) -> tuple[Fraction, Flo
             return max(slack for slack, _ in prices), np.max([own for _, own in prices], axis=0)
     concentrated, price = rho(part), pair(part)
     if concentrated is not None:
-        own = _float_up(concentrated) * orders
+        own = upward_or_infinite(concentrated) * orders
         if price is not None and price[1] == 0:
             own = np.minimum(own, _randomized_response(price[0], orders))
         return Fraction(0), own
@@ -184,7 +200,7 @@ def _divergence(part: Event, orders: Floats, rough: bool) -> tuple[Fraction, Flo
 
 def _randomized_response(value: Fraction, orders: Floats) -> Floats:
     """D_α of randomized response, the largest that ε-DP allows: ln(cosh((α−½)ε)/cosh(ε/2))/(α−1)."""
-    epsilon_ = _float_up(value)
+    epsilon_ = upward_or_infinite(value)
     with np.errstate(over="ignore", invalid="ignore"):
         ratio = 2 * np.sinh(orders * epsilon_ / 2) * np.sinh((orders - 1) * epsilon_ / 2) / np.cosh(epsilon_ / 2)
         exact = np.log1p(ratio) / (orders - 1)
@@ -194,11 +210,11 @@ def _randomized_response(value: Fraction, orders: Floats) -> Floats:
 def _bounded_range(value: Fraction, orders: Floats) -> Floats:
     """The largest D_α of a loss within an interval of length ε.
 
-    With y = e^(−loss), E[y] = 1 and E[y^(1−α)] is convex in y, so the worst law sits on both ends of the interval; the
-    worst place of the interval has a closed form. In terms of h(s) = ln(sinh(sε/2)/(sε/2)) it comes to
+    With y = e^(−loss), E[y] = 1 and E[y^(1−α)] is convex in y, so the worst law is supported on both ends of the
+    interval; the worst position of the interval has a closed form. In terms of h(s) = ln(sinh(sε/2)/(sε/2)) it comes to
     (α−1)·D_α = α·h(α) − (α−1)·h(α−1) − h(1), which is at most α(α−1)ε²/8.
     """
-    epsilon_ = _float_up(value)
+    epsilon_ = upward_or_infinite(value)
     (h0, e0), (h1, e1), (h2, e2) = (_log_sinhc(s * epsilon_ / 2) for s in (orders, orders - 1, np.ones_like(orders)))
     exact = (orders * h0 - (orders - 1) * h1 - h2 + orders * e0 + (orders - 1) * e1 + e2) / (orders - 1)
     return np.minimum(np.minimum(exact, epsilon_), orders * epsilon_ * epsilon_ / 8 * (1 + _PAD))
@@ -223,7 +239,7 @@ def _bit(sigma: Fraction, voters: int, alpha: float) -> float:
     noise a pair with x ≤ 0 mirrors the pair with 2 − x, so x runs from 1 to 1 + ⌊voters/2⌋ only. The bit is
     post-processing of the noisy count, so α/2σ² is always a bound; where a table of S would be too long it is the one.
     """
-    gaussian = _float_up(_unit_rho(sigma)) * alpha
+    gaussian = upward_or_infinite(_unit_rho(sigma)) * alpha
     table = survival(sigma)
     if table is None:
         return gaussian
@@ -253,7 +269,7 @@ def _bit(sigma: Fraction, voters: int, alpha: float) -> float:
 
 
 def _rough_bit(sigma: Fraction, voters: int, orders: Floats) -> Floats:
-    """Roughly what `_bit` is: 2/π of the price of the noisy count, but no more than the largest loss."""
+    """Approximately `_bit`: 2/π of the price of the noisy count, but no more than the largest loss."""
     table, last = survival(sigma), 1 + voters // 2
     largest = math.inf
     if table is not None and last <= table.reach and table.above[last] > 0:
@@ -291,6 +307,3 @@ def _bit_beyond(table: Survival, cut: int, alpha: float) -> float:
 def _unit_rho(sigma: Fraction) -> Fraction:
     return 1 / (2 * sigma**2)
 
-
-def _float_up(value: Fraction) -> float:
-    return upward(value) if value < Fraction(10) ** 300 else math.inf

@@ -1,8 +1,8 @@
-"""What happened: frozen values that mechanisms yield, accountants price and ledgers store.
+"""What happened: frozen values that mechanisms return, accountants price and ledgers store.
 
-An event states a fact about one run (the law of its noise and its sensitivity under replace-one neighbours), never a
-cost; what it costs is decided in `accounting`. An event's meaning never changes: its fields are exact numbers and it
-survives JSON unaltered.
+An event states a fact about one run: the law of its noise and its sensitivity under replace-one neighbours. It does not
+state a cost, which `accounting` computes. The meaning of an event never changes: its fields are exact numbers, and JSON
+keeps them exactly. The names of the classes are part of stored files.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from reticent.privacy.parameters import check_delta, check_epsilon, check_positi
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The base of all events. `to_json` and `event_from_json` are inverse to each other, exactly."""
+    """The base of all events. `to_json` and `event_from_json` are exact inverses."""
 
     kinds: ClassVar[dict[str, type[Event]]] = {}
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        # A dataclass with slots is created twice; the later class is the one that lives on.
+        # A dataclass with slots is created twice; the second class is the one that is kept.
         Event.kinds[cls.__name__] = cls
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object: the event's kind and its fields, fractions as strings "p/q"."""
+        """Return a JSON object: the kind of the event and its fields, fractions as strings "p/q"."""
         return {"kind": type(self).__name__} | {f.name: _encode(getattr(self, f.name)) for f in fields(self)}
 
     def _set(self, **values: object) -> None:
@@ -60,7 +60,13 @@ _FRACTION = re.compile(r"-?[0-9]+(/0*[1-9][0-9]*)?")
 
 
 def event_from_json(data: Mapping[str, Any]) -> Event:
-    """The event that `to_json` wrote down; a ValueError says why something else is none."""
+    """Read an event that `to_json` wrote.
+
+    Raises
+    ------
+    ValueError
+        If `data` is not an event; the message states why.
+    """
     if not isinstance(data, Mapping):
         raise ValueError(f"an event must be a JSON object, got {type(data).__name__}")
     kind = Event.kinds.get(str(data.get("kind")))
@@ -68,7 +74,7 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
         raise ValueError(f"kind must be one of {', '.join(sorted(Event.kinds))}")
     names = [field.name for field in fields(kind)]
     if set(data) != {"kind", *names}:
-        raise ValueError(f"the fields of {kind.__name__} must be {', '.join(names)}, all of them and no others")
+        raise ValueError(f"{kind.__name__} must have exactly the fields {', '.join(names)}")
     try:
         return kind(**{name: _decode(data[name]) for name in names})
     except (TypeError, ValueError) as error:
@@ -76,7 +82,7 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
 
 
 def check_event(event: object) -> Event:
-    """The event itself; a TypeError for anything else."""
+    """Return the event itself; raise a TypeError for anything else."""
     if isinstance(event, Event):
         return event
     hint = ": pass its .event" if isinstance(getattr(event, "event", None), Event) else ""
@@ -87,7 +93,13 @@ def check_event(event: object) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class PureDP(Event):
-    """A release that is (ε, 0)-differentially private."""
+    """A release that is (ε, 0)-differentially private.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        Privacy-loss bound ε.
+    """
 
     epsilon: Fraction
 
@@ -97,7 +109,15 @@ class PureDP(Event):
 
 @dataclass(frozen=True, slots=True)
 class ApproximateDP(Event):
-    """A release that is (ε, δ)-differentially private."""
+    """A release that is (ε, δ)-differentially private.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        Privacy-loss bound ε.
+    delta : Fraction
+        Failure probability δ, in [0, 1).
+    """
 
     epsilon: Fraction
     delta: Fraction
@@ -110,7 +130,12 @@ class ApproximateDP(Event):
 class BoundedRange(Event):
     """A release whose privacy loss, on any pair of neighbours, stays within an interval of length ε.
 
-    The exponential mechanism with weights e^(ε·score/2) and scores of sensitivity 1. It is ε-DP and (ε²/8)-zCDP.
+    The exponential mechanism with weights e^(ε·score/2) and scores of sensitivity 1 is one. It is ε-DP and (ε²/8)-zCDP.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        The length ε of the interval.
     """
 
     epsilon: Fraction
@@ -121,7 +146,13 @@ class BoundedRange(Event):
 
 @dataclass(frozen=True, slots=True)
 class ZCDP(Event):
-    """A release that is ρ-zero-concentrated differentially private: D_α ≤ ρα for every α > 1."""
+    """A release that is ρ-zero-concentrated differentially private: D_α ≤ ρα for every α > 1.
+
+    Parameters
+    ----------
+    rho : Fraction
+        The ρ, above 0.
+    """
 
     rho: Fraction
 
@@ -131,9 +162,16 @@ class ZCDP(Event):
 
 @dataclass(frozen=True, slots=True)
 class RenyiDP(Event):
-    """A release whose Rényi divergence of this one `order` α > 1, on any pair of neighbours, is at most `divergence`.
+    """A release whose Rényi divergence of one order α > 1, on any pair of neighbours, is bounded.
 
-    Nothing is said about higher orders; at lower ones the divergence is no larger.
+    Nothing is known about higher orders; at lower ones the divergence is no larger.
+
+    Parameters
+    ----------
+    order : Fraction
+        The order α.
+    divergence : Fraction
+        The bound on the divergence of that order.
     """
 
     order: Fraction
@@ -148,10 +186,16 @@ class RenyiDP(Event):
 
 @dataclass(frozen=True, slots=True)
 class Gaussian(Event):
-    """A vector released with continuous Gaussian noise of standard deviation `sigma` in each coordinate.
+    """A vector released with continuous Gaussian noise in each coordinate.
 
-    `squared_sensitivity` is the square of its L2 sensitivity. Nothing in this package samples continuous noise: the
-    event prices what others released.
+    Nothing in this package samples continuous noise: the event prices releases made elsewhere.
+
+    Parameters
+    ----------
+    sigma : Fraction
+        Standard deviation of the noise.
+    squared_sensitivity : Fraction, default 1
+        Square of the L2 sensitivity of the vector.
     """
 
     sigma: Fraction
@@ -166,7 +210,15 @@ class Gaussian(Event):
 
 @dataclass(frozen=True, slots=True)
 class DiscreteGaussian(Event):
-    """An integer vector released with discrete Gaussian noise, P(z) ∝ e^(−z²/2σ²), in each coordinate."""
+    """An integer vector released with discrete Gaussian noise, P(z) ∝ e^(−z²/2σ²), in each coordinate.
+
+    Parameters
+    ----------
+    sigma : Fraction
+        Scale σ of the noise.
+    squared_sensitivity : int, default 1
+        Square of the L2 sensitivity of the vector.
+    """
 
     sigma: Fraction
     squared_sensitivity: int = 1
@@ -180,9 +232,16 @@ class DiscreteGaussian(Event):
 
 @dataclass(frozen=True, slots=True)
 class GaussianBit(Event):
-    """One bit: whether a count of `voters` votes plus discrete Gaussian noise reaches half of them.
+    """One bit: whether a count of votes plus discrete Gaussian noise reaches half of the voters.
 
-    Neighbours move the count by at most one. Only the sign leaves, which costs less than the noisy count would.
+    Neighbours move the count by at most one. Only the sign is released, which costs less than the noisy count.
+
+    Parameters
+    ----------
+    sigma : Fraction
+        Scale σ of the noise, in votes.
+    voters : int
+        The number of voters.
     """
 
     sigma: Fraction
@@ -194,7 +253,17 @@ class GaussianBit(Event):
 
 @dataclass(frozen=True, slots=True)
 class SparseVector(Event):
-    """A sparse-vector run of at most `halts` segments, each ε-DP but for a probability of at most `delta` in all."""
+    """A sparse-vector run of at most `halts` segments, each ε-DP except with a total probability of at most `delta`.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        ε of each segment.
+    halts : int, default 1
+        The most segments.
+    delta : Fraction, default 0
+        Failure probability of all segments together.
+    """
 
     epsilon: Fraction
     halts: int = 1
@@ -212,8 +281,15 @@ class SparseVector(Event):
 
 @dataclass(frozen=True, slots=True)
 class Composed(Event):
-    """Events one after another on the same rows; each may be chosen in the light of the earlier answers, but the list
-    of events itself is fixed beforehand."""
+    """Events one after another on the same rows.
+
+    Each query may be chosen in the light of earlier answers, but the list of events is fixed in advance.
+
+    Parameters
+    ----------
+    events : tuple of Event
+        The events.
+    """
 
     events: tuple[Event, ...]
 
@@ -223,7 +299,15 @@ class Composed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Repeated(Event):
-    """The same event `times` times on the same rows, adaptively."""
+    """The same event several times on the same rows, adaptively.
+
+    Parameters
+    ----------
+    event : Event
+        The event.
+    times : int
+        How often it occurs.
+    """
 
     event: Event
     times: int
@@ -235,10 +319,17 @@ class Repeated(Event):
 
 @dataclass(frozen=True, slots=True)
 class Subsampled(Event):
-    """An event on a uniformly random subset of a public share `rate` of the rows, without replacement.
+    """An event on a uniformly random subset of the rows, drawn without replacement.
 
-    The subset must reach the mechanism as a uniformly random *ordered* tuple (or the mechanism must not look at the
-    order), and which rows were drawn must stay secret: kept in index order it gains less than is accounted here.
+    The subset must reach the mechanism as a uniformly random *ordered* tuple (unless the mechanism ignores the order),
+    and which rows were drawn must stay secret. In index order, a subset gains less than is accounted here.
+
+    Parameters
+    ----------
+    event : Event
+        The event on the subset.
+    rate : Fraction
+        The public share of the rows that is drawn, in (0, 1].
     """
 
     event: Event
@@ -254,7 +345,15 @@ class Subsampled(Event):
 
 @dataclass(frozen=True, slots=True)
 class Grouped(Event):
-    """An event seen by a group of up to `size` rows that change together."""
+    """An event as seen by a group of rows that change together.
+
+    Parameters
+    ----------
+    event : Event
+        The event, stated for single rows.
+    size : int
+        The most rows of a group.
+    """
 
     event: Event
     size: int
@@ -266,7 +365,13 @@ class Grouped(Event):
 
 @dataclass(frozen=True, slots=True)
 class Parallel(Event):
-    """Events on disjoint sets of rows, dealt out by a rule that does not look at the data: a row feels only its own."""
+    """Events on disjoint sets of rows, assigned by a rule that does not read the data. Each row is in one of them.
+
+    Parameters
+    ----------
+    events : tuple of Event
+        The events.
+    """
 
     events: tuple[Event, ...]
 
@@ -276,7 +381,13 @@ class Parallel(Event):
 
 @dataclass(frozen=True, slots=True)
 class Seeded(Event):
-    """An event whose noise came from a seeded generator: whoever learns the seed can take the noise off again."""
+    """An event whose noise came from a seeded generator: anyone who learns the seed can remove the noise.
+
+    Parameters
+    ----------
+    event : Event
+        The event.
+    """
 
     event: Event
 
@@ -292,7 +403,7 @@ def _events(events: object) -> tuple[Event, ...]:
 
 
 def is_seeded(event: Event) -> bool:
-    """Whether any noise in `event` came from a seeded generator."""
+    """Return whether any noise of `event` came from a seeded generator."""
     if isinstance(event, Seeded):
         return True
     if isinstance(event, (Composed, Parallel)):

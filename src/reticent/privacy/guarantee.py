@@ -1,4 +1,4 @@
-"""What is promised, to whom, and what the numbers mean."""
+"""What is guaranteed, to whom, and what the numbers mean."""
 
 from __future__ import annotations
 
@@ -26,10 +26,27 @@ class Guarantee:
     """(ε, δ)-differential privacy under replace-one neighbours, for rows or for groups of rows.
 
     For every two data sets that differ in one unit, and every set of outputs, the probability of the set under one is
-    at most e^ε times its probability under the other, plus δ. Exact fractions are rounded up to the next float.
+    at most e^ε times its probability under the other, plus δ.
 
-    Guarantees are partially ordered: `a <= b` says that whoever has `a` has `b` as well.
+    Guarantees are partially ordered: `a <= b` means that `a` implies `b`.
 
+    Parameters
+    ----------
+    epsilon : float
+        Privacy-loss bound ε. Exact fractions are rounded up to the next float.
+    delta : float, default 0.0
+        Failure probability δ, in [0, 1). Exact fractions are rounded up.
+    unit : {"row", "group"}, default "row"
+        What neighbours differ in.
+    protects : {"rows", "labels", "rows and queries"}, default "rows"
+        What is protected.
+    neighbours : {"replace-one"}, default "replace-one"
+        Data sets of equal size that differ in the contents of one unit.
+    seeded : bool, default False
+        Whether the noise was seeded. If so, nobody is protected.
+
+    Examples
+    --------
     >>> Guarantee(epsilon=0.5) <= Guarantee(epsilon=1, delta=1e-6)
     True
     """
@@ -44,7 +61,7 @@ class Guarantee:
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         check_delta(self.delta)
-        epsilon, delta = _float_above(self.epsilon, "epsilon"), _float_above(self.delta, "delta")
+        epsilon, delta = _rounded_up(self.epsilon, "epsilon"), _rounded_up(self.delta, "delta")
         if delta >= 1:
             raise ValueError(f"delta must be in [0, 1), got {self.delta}, which rounds up to 1")
         for name, accepted in (("unit", _UNITS), ("protects", _PROTECTS), ("neighbours", ("replace-one",))):
@@ -58,7 +75,7 @@ class Guarantee:
     # ── order ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def __le__(self, other: Guarantee) -> bool:
-        """Whether this guarantee implies the other."""
+        """Return whether this guarantee implies the other."""
         if not isinstance(other, Guarantee):
             return NotImplemented
         return (
@@ -81,12 +98,18 @@ class Guarantee:
     # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def to_json(self) -> str:
-        """A JSON object that `from_json` reads back to an equal guarantee, to the last bit."""
+        """Return a JSON object that `from_json` reads back to an equal guarantee, to the last bit."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, data: str | bytes | Mapping[str, Any]) -> Guarantee:
-        """The guarantee that `to_json` wrote down."""
+        """Read a guarantee that `to_json` wrote.
+
+        Parameters
+        ----------
+        data : str, bytes or mapping
+            The JSON object. All fields but `epsilon` may be missing.
+        """
         fields = data if isinstance(data, Mapping) else json.loads(data)
         if not isinstance(fields, Mapping):
             raise ValueError("a guarantee must be a JSON object")
@@ -99,7 +122,7 @@ class Guarantee:
     # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def explain(self) -> str:
-        """The guarantee in plain words.
+        """Return the guarantee in plain words.
 
         >>> words = Guarantee(epsilon=1.0, delta=1e-6).explain()
         >>> "at most e^1 = 2.72 times as likely" in words, "a chance of at most one in a million" in words
@@ -136,8 +159,8 @@ class Guarantee:
         )
 
 
-def _float_above(value: Number, name: str) -> float:
-    # Floats stand for the decimal their caller wrote; only numbers that no float spells are moved, and only upwards.
+def _rounded_up(value: Number, name: str) -> float:
+    # Floats stand for the decimal that the caller wrote; other numbers are rounded up.
     if isinstance(value, float):
         return float(value)
     try:
@@ -170,7 +193,7 @@ def _one_in(delta: float) -> str:
     whole = odds.numerator // odds.denominator
     if whole >= 10**15:
         return f"one in 10^{len(str(whole)) - 1}"
-    # Rounded down to three figures: a chance stated is never smaller than the chance there is.
+    # Rounded down to three figures, so that the stated chance is never too small.
     step = 10 ** max(0, len(str(whole)) - 3)
     return f"one in {whole // step * step:,}" if whole >= 2 else f"{_percent(rational(delta, 'delta'))} %"
 
@@ -181,7 +204,7 @@ def _percent(share: Fraction) -> int:
 
 _SEEDED = (
     "NOBODY IS PROTECTED. This run was SEEDED: its noise came from a generator that anyone who knows the seed can run "
-    "again, to take the noise off and read the data. What follows is what the same run would have promised with noise "
+    "again, to remove the noise and read the data. What follows is what the same run would have promised with noise "
     "from the operating system. Use a seeded run for tests only, never on data about people."
 )
 _WHO = {
@@ -212,5 +235,5 @@ _NOT_PROTECTED = (
 _NOT_QUERIES = {
     "rows": " Queries put to what was released are not protected.",
     "labels": " Features, and queries put to what was released, are not protected.",
-    "rows and queries": " That, when and how often someone asks is not protected.",
+    "rows and queries": " The fact, time and frequency of queries are not protected.",
 }

@@ -1,16 +1,15 @@
-"""A budget that is kept: what may still be asked, decided before any data are touched.
+"""Budgets: whether an event may still happen is decided before any data are read.
 
-A ledger promises one `Guarantee` for everything it lets through, and records events, never answers. Who asks may choose
-each question in the light of earlier answers. What may then be composed how is a matter of proof, and a ledger keeps to
-one of three rules:
+A ledger holds one `Guarantee` for everything that it admits. It records events, not answers. Each query may be chosen
+in the light of earlier answers. A ledger adds up by one of three rules, each with a proof:
 
-one event   Only one event is sold, fixed when the ledger is opened. The list of events is then known beforehand (the
-            event, so many times), any accountant may price it, and the ledger merely counts.
-basic       Σ εᵢ ≤ ε and Σ δᵢ ≤ δ, in exact fractions. Valid for events chosen along the way.
-renyi       Σ D_α(eventᵢ) ≤ B at one public order α, and Σ δᵢ ≤ δ/2. Valid for events chosen along the way.
+one event   Only one event is admitted, fixed when the ledger is opened. The list of events is then known in advance
+            (the event, a number of times), any accountant may price it, and the ledger only counts.
+basic       Σ εᵢ ≤ ε and Σ δᵢ ≤ δ, in exact fractions. Valid for events chosen adaptively.
+renyi       Σ D_α(eventᵢ) ≤ B at one public order α, and Σ δᵢ ≤ δ/2. Valid for events chosen adaptively.
 
-Pricing "whatever happened" by optimal composition instead would be wrong: who chooses events by the answers so far can
-beat it. See docs/ledger.md for proofs and for an exact counterexample.
+Pricing the recorded events by optimal composition would be wrong: an adversary that chooses events by earlier answers
+can exceed that price. See docs/ledger.md for proofs and an exact counterexample.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from reticent.errors import BudgetExhausted
 from reticent.exact import integer, log_bounds, rational
 from reticent.privacy import calibrate, divergences, pairs
 from reticent.privacy.events import Event, check_event, event_from_json, is_seeded
+from reticent.privacy.floats import Floats
 from reticent.privacy.guarantee import Guarantee
 from reticent.privacy.guard import Guard, Guarded
 
@@ -39,31 +39,31 @@ Accounting = Literal["one event", "basic", "renyi"]
 Cost = tuple[Fraction | int, Fraction | int]
 
 
-class Store(Protocol):
-    """Where a ledger's records live. Events and terms are canonical JSON texts, so any data base will do.
+class LedgerStore(Protocol):
+    """Where a ledger keeps its records. Events and terms are canonical JSON texts, so any database can store them.
 
-    Records are only ever appended. `transaction` gives exclusive access among all who share the store, threads and
-    processes alike; what was appended inside is durable when it ends, or not there at all if it ends by an exception.
+    Records are only appended. `transaction` gives exclusive access among all users of the store, threads and processes.
+    Records appended in a transaction are durable when it ends, and absent if it ends with an exception.
     """
 
     def transaction(self) -> AbstractContextManager[object]:
-        """Exclusive access until the context ends."""
+        """Return a context manager that gives exclusive access."""
 
     def terms(self) -> str | None:
-        """The terms that were agreed upon, if any."""
+        """Return the recorded terms, or None."""
 
     def agree(self, terms: str) -> None:
         """Record the terms, once, within a transaction."""
 
     def counts(self) -> Mapping[str, int]:
-        """How often each event was recorded so far, as seen within the transaction."""
+        """Return how often each event was recorded, as seen within the transaction."""
 
     def append(self, event: str, times: int) -> None:
-        """Record an event, so many times, within a transaction."""
+        """Record an event `times` times, within a transaction."""
 
 
-class MemoryStore(Guarded):
-    """Records in memory, for one process. Safe under threads."""
+class MemoryLedgerStore(Guarded):
+    """Records in memory, for one process. Threads may share it."""
 
     def __init__(self) -> None:
         self._guard = Guard(type(self))
@@ -73,12 +73,12 @@ class MemoryStore(Guarded):
         self._view = MappingProxyType(self._counts)
 
     def transaction(self) -> AbstractContextManager[object]:
-        """The store's lock; it may be taken again by who has it."""
+        """Return the lock of the store, which is reentrant."""
         self._guard.check()
         return self._lock
 
     def terms(self) -> str | None:
-        """The terms that were agreed upon, if any."""
+        """Return the recorded terms, or None."""
         self._guard.check()
         return self._terms
 
@@ -88,18 +88,28 @@ class MemoryStore(Guarded):
         self._terms = terms
 
     def counts(self) -> Mapping[str, int]:
-        """How often each event was recorded."""
+        """Return how often each event was recorded."""
         self._guard.check()
         return self._view
 
     def append(self, event: str, times: int) -> None:
-        """Record an event, so many times."""
+        """Record an event `times` times."""
         self._guard.check()
         self._counts[event] = self._counts.get(event, 0) + times
 
 
 class Spent(NamedTuple):
-    """What has been used of what there is, exactly: in units of ε, of divergence, or of answers, and of δ."""
+    """How much of a budget is used, exactly.
+
+    Attributes
+    ----------
+    measure : str
+        The unit: ε, a divergence, or answers.
+    used, limit : Fraction or int
+        The amount used, and the budget.
+    delta_used, delta_limit : Fraction or int
+        The same for δ.
+    """
 
     measure: str
     used: Fraction | int
@@ -110,7 +120,7 @@ class Spent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """How a ledger adds up: a cost of two components an event, and a limit on the sum of each."""
+    """How a ledger adds up: a cost of two components per event, and a limit on the sum of each."""
 
     accounting: Accounting
     measure: str
@@ -119,45 +129,57 @@ class _Rule:
     event: str | None = None
 
     def cost(self, event: Event, key: str) -> Cost:
-        """What one `event` costs; a ValueError says why the rule cannot price it, and what to do instead."""
+        """Return the cost of one `event`; a ValueError states why it has none, and what to do instead."""
         if self.accounting == "one event":
             if key != self.event:
-                raise ValueError(f"this ledger sells only {describe(_event(str(self.event)))}, not {describe(event)}")
+                raise ValueError(f"this ledger admits only {describe(_event(str(self.event)))}, not {describe(event)}")
             return 1, 0
         if self.accounting == "basic":
             price = pairs.pair(event)
             if price is None:
                 raise ValueError(
                     f"{describe(event)} has no epsilon and delta of its own, and this ledger adds up epsilons: open it "
-                    f"with event=… (to sell that one event), or with accounting='renyi'"
+                    f"with event=… (for that event alone), or with accounting='renyi'"
                 )
             return price
         divergence, slack = _renyi_cost(event, self.order)
         if not math.isfinite(divergence):
             raise ValueError(
-                f"{describe(event)} has no Rényi divergence that can be certified: sell it from a ledger of its own, "
-                f"opened with event=…"
+                f"{describe(event)} has no Rényi divergence that can be certified: open a ledger for it alone, with "
+                f"event=…"
             )
         return Fraction(divergence), slack
 
 
 class Ledger(Guarded):
-    """A budget for one data set that refuses before it would be overspent, and before any data are touched.
+    """A budget for one data set that refuses before it would be overspent, and before any data are read.
 
-    Give `event` where the same event is sold over and over: then any accountant may price it, which buys most answers.
-    Without it, events may be chosen along the way, and the rule ("basic" or "renyi") is fixed by the first event
-    charged, at a time when no data have been touched, unless `accounting` names it. A store that holds records is
-    continued.
+    If one event recurs, give it as `event`: then any accountant may price it, which allows most answers. Without it,
+    events may be chosen adaptively. A store that has records is continued under the same terms.
 
-    Guarantee. Everything that is released after its event was charged satisfies `guarantee`, all together, whoever
-    chose the queries and (without `event`) the events, in the light of whatever was released before.
+    Guarantee. Everything that is released after its event was charged satisfies `guarantee`, all together, however the
+    queries and (without `event`) the events were chosen in the light of earlier releases.
 
-    Why. One event: the list of events is fixed, stopping early is post-processing. Basic and Rényi: by induction from
-    the last event to the first, with a limit that holds on every path; see docs/ledger.md.
+    Why. One event: the list of events is fixed, and stopping early is post-processing. Basic and Rényi: by induction
+    from the last event to the first, with a limit that holds on every path. The proofs are in docs/ledger.md.
 
     Source. Rogers, Roth, Ullman, Vadhan 2016 (filters; the basic one needs no correction for δ); Feldman, Zrnic 2021
-    (Rényi filter at a fixed order), here with room for events that have a δ.
+    (Rényi filter at a fixed order), here also for events that have a δ.
 
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee of everything that is admitted.
+    event : Event or None, default None
+        The only event that is admitted, if there is only one.
+    accounting : {"basic", "renyi"} or None, default None
+        The rule for events chosen adaptively. None fixes the rule by the first event that is charged, when no data
+        have been read yet.
+    store : LedgerStore or None, default None
+        Where the records are kept; None for memory.
+
+    Examples
+    --------
     >>> from reticent.privacy.events import PureDP
     >>> ledger = Ledger(Guarantee(epsilon=1.0))
     >>> for _ in range(10):
@@ -166,7 +188,7 @@ class Ledger(Guarded):
     (True, 0)
     """
 
-    _instead = "Open a ledger in the process that uses it; a store in a data base may be shared, one in memory may not"
+    _instead = "Open a ledger in the process that uses it; a store in a database may be shared, one in memory may not"
 
     def __init__(
         self,
@@ -174,7 +196,7 @@ class Ledger(Guarded):
         *,
         event: Event | None = None,
         accounting: Literal["basic", "renyi"] | None = None,
-        store: Store | None = None,
+        store: LedgerStore | None = None,
     ) -> None:
         if not isinstance(guarantee, Guarantee):
             raise TypeError(f"guarantee must be a Guarantee, got {type(guarantee).__name__}")
@@ -184,7 +206,7 @@ class Ledger(Guarded):
             raise ValueError("give either event (which any accountant may price) or accounting, not both")
         self.guarantee = guarantee
         self.event = event
-        self._store: Store = MemoryStore() if store is None else store
+        self._store: LedgerStore = MemoryLedgerStore() if store is None else store
         self._epsilon, self._delta = rational(guarantee.epsilon, "epsilon"), rational(guarantee.delta, "delta")
         self._key = None if event is None else _key(self._checked(event))
         self._rule: _Rule | None = None
@@ -192,21 +214,32 @@ class Ledger(Guarded):
         if event is not None or accounting is not None:
             self._rule = self._make_rule(accounting or "one event")
         with self._store.transaction():
-            self._settled()
+            self._fixed_rule()
         self._guard = Guard(type(self))
 
-    # ── the questions ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── budget ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def charge(self, event: Event | None = None, times: int = 1) -> None:
-        """Record that `event` is about to happen `times` times, or refuse and record nothing.
+        """Record that `event` is about to happen `times` times, or refuse and record nothing. Call it before data are
+        read.
 
-        Call it before the data are touched. `BudgetExhausted` says what was asked, and what would still fit.
+        Parameters
+        ----------
+        event : Event or None, default None
+            The event; None for that of the ledger.
+        times : int, default 1
+            How often it is about to happen.
+
+        Raises
+        ------
+        BudgetExhausted
+            If it does not fit. The message states how many would.
         """
         self._guard.check()
         event, key = self._asked(event)
         times, store = integer(times, "times", least=1), self._store
         with store.transaction():
-            rule = self._settled() or self._rule_for(event)
+            rule = self._fixed_rule() or self._rule_for(event)
             cost, used = rule.cost(event, key), self._used(rule, store.counts())
             if used[0] + times * cost[0] > rule.limit[0] or used[1] + times * cost[1] > rule.limit[1]:
                 raise BudgetExhausted(self._refusal(rule, event, times, used, cost))
@@ -216,21 +249,21 @@ class Ledger(Guarded):
         self._rule, self._agreed = rule, True
 
     def remaining(self, event: Event | None = None) -> int:
-        """How many more of `event` fit."""
+        """Return how many more of `event` (None: that of the ledger) fit."""
         self._guard.check()
         event, key = self._asked(event)
         with self._store.transaction():
-            rule = self._settled() or self._rule_for(event)
-            return _room(rule, self._used(rule, self._store.counts()), rule.cost(event, key))
+            rule = self._fixed_rule() or self._rule_for(event)
+            return _more_that_fit(rule, self._used(rule, self._store.counts()), rule.cost(event, key))
 
     @property
     def accounting(self) -> Accounting | None:
-        """The rule this ledger adds up by; None as long as none is fixed."""
+        """The rule of this ledger; None until one is fixed."""
         return None if self._rule is None else self._rule.accounting
 
     @property
     def events(self) -> dict[Event, int]:
-        """What was charged, and how often."""
+        """The events that were charged, and how often."""
         self._guard.check()
         with self._store.transaction():
             return {_event(key): times for key, times in self._store.counts().items()}
@@ -239,12 +272,12 @@ class Ledger(Guarded):
     def spent(self) -> Spent:
         """How much of the budget is used, in the units of the ledger's rule.
 
-        This is a reading for those who plan, not a smaller guarantee: when to stop may have depended on the answers, so
-        what holds of everything released is `guarantee`.
+        Use it for planning. It is not a smaller guarantee: when to stop may have depended on answers, so all releases
+        together satisfy `guarantee`, and no less.
         """
         self._guard.check()
         with self._store.transaction():
-            rule = self._settled()
+            rule = self._fixed_rule()
             if rule is None:
                 return Spent("epsilon", 0, self._epsilon, 0, self._delta)
             used = self._used(rule, self._store.counts())
@@ -275,13 +308,13 @@ class Ledger(Guarded):
 
     def _terms(self, rule: _Rule) -> str:
         event = None if rule.event is None else json.loads(rule.event)
-        # The order is one of the terms: it is searched for, and another version might find another.
+        # The order is one of the terms, since another version might find another one.
         order = rule.order if rule.accounting == "renyi" else None
         guarantee = json.loads(self.guarantee.to_json())
         return _canonical({"guarantee": guarantee, "accounting": rule.accounting, "order": order, "event": event})
 
-    def _settled(self) -> _Rule | None:
-        """The rule, if one is fixed by now, within a transaction. A ledger on other terms may not share the store."""
+    def _fixed_rule(self) -> _Rule | None:
+        """The rule, if one is fixed, within a transaction. A ledger on other terms may not share the store."""
         agreed = None if self._agreed else self._store.terms()
         if agreed is not None:
             terms = json.loads(agreed)
@@ -300,7 +333,7 @@ class Ledger(Guarded):
     # ── sums ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _used(self, rule: _Rule, counts: Mapping[str, int]) -> Cost:
-        """The sums so far, from integer counts and exact costs: nothing is ever accumulated."""
+        """The sums so far, computed from integer counts and exact costs: no float is accumulated."""
         if rule.accounting == "one event":
             return counts.get(rule.event or "", 0), 0
         first: Fraction | int = 0
@@ -311,11 +344,11 @@ class Ledger(Guarded):
         return first, second
 
     def _refusal(self, rule: _Rule, event: Event, times: int, used: Cost, cost: Cost) -> str:
-        room = _room(rule, used, cost)
+        more = _more_that_fit(rule, used, cost)
         spent = f"{_number(used[0])} of {_number(rule.limit[0])} {rule.measure}"
         if rule.limit[1]:
             spent += f" and {_number(used[1])} of {_number(rule.limit[1])} delta"
-        fit = f"{room} more would fit" if room else "not one more fits"
+        fit = f"{more} more would fit" if more else "not one more fits"
         return f"asked for {times} × {describe(event)}, but {fit}: {spent} spent. Nothing was charged."
 
     # ── checks ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -330,14 +363,14 @@ class Ledger(Guarded):
     def _checked(self, event: Event) -> Event:
         if is_seeded(check_event(event)) and not self.guarantee.seeded:
             raise ValueError(
-                "event was made with seeded noise, which protects nobody: a ledger takes it only under a guarantee "
+                "event was made with seeded noise, which protects nobody: a ledger admits it only under a guarantee "
                 "with seeded=True"
             )
         return event
 
 
 def renyi_budget(epsilon: Fraction, delta: Fraction, order: float | None = None) -> tuple[float, Fraction]:
-    """The order at which (ε, δ) buys most zCDP (or the one given), and the divergence of that order that fits.
+    """Return the order at which (ε, δ) buys most zCDP (or the given one), and the divergence of that order that fits.
 
     Both depend on the budget alone; the divergence is rounded down. D_α ≤ B gives (ε, δ) for
     B = ε − ln(1/(αδ))/(α−1) − ln(1 − 1/α) (Canonne, Kamath, Steinke 2020, Proposition 12).
@@ -348,7 +381,7 @@ def renyi_budget(epsilon: Fraction, delta: Fraction, order: float | None = None)
     """
     log_delta = math.log(float(delta))
 
-    def cost(orders: divergences.Floats) -> divergences.Floats:
+    def cost(orders: Floats) -> Floats:
         conversion = divergences.epsilon_at(np.zeros_like(orders), orders, log_delta)
         return np.asarray(-(float(epsilon) - conversion) / orders)
 
@@ -366,10 +399,10 @@ def _renyi_cost(event: Event, order: float) -> tuple[float, Fraction]:
     return float(divergence[0]), slack
 
 
-def _room(rule: _Rule, used: Cost, cost: Cost) -> int:
+def _more_that_fit(rule: _Rule, used: Cost, cost: Cost) -> int:
     left = ((Fraction(limit) - gone, price) for limit, gone, price in zip(rule.limit, used, cost, strict=True))
-    # Events have a positive cost; of one without, none would be let through rather than all.
-    return min((max(0, math.floor(room / price)) for room, price in left if price), default=0)
+    # Events have a positive cost. Of an event without cost, none are admitted rather than all.
+    return min((max(0, math.floor(rest / price)) for rest, price in left if price), default=0)
 
 
 # ── events as text ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -389,7 +422,7 @@ def _event(key: str) -> Event:
 
 
 def describe(event: Event) -> str:
-    """An event in one line, as its parameters were written.
+    """Return an event in one line, with its parameters as they were written.
 
     >>> from reticent.privacy.events import PureDP
     >>> describe(PureDP(0.1))

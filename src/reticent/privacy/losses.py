@@ -1,10 +1,10 @@
-"""Privacy loss distributions on a grid: any composition, from above.
+"""Privacy-loss distributions on a grid: upper bounds for any composition.
 
 A pair of laws P, Q is represented by a measure m on a grid of losses, with a mass at infinity, whose curve
 H(ε) = m(∞) + Σ m(ℓ)·(1 − e^(ε−ℓ))₊ is nowhere below the pair's δ(ε), for ε of either sign. Composition convolves such
 measures, and keeps the property: writing δ(ε; P₁P₂) = E_{P₁}[δ(ε − ℓ₁; P₂)] ≤ E_{P₁}[H₂(ε − ℓ₁)] =
 E_{m₂}[δ(ε − ℓ₂; P₁)] ≤ E_{m₂}[H₁(ε − ℓ₂)], where nothing needs m to have total mass one (Zhu, Dong, Wang 2022, Theorem
-10, for measures). So a measure may be made a little larger to cover every rounding, and is.
+10, for measures). So a measure may be enlarged a little to cover every rounding error, and is.
 
 The convolution is done by the fast Fourier transform after tilting: masses are multiplied by e^(θℓ)/M(θ), with θ chosen
 so that the composed, tilted loss is centred on the ε of interest. Its rounding errors are then small against δ itself,
@@ -21,14 +21,26 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-_U = 2.0**-53
+from reticent.privacy.floats import ROUNDING, Floats
+
 _TAIL = 45.0  # e^−45 of the tilted mass may fall off the grid; it is added back
 
 
 @dataclass(frozen=True)
 class Losses:
-    """A measure on the grid of multiples of `step`: masses[i] at (first + i)·step, and a mass at infinity."""
+    """A measure on the grid of multiples of `step`, with a mass at infinity.
+
+    Attributes
+    ----------
+    step : float
+        The distance of neighbouring grid points.
+    first : int
+        The index of the first grid point with a mass.
+    masses : array
+        masses[i] is the mass at (first + i)·step.
+    infinite : float, default 0
+        The mass at infinity.
+    """
 
     step: float
     first: int
@@ -47,13 +59,13 @@ class Losses:
             return np.asarray(np.log(self.masses))
 
 
-def spread(losses: Floats, probabilities: Floats, step: float, *, infinite: float = 0.0) -> Losses:
-    """A discrete loss distribution on the grid: each mass is split between its two neighbours on the grid.
+def spread_on_grid(losses: Floats, probabilities: Floats, step: float, *, infinite: float = 0.0) -> Losses:
+    """Return a discrete loss distribution on the grid: each mass is split between its two neighbours on the grid.
 
     The split keeps the mass and the mean of e^(−loss). (1 − e^ε·y)₊ is convex in y = e^(−loss), so H only grows. Losses
-    are first moved up by more than they were rounded.
+    are first moved up by more than their rounding error.
     """
-    safe = losses + 8 * _U * np.abs(losses)
+    safe = losses + 8 * ROUNDING * np.abs(losses)
     cells = np.floor(safe / step).astype(np.int64)
     upper = probabilities * np.clip(np.expm1(cells * step - safe) / math.expm1(-step), 0.0, 1.0)
     first = int(cells.min())
@@ -63,13 +75,13 @@ def spread(losses: Floats, probabilities: Floats, step: float, *, infinite: floa
 
 
 def dominating(profile: Callable[[Floats], Floats], step: float, reach: int) -> Losses:
-    """The measure whose curve joins the dots of a profile on the grid 0, step … reach·step, by lines in e^ε.
+    """Return the measure whose curve connects the values of a profile on the grid 0, step … reach·step, linearly in
+    e^ε.
 
-    `profile` bounds δ(ε) for ε ≥ 0, for both orders of every two neighbours; so for ε < 0 it is 1 − e^ε·(1 − δ(−ε)),
-    and the mass at −ℓ is e^(−ℓ) times that at ℓ. δ(ε) is convex in e^ε, so the joined dots are nowhere below it
-    (Doroshenko and others 2022, "Connect the dots"). Where rounding, or a profile that is only a bound, makes a mass
-    negative it is set to zero, which raises the curve. The masses are then scaled up until the curve passes over every
-    dot again.
+    `profile` bounds δ(ε) for ε ≥ 0, for both orders of every two neighbours. So for ε < 0 it is 1 − e^ε·(1 − δ(−ε)),
+    and the mass at −ℓ is e^(−ℓ) times that at ℓ. δ(ε) is convex in e^ε, so the curve is nowhere below it (Doroshenko
+    and others 2022, "Connect the dots"). If rounding, or a profile that is only a bound, makes a mass negative, it is
+    set to zero, which raises the curve. The masses are then scaled up until the curve is above every value again.
     """
     grid = np.arange(reach + 1, dtype=np.float64) * step
     dots = np.minimum.accumulate(np.clip(profile(grid), 0.0, 1.0))
@@ -100,7 +112,13 @@ def _curve(masses: Floats, step: float) -> Floats:
 
 
 class Composition:
-    """Losses, each some number of times, composed."""
+    """A composition of losses, each repeated some number of times.
+
+    Parameters
+    ----------
+    members : sequence of (Losses, int)
+        The losses and how often each occurs, all on one grid.
+    """
 
     def __init__(self, members: Sequence[tuple[Losses, int]]) -> None:
         self.members = [(losses, times) for losses, times in members]
@@ -110,7 +128,7 @@ class Composition:
 
     @property
     def typical(self) -> float:
-        """An ε to begin a search with."""
+        """An ε to start a search with."""
         if self.infinite >= 1:
             return 1.0
         mean, variance = self._mean_and_variance(0.0)
@@ -119,7 +137,7 @@ class Composition:
     # ── cumulants ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def log_moment(self, theta: float) -> float:
-        """ln Σ m(ℓ)·e^(θℓ) over the finite losses of the composition."""
+        """Return ln Σ m(ℓ)·e^(θℓ) over the finite losses of the composition."""
         return sum(times * _log_moment(losses, theta)[0] for losses, times in self.members)
 
     def _mean_and_variance(self, theta: float) -> tuple[float, float]:
@@ -143,13 +161,13 @@ class Composition:
     # ── the curve ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def curve(self, epsilon: float) -> tuple[Floats, Floats]:
-        """Points around ε, and upper bounds on δ at them that are sharpest near ε."""
+        """Return points around ε, and upper bounds on δ at them that are tightest near ε."""
         theta = self._tilt_towards(epsilon)
         low, high = self._window(theta)
         size = 1 << max(4, (high - low).bit_length())
-        transform_error = 16 * _U * math.log2(size)
+        transform_error = 16 * ROUNDING * math.log2(size)
         spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
-        log_moment, error, rounding, smallest = 0.0, 0.0, 1e-11 + 4 * size * _U, 1.0
+        log_moment, error, rounding, smallest = 0.0, 0.0, 1e-11 + 4 * size * ROUNDING, 1.0
         for losses, times in self.members:
             own = _log_moment(losses, theta)[0]
             exponents = theta * losses.grid - own
@@ -159,11 +177,11 @@ class Composition:
             norm = float(np.sqrt(folded @ folded))
             log_moment += times * own
             error += times * transform_error * norm
-            rounding += times * (8 + 4 * float(np.abs(exponents).max()) + 4 * abs(own)) * _U
+            rounding += times * (8 + 4 * float(np.abs(exponents).max()) + 4 * abs(own)) * ROUNDING
             smallest = min(smallest, norm)
-        error = 2 * (error + (transform_error + 8 * _U * self.times) * smallest)
+        error = 2 * (error + (transform_error + 8 * ROUNDING * self.times) * smallest)
         composed = np.maximum(np.fft.irfft(spectrum, size), 0.0)
-        # An entry carries the losses that are congruent to it; the window holds all of them but e^−_TAIL.
+        # An entry carries the losses that are congruent to it; the window holds all but e^−_TAIL of them.
         indices = low + np.arange(size)
         reach = self.step * np.arange(1, size + 1)
         effect = float(np.linalg.norm(np.exp(-theta * reach) * np.expm1(-reach)))
@@ -177,9 +195,9 @@ class Composition:
         return indices.astype(np.float64) * self.step, np.minimum(1.0, np.where(np.isnan(bounds), 1.0, bounds))
 
     def _window(self, theta: float) -> tuple[int, int]:
-        """Grid indices outside of which lies at most e^−_TAIL of the tilted mass above, and about that below.
+        """Grid indices above which lies at most e^−_TAIL of the tilted mass, and below which about as much.
 
-        Mass above the window is lost to the circular convolution and so is added to the bounds. Mass below it is folded
+        Mass above the window is lost to the circular convolution, so it is added to the bounds. Mass below it is folded
         into the window, which only raises them.
         """
         base = self.log_moment(theta)
@@ -195,7 +213,7 @@ class Composition:
     # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def deltas(self, epsilons: Floats) -> Floats:
-        """Upper bounds on δ at every ε; many are served by a few tilts."""
+        """Return upper bounds on δ at every ε; a few tilts serve many of them."""
         if self.infinite >= 1:
             return np.ones_like(epsilons)
         if epsilons.size <= 4:
@@ -209,7 +227,7 @@ class Composition:
         return best
 
     def epsilon(self, delta: float, guess: float) -> float:
-        """The least ε ≥ 0 whose bound on δ is at most `delta`; infinite where there is none."""
+        """Return the least ε ≥ 0 whose bound on δ is at most `delta`; infinity if there is none."""
         if delta <= self.infinite:
             return math.inf
         best = math.inf
@@ -233,12 +251,12 @@ class Composition:
 
 
 def _infinite(members: list[tuple[float, float, int]]) -> float:
-    """What of the composed measure lies at infinity: all that is not finite in every member."""
+    """The mass of the composition at infinity: all that is not finite in every member."""
     if any(finite <= infinite for finite, infinite, _ in members):
         return 1.0
     log_finite = sum(times * math.log(finite) for finite, _, times in members)
     log_more = sum(times * math.log1p(infinite / finite) for finite, infinite, times in members)
-    rounding = 1e-11 + 8 * _U * sum(times for _, _, times in members)
+    rounding = 1e-11 + 8 * ROUNDING * sum(times for _, _, times in members)
     return min(1.0, math.exp(min(log_finite, 700.0)) * math.expm1(min(log_more, 700.0)) * (1 + rounding))
 
 
@@ -248,7 +266,7 @@ def _read(points: Floats, bounds: Floats, epsilons: Floats) -> Floats:
     step = points[1] - points[0]
     share = np.clip(np.expm1(np.clip(epsilons - points[below], 0.0, step)) / np.expm1(step), 0.0, 1.0)
     values = bounds[below] + share * (bounds[below + 1] - bounds[below])
-    # a share is rounded, so allow for it
+    # covers the rounding of the share
     values = values * (1 + 1e-13) + 1e-12 * (bounds[below] - bounds[below + 1])
     return np.where(epsilons < points[0], 1.0, np.minimum(1.0, values))
 
@@ -266,7 +284,7 @@ def _log_moment(losses: Losses, theta: float) -> tuple[float, float, float]:
 
 
 def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
-    """values**exponent by squaring: a product of `exponent` factors gathers that many roundings, in whatever order."""
+    """values**exponent by squaring: a product of `exponent` factors has that many rounding errors, in any order."""
     result = np.ones_like(values)
     with np.errstate(under="ignore"):
         while exponent:

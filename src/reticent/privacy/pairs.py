@@ -1,6 +1,6 @@
-"""Exact prices: the ε of a pure event and the (ε, δ) that basic composition gives, as fractions.
+"""Exact prices as fractions: the (ε, δ) of basic composition, the ε of pure events, and the ρ of zCDP.
 
-Where a price is irrational (sampling, groups with δ > 0) the fraction is an upper bound, tight to some hundred bits.
+If a price is irrational (sampling, groups with δ > 0), the fraction is an upper bound, tight to about 128 bits.
 """
 
 from __future__ import annotations
@@ -10,20 +10,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from reticent.exact import exp_fractions, log_bounds
-from reticent.privacy.events import (
-    ZCDP,
-    ApproximateDP,
-    BoundedRange,
-    DiscreteGaussian,
-    Event,
-    Gaussian,
-    GaussianBit,
-    Grouped,
-    Parallel,
-    PureDP,
-    SparseVector,
-    Subsampled,
-)
+from reticent.privacy import events
+from reticent.privacy.events import Event
 from reticent.privacy.parts import other_reading, parts
 
 Pair = tuple[Fraction, Fraction]
@@ -31,7 +19,7 @@ _BITS = 128
 
 
 def amplified(epsilon: Fraction, rate: Fraction) -> Fraction:
-    """ln(1 + rate·(e^ε − 1)), rounded up: what ε becomes on a random subset (Balle, Barthe, Gaboardi 2018).
+    """Return ln(1 + rate·(e^ε − 1)), rounded up: the ε on a random subset (Balle, Barthe, Gaboardi 2018).
 
     >>> round(float(amplified(Fraction(1), Fraction(1, 10))), 6)
     0.158565
@@ -43,7 +31,7 @@ def amplified(epsilon: Fraction, rate: Fraction) -> Fraction:
 
 
 def grouped(pair: Pair, size: int) -> Pair | None:
-    """(kε, δ·(e^(kε) − 1)/(e^ε − 1)): what a group of k rows sees of an (ε, δ); None where that δ reaches 1."""
+    """Return (kε, δ·(e^(kε) − 1)/(e^ε − 1)), what a group of k rows sees of an (ε, δ); None if that δ reaches 1."""
     epsilon, delta = pair
     if delta == 0:
         return size * epsilon, delta
@@ -56,8 +44,9 @@ def grouped(pair: Pair, size: int) -> Pair | None:
 
 @lru_cache(maxsize=4096)
 def pair(event: Event) -> Pair | None:
-    """The (ε, δ) of an event by basic composition, exactly; None for events that have no (ε, δ) of their own.
+    """Return the (ε, δ) of an event by basic composition, exactly; None if it has no (ε, δ) of its own.
 
+    >>> from reticent.privacy.events import SparseVector
     >>> pair(SparseVector(epsilon=0.5, halts=3, delta=1e-6))
     (Fraction(3, 2), Fraction(1, 1000000))
     """
@@ -71,30 +60,30 @@ def pair(event: Event) -> Pair | None:
     return (epsilon, delta) if delta < 1 else None
 
 
-def _pair(part: Event) -> Pair | None:  # noqa: PLR0911 (a case an event)
+def _pair(part: Event) -> Pair | None:  # noqa: PLR0911 (one case per event)
     match part:
-        case PureDP(epsilon=epsilon) | BoundedRange(epsilon=epsilon):
+        case events.PureDP(epsilon=epsilon) | events.BoundedRange(epsilon=epsilon):
             return epsilon, Fraction(0)
-        case ApproximateDP(epsilon=epsilon, delta=delta):
+        case events.ApproximateDP(epsilon=epsilon, delta=delta):
             return epsilon, delta
-        case SparseVector(epsilon=epsilon, halts=halts, delta=delta):
+        case events.SparseVector(epsilon=epsilon, halts=halts, delta=delta):
             return halts * epsilon, delta
-        case Subsampled(event=inner, rate=rate):
+        case events.Subsampled(event=inner, rate=rate):
             price, other = pair(inner), other_reading(part)
             own = None if price is None else (amplified(price[0], rate), rate * price[1])
             return own if other is None else _larger([own, pair(other)])
-        case Grouped(event=inner, size=size):
+        case events.Grouped(event=inner, size=size):
             price = pair(inner)
             return None if price is None else grouped(price, size)
-        case Parallel(events=members):
+        case events.Parallel(events=members):
             return _larger([pair(member) for member in members])
     return None
 
 
 def pure(event: Event) -> Fraction | None:
-    """The ε of an event that is ε-DP with δ = 0, exactly; None for others.
+    """Return the ε of an event that is ε-DP with δ = 0, exactly; None for others.
 
-    >>> from reticent.privacy.events import Repeated
+    >>> from reticent.privacy.events import PureDP, Repeated
     >>> pure(Repeated(PureDP(0.1), 10))
     Fraction(1, 1)
     """
@@ -104,8 +93,9 @@ def pure(event: Event) -> Fraction | None:
 
 @lru_cache(maxsize=4096)
 def rho(event: Event) -> Fraction | None:
-    """The ρ for which the event is ρ-zCDP; None for events without one.
+    """Return the ρ for which the event is ρ-zCDP; None if it has none.
 
+    >>> from reticent.privacy.events import BoundedRange
     >>> rho(BoundedRange(epsilon=2))
     Fraction(1, 2)
     """
@@ -118,24 +108,24 @@ def rho(event: Event) -> Fraction | None:
     return total
 
 
-def _rho(part: Event) -> Fraction | None:  # noqa: PLR0911 (a case an event)
+def _rho(part: Event) -> Fraction | None:  # noqa: PLR0911 (one case per event)
     match part:
-        case BoundedRange(epsilon=epsilon):  # Dong, Durfee, Rogers 2020; Cesar, Rogers 2021
+        case events.BoundedRange(epsilon=epsilon):  # Dong, Durfee, Rogers 2020; Cesar, Rogers 2021
             return epsilon**2 / 8
-        case SparseVector(epsilon=epsilon, halts=halts, delta=delta) if delta == 0:
+        case events.SparseVector(epsilon=epsilon, halts=halts, delta=delta) if delta == 0:
             return halts * epsilon**2 / 2
-        case ZCDP(rho=value):
+        case events.ZCDP(rho=value):
             return value
-        case Gaussian(sigma=sigma, squared_sensitivity=square) | DiscreteGaussian(
+        case events.Gaussian(sigma=sigma, squared_sensitivity=square) | events.DiscreteGaussian(
             sigma=sigma, squared_sensitivity=square
         ):
             return Fraction(square) / (2 * sigma**2)
-        case GaussianBit(sigma=sigma):
+        case events.GaussianBit(sigma=sigma):
             return 1 / (2 * sigma**2)
-        case Grouped(event=inner, size=size):
+        case events.Grouped(event=inner, size=size):
             price = rho(inner)
             return None if price is None else size**2 * price
-        case Parallel(events=members):
+        case events.Parallel(events=members):
             prices = [rho(member) for member in members]
             known = [price for price in prices if price is not None]
             return max(known) if len(known) == len(prices) else None
@@ -151,7 +141,7 @@ def _larger(prices: list[Pair | None]) -> Pair | None:
 
 
 def _up(value: Fraction) -> Fraction:
-    """A fraction of _BITS significant bits that is not below `value` ≥ 0: prices of prices stay short."""
+    """A fraction of _BITS significant bits that is not below `value` ≥ 0, so that repeated prices stay short."""
     shift = value.denominator.bit_length() - value.numerator.bit_length() + _BITS
     scale = Fraction(2) ** shift
     return math.ceil(value * scale) / scale

@@ -1,4 +1,4 @@
-"""The checks every privacy parameter passes before anything private is touched."""
+"""Checks of privacy parameters. They come before any private data are read."""
 
 from __future__ import annotations
 
@@ -7,23 +7,40 @@ import warnings
 from fractions import Fraction
 
 from reticent.errors import PrivacyWarning
-from reticent.exact import rational, upward
+from reticent.exact import Number, rational, upward
 
-LEAST_DELTA = Fraction(1, 10**299)  # curves are rounded up by 1e-300, as what underflows is not zero
+LEAST_DELTA = Fraction(1, 10**299)  # bounds on δ are rounded up by 1e-300, since underflow is not zero
 
 
-def check_epsilon(epsilon: object, name: str = "epsilon") -> Fraction:
-    """ε as an exact number; it must be finite and positive."""
+def check_epsilon(epsilon: Number, name: str = "epsilon") -> Fraction:
+    """Return ε as an exact number; it must be finite and positive.
+
+    Parameters
+    ----------
+    epsilon : int, float, Fraction or Decimal
+        The ε. Other types are refused.
+    name : str, default "epsilon"
+        The name of the parameter, for messages.
+    """
     value = rational(epsilon, name)
     if value <= 0:
         raise ValueError(f"{name} must be a finite number > 0, got {epsilon}")
     return value
 
 
-def check_delta(delta: object, name: str = "delta", *, positive: bool = False, rows: int | None = None) -> Fraction:
-    """δ as an exact number in [0, 1), or in (0, 1) where the mechanism needs `positive`.
+def check_delta(delta: Number, name: str = "delta", *, positive: bool = False, rows: int | None = None) -> Fraction:
+    """Return δ as an exact number in [0, 1), or in (0, 1) if it must be positive.
 
-    Where the number of `rows` is known and δ ≥ 1/rows, a warning says what that would permit.
+    Parameters
+    ----------
+    delta : int, float, Fraction or Decimal
+        The δ. Other types are refused.
+    name : str, default "delta"
+        The name of the parameter, for messages.
+    positive : bool, default False
+        Whether 0 is refused.
+    rows : int or None, default None
+        The number of rows, if known. A `PrivacyWarning` is emitted if δ ≥ 1/rows.
     """
     value = rational(delta, name)
     if not 0 <= value < 1 or (positive and value == 0):
@@ -39,7 +56,7 @@ def check_delta(delta: object, name: str = "delta", *, positive: bool = False, r
 
 
 def check_certifiable(delta: Fraction, name: str = "delta") -> None:
-    """Refuse a δ > 0 that no curve of a noise with tails can be certified to reach, since its floats underflow."""
+    """Refuse a δ > 0 that is too small to be certified in floating point for noise with unbounded tails."""
     if 0 < delta < LEAST_DELTA:
         raise ValueError(
             f"{name}={_decimal(delta)} is too small: for noise with tails no delta below {float(LEAST_DELTA):g} can be "
@@ -55,7 +72,7 @@ def _decimal(value: Fraction) -> str:
 
 
 def float_above(value: Fraction) -> float:
-    """The least float that is not below `value`, floats being read as the decimals they print as.
+    """Return the least float that is not below `value`, where floats are read as the decimals that they print as.
 
     >>> float_above(Fraction(3, 10)), float_above(Fraction(1, 3))
     (0.3, 0.33333333333333337)
@@ -64,8 +81,8 @@ def float_above(value: Fraction) -> float:
     return nearest if rational(nearest, "value") >= value else math.nextafter(nearest, math.inf)
 
 
-def check_positive(value: object, name: str) -> Fraction:
-    """A noise scale or another quantity that must be finite and positive, as an exact number."""
+def check_positive(value: Number, name: str) -> Fraction:
+    """Return a noise scale or another quantity as an exact number; it must be finite and positive."""
     number = rational(value, name)
     if number <= 0:
         raise ValueError(f"{name} must be a finite number > 0, got {value}")

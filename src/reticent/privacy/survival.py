@@ -1,4 +1,4 @@
-"""The tail of the discrete Gaussian, tabulated once a scale."""
+"""Tables of the tail of the discrete Gaussian, one per scale."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-_LARGEST = 100_000  # a wider table would take more memory than it saves privacy
+_LARGEST = 100_000  # for larger scales a table saves too little privacy for its memory
 _DEEPEST = 1300.0  # tables end where the mass is about e^−650, far above the least float
 
 
@@ -18,7 +18,14 @@ _DEEPEST = 1300.0  # tables end where the mass is about e^−650, far above the 
 class Survival:
     """P(noise = z) and P(noise ≥ z) for z = 0 … reach, each with a relative error of at most `error`.
 
-    All sums are of positive terms, so no precision is lost but to the adding up: a rounding a term.
+    All sums are of positive terms, so the only errors are one rounding per term.
+
+    Attributes
+    ----------
+    sigma : float
+        The scale σ.
+    mass, above : array
+        P(noise = z) and P(noise ≥ z).
     """
 
     sigma: float
@@ -38,7 +45,7 @@ class Survival:
 
 @lru_cache(maxsize=8)
 def survival(sigma: Fraction) -> Survival | None:
-    """The table for discrete Gaussian noise of the given scale, or None where it would be too long."""
+    """Return the table for discrete Gaussian noise of the given scale, or None if it would be too long."""
     if sigma > _LARGEST:
         return None
     scale = float(sigma)
