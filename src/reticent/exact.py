@@ -26,6 +26,8 @@ def rational(value: object, name: str) -> Fraction:
     >>> rational(0.1, "epsilon")
     Fraction(1, 10)
     """
+    if type(value) is Fraction and type(value.numerator) is int and type(value.denominator) is int:
+        return value  # parameters are read at every call of a mechanism, and abstract types are slow to check
     if isinstance(value, bool) or not isinstance(value, (Real, Decimal)):
         raise TypeError(f"{name} must be a real number, got {type(value).__name__}")
     if isinstance(value, Rational):
@@ -42,7 +44,7 @@ def _as_float(value: SupportsFloat) -> float:
 
 def integer(value: object, name: str, *, least: int | None = None, most: int | None = None) -> int:
     """`value` as an int; anything that is not a whole number in range is refused by name."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
         raise TypeError(f"{name} must be a whole number, got {type(value).__name__}")
     number = int(value)
     if least is not None and number < least:

@@ -15,7 +15,7 @@ LEAST_DELTA = Fraction(1, 10**299)  # curves are rounded up by 1e-300, as what u
 def check_epsilon(epsilon: object, name: str = "epsilon") -> Fraction:
     """ε as an exact number; it must be finite and positive."""
     value = rational(epsilon, name)
-    if value <= 0:
+    if value.numerator <= 0:
         raise ValueError(f"{name} must be a finite number > 0, got {epsilon}")
     return value
 
@@ -26,7 +26,7 @@ def check_delta(delta: object, name: str = "delta", *, positive: bool = False, r
     Where the number of `rows` is known and δ ≥ 1/rows, a warning says what that would permit.
     """
     value = rational(delta, name)
-    if not 0 <= value < 1 or (positive and value == 0):
+    if not 0 <= value.numerator < value.denominator or (positive and not value):
         raise ValueError(f"{name} must be in {'(0, 1)' if positive else '[0, 1)'}, got {delta}")
     if rows and value * rows >= 1:
         warnings.warn(
@@ -67,6 +67,6 @@ def float_above(value: Fraction) -> float:
 def check_positive(value: object, name: str) -> Fraction:
     """A noise scale or another quantity that must be finite and positive, as an exact number."""
     number = rational(value, name)
-    if number <= 0:
+    if number.numerator <= 0:
         raise ValueError(f"{name} must be a finite number > 0, got {value}")
     return number
