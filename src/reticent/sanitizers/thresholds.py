@@ -169,10 +169,7 @@ class ThresholdSanitizer(Sanitizer):
         failure = check_share(self.failure, "failure")
         error = None if self.error is None else check_share(self.error, "error")
         epsilon, delta = check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
-        schemes = _schemes(self.method, self._size(), rows, epsilon, delta, error, failure)
-        kept = [scheme for scheme in schemes if error is None or scheme.bound <= float(error) * rows]
-        best = min(kept or schemes, key=lambda scheme: scheme.expected)
-        return best.calibrated(epsilon, delta)
+        return _best_scheme(self.method, self._size(), rows, epsilon, delta, error, failure)
 
     def _without_promise(self) -> str:
         """SanThresholds is made for an error, so that it has no fit without one."""
@@ -234,6 +231,22 @@ def _schemes(
     if method in ("auto", "quantiles"):
         schemes += best_pivots(size, rows, epsilon=epsilon, delta=delta, failure=failure)
     return schemes
+
+
+@lru_cache(maxsize=256)
+def _best_scheme(
+    method: Method,
+    size: int,
+    rows: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    error: Fraction | None,
+    failure: Fraction,
+) -> Scheme:
+    """The scheme with the least expected error, of those that keep a promised one if there are any."""
+    schemes = _schemes(method, size, rows, epsilon, delta, error, failure)
+    kept = [scheme for scheme in schemes if error is None or scheme.bound <= float(error) * rows]
+    return min(kept or schemes, key=lambda scheme: scheme.expected).calibrated(epsilon, delta)
 
 
 @lru_cache(maxsize=4096)  # learners ask for many accuracies, and for the same ones again
