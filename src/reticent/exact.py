@@ -113,6 +113,7 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int, int]:
     return low >> drop, -(-high >> drop), k
 
 
+@lru_cache(maxsize=4096)
 def log_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
     """Rational bounds on ln x, for x > 0, that are less than 2^−bits apart.
 

@@ -147,7 +147,8 @@ class ThresholdSanitizer(Sanitizer):
         beta = check_share(self.failure if failure is None else failure, "failure")
 
         epsilon, delta = check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
-        return in_reach(_fewest_rows(self.method, self._size(), epsilon, delta, alpha, beta), self.check_size)
+        needed = _fewest_rows(self.method, self._size(), epsilon=epsilon, delta=delta, error=alpha, failure=beta)
+        return in_reach(needed, self.check_size)
 
     # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -169,7 +170,9 @@ class ThresholdSanitizer(Sanitizer):
         failure = check_share(self.failure, "failure")
         error = None if self.error is None else check_share(self.error, "error")
         epsilon, delta = check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
-        return _best_scheme(self.method, self._size(), rows, epsilon, delta, error, failure)
+        return _best_scheme(
+            self.method, self._size(), rows, epsilon=epsilon, delta=delta, error=error, failure=failure
+        )
 
     def _without_promise(self) -> str:
         """SanThresholds is made for an error, so that it has no fit without one."""
@@ -216,6 +219,7 @@ def _schemes(
     method: Method,
     size: int,
     rows: int,
+    *,
     epsilon: Fraction,
     delta: Fraction,
     error: Fraction | None,
@@ -238,23 +242,24 @@ def _best_scheme(
     method: Method,
     size: int,
     rows: int,
+    *,
     epsilon: Fraction,
     delta: Fraction,
     error: Fraction | None,
     failure: Fraction,
 ) -> Scheme:
     """The scheme with the least expected error, of those that keep a promised one if there are any."""
-    schemes = _schemes(method, size, rows, epsilon, delta, error, failure)
+    schemes = _schemes(method, size, rows, epsilon=epsilon, delta=delta, error=error, failure=failure)
     kept = [scheme for scheme in schemes if error is None or scheme.bound <= float(error) * rows]
     return min(kept or schemes, key=lambda scheme: scheme.expected).calibrated(epsilon, delta)
 
 
 @lru_cache(maxsize=4096)  # learners ask for many accuracies, and for the same ones again
 def _fewest_rows(
-    method: Method, size: int, epsilon: Fraction, delta: Fraction, error: Fraction, failure: Fraction
+    method: Method, size: int, *, epsilon: Fraction, delta: Fraction, error: Fraction, failure: Fraction
 ) -> int:
     def reaches(rows: int) -> bool:
-        schemes = _schemes(method, size, rows, epsilon, delta, error, failure)
+        schemes = _schemes(method, size, rows, epsilon=epsilon, delta=delta, error=error, failure=failure)
         return any(scheme.bound <= float(error) * rows for scheme in schemes)
 
     return fewest_rows(reaches)
