@@ -35,6 +35,8 @@ def rational(value: object, name: str) -> Fraction:
     >>> rational(0.1, "epsilon")
     Fraction(1, 10)
     """
+    if type(value) is Fraction and type(value.numerator) is int and type(value.denominator) is int:
+        return value  # parameters are read at every call of a mechanism, and abstract types are slow to check
     if isinstance(value, bool) or not isinstance(value, (Real, Decimal)):
         raise TypeError(f"{name} must be a real number, got {type(value).__name__}")
     if isinstance(value, Rational):
@@ -61,7 +63,7 @@ def integer(value: object, name: str, *, least: int | None = None, most: int | N
     least, most : int or None, default None
         The range, both ends included.
     """
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
         raise TypeError(f"{name} must be a whole number, got {type(value).__name__}")
     number = int(value)
     if least is not None and number < least:
@@ -145,6 +147,7 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int, int]:
     return low >> drop, -(-high >> drop), k
 
 
+@lru_cache(maxsize=4096)
 def log_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
     """Return rational bounds on ln x, for x > 0, that are less than 2^−bits apart.
 

@@ -21,6 +21,14 @@ from reticent.mechanisms.pieces import median_pieces
 from reticent.noise import Seeded
 
 ENTRIES = {entry.name: entry for entry in catalogue()}
+LONG_LAWS = {
+    "AboveThreshold",
+    "ConfidentGNMax",
+    "StableMajority",
+    "laplace_count, histogram",
+    "quasi_concave_maximum, depth 2",
+    "stability_histogram",
+}
 
 
 def test_every_mechanism_is_in_the_catalogue() -> None:
@@ -32,7 +40,12 @@ def test_every_entry_has_a_twin() -> None:
     assert [name for name in ENTRIES if not TWINS[name]] == []
 
 
-@pytest.mark.parametrize("entry", catalogue(), ids=lambda entry: entry.name)
+def marked(name: str, *values: Any) -> Any:
+    """A parameter, marked as slow where the laws of this mechanism take long to walk."""
+    return pytest.param(*values, marks=[pytest.mark.slow] if name in LONG_LAWS else [])
+
+
+@pytest.mark.parametrize("entry", [marked(entry.name, entry) for entry in catalogue()], ids=lambda entry: entry.name)
 def test_no_mechanism_exceeds_its_claim_and_each_comes_near(entry: CatalogueEntry) -> None:
     pairs = [pair for _, _, pair in divergences(entry.run, entry.neighbours, tail_bits=TAIL_BITS)]
     lower, upper = (max(pair.delta(entry.epsilon)[end] for pair in pairs) for end in (0, 1))
@@ -42,13 +55,10 @@ def test_no_mechanism_exceeds_its_claim_and_each_comes_near(entry: CatalogueEntr
     assert spent > 0.5 * entry.epsilon, "pairs that show nothing would pass anything"
 
 
-LONG = {("StableMajority", "value noise not redrawn"), ("stability_histogram", "no threshold")}
-
-
 @pytest.mark.parametrize(
     ("name", "twin"),
     [
-        pytest.param(name, twin, marks=[pytest.mark.slow] if (name, twin) in LONG else [])
+        marked(name, name, twin)
         for name, twins in TWINS.items()
         for twin in twins
     ],
@@ -129,7 +139,7 @@ def test_random_neighbours_with_growth_2_grow_by_2() -> None:
     assert set(rises) == {0, 1, 2}
 
 
-@pytest.mark.parametrize("name", RANDOM)
+@pytest.mark.parametrize("name", [marked(name, name) for name in RANDOM])
 def test_random_neighbours_stay_within_the_claim(name: str) -> None:
     entry = ENTRIES[name]
     worst = worst_case(entry.run, RANDOM[name](), epsilon=entry.epsilon, tail_bits=TAIL_BITS)
@@ -173,6 +183,7 @@ def test_a_row_of_the_report() -> None:
     assert [twin.rejected for twin in row.twins] == [True]
 
 
+@pytest.mark.slow
 def test_a_broken_mechanism_fails() -> None:
     """A twin in the place of the real one: exact and empirical audit both say so."""
     entry, broken = ENTRIES["laplace_count"], TWINS["laplace_count"]["noise × 0.7"]

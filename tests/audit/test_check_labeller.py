@@ -40,6 +40,7 @@ def test_no_labeller_is_left_out() -> None:
     assert {spec.kind.name for spec, _, _ in SMALL} == {*NAMES, "laplace"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "size", "skipped"), SMALL, ids=[spec.kind.name for spec, _, _ in SMALL])
 def test_labellers_conform(spec: LabellerSpec, size: dict[str, Any], skipped: set[str]) -> None:
     report = check_labeller(spec, **size)
@@ -61,6 +62,7 @@ class FirstTeacher(Poll):
         return super().draw_polls(questions) * 0
 
 
+@pytest.mark.slow
 def test_a_poll_of_one_teacher_is_rejected() -> None:
     with pytest.raises(AssertionError, match="failed   polls: answers to a poll and to all votes have other laws"):
         check_labeller(FirstTeacher.spec(poll=1, flip=0.5))

@@ -84,10 +84,12 @@ def test_models_without_a_fault_pass(model: type[Votes], challenge: int | None) 
     assert challenge is None or losses(value)[0] < NIL
 
 
+@pytest.mark.slow
 def test_an_invalid_query_that_is_counted_costs_what_any_other_does() -> None:
     assert play(Rejecting, 1, rows=((-1,), *ROWS)).passes(Guarantee(epsilon=claimed(Votes)))
 
 
+@pytest.mark.slow
 def test_a_chain_costs_a_row_its_own_phase_and_a_query_the_next() -> None:
     claim = Guarantee(epsilon=float(Chain.model_epsilon))
     for challenge in (None, 0, 2):
@@ -100,6 +102,7 @@ def test_a_chain_costs_a_row_its_own_phase_and_a_query_the_next() -> None:
 # ── twins ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("twin", "challenge", "rows", "size"),
     [
@@ -116,6 +119,7 @@ def test_twins_of_the_votes_are_rejected(twin: type[Votes], challenge: int | Non
     assert value.refutes(Guarantee(epsilon=claimed(twin))) or (challenge is not None and losses(value)[0] > 0)
 
 
+@pytest.mark.slow
 def test_what_the_twins_leak() -> None:
     """The figures that are known: a loss by phase, at δ = 0."""
     assert play(UncountedCache, 1, strategies=10).epsilon()[0] == math.inf
@@ -134,11 +138,13 @@ def test_uncounted_cache_hits_leak_through_answers_alone() -> None:
     assert hits[6][0] == math.inf
 
 
+@pytest.mark.slow
 def test_a_drift_test_against_the_rows_costs_them_in_every_phase() -> None:
     value = play(DriftAgainstRows, None, rounds=12)
     assert losses(value)[:4] == pytest.approx([math.log(3) * times for times in (1, 2, 3, 4)], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_between_thresholds_tells_which_query_was_asked() -> None:
     """The last halt is left; a question with split votes uses it up, and the next question is refused."""
     attack = Script(SAME, (Query((10_000,), (20_000,)), Query((20_000,))))

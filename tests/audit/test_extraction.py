@@ -177,6 +177,7 @@ def rows(ones: int) -> Sample:
     return np.ones((TEACHERS, 1), dtype=int), (np.arange(TEACHERS) < ones).astype(int)
 
 
+@pytest.mark.slow
 def test_a_static_predictor_gives_a_row_away_and_phases_do_not() -> None:
     points = np.array([[0], [1]])
     noise = Seeded(unsafe_seed=11)

@@ -611,6 +611,7 @@ def in_lists(name: str, odd: object, where: str) -> Seen:
     return looked_at(case, Data(X, y), kind)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["X", "y"])
 @pytest.mark.parametrize("name", LISTED)
 def test_an_odd_value_in_a_list_is_taken_or_refused_by_the_public_list(name: str, where: str) -> None:
@@ -620,6 +621,7 @@ def test_an_odd_value_in_a_list_is_taken_or_refused_by_the_public_list(name: str
     assert not any(one.warned or one.logged or one.printed for one in found.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["logistic", "trees", "private, votes", "everlasting", "threshold teachers"])
 def test_one_message_refuses_all_labels_that_are_no_class(name: str) -> None:
     assert len({in_lists(name, odd, "y").ended for odd in ODD.values()} - {"done"}) == 1

@@ -95,6 +95,7 @@ def test_the_discrete_gaussian_has_a_curve() -> None:
         assert exact(first, second).delta(epsilon) == pytest.approx((expected, expected), rel=1e-9)
 
 
+@pytest.mark.slow
 @given(weights, weights, weights, weights, epsilons)
 def test_intervals_enclose_every_law_within_them(
     first: list[int], second: list[int], other_first: list[int], other_second: list[int], epsilon: Fraction

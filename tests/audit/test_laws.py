@@ -200,6 +200,7 @@ def everything(noise: Noise) -> Hashable:
     return coin, cell, order[0].item(), pick, small % 2, noise.uniform(2), noise.subset(3, 1).item()
 
 
+@pytest.mark.slow
 def test_probabilities_sum_to_one() -> None:
     found = law(everything)
     assert sum(found.low.values()) <= ONE <= sum(found.high.values()) + found.missing
@@ -207,6 +208,7 @@ def test_probabilities_sum_to_one() -> None:
     assert sum(found.high.values()) - sum(found.low.values()) < ONE >> 75
 
 
+@pytest.mark.slow
 def test_the_walker_agrees_with_the_sampler() -> None:
     runs = 4_000
     found, noise = law(everything), Seeded(unsafe_seed=1)

@@ -38,6 +38,7 @@ def test_the_bound_exceeds_the_truth_no_more_often_than_stated() -> None:
     assert sum(bound > math.log(3) / 2 for bound in bounds) >= 0.5 * len(bounds)
 
 
+@pytest.mark.slow
 def test_an_audit_that_tests_on_what_it_chose_by_is_too_confident() -> None:
     """The twin: fifty equally likely outputs tell nothing, but some set of them always looks as if it did."""
     generator = random.Random(2)
@@ -145,6 +146,7 @@ def fresh(_: int) -> int:
     return int(system.uniform(1 << 60))
 
 
+@pytest.mark.slow
 def test_workers_have_entropy_of_their_own() -> None:
     tallies = _run(fresh, (0, 1), (100, 100, 200), jobs=2, quiet=True)
     everything = sum((counts for pair in tallies for counts in pair), Counter())

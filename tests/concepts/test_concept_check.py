@@ -69,6 +69,7 @@ SHIPPED: list[ConceptClass[Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concept_class", SHIPPED, ids=repr)
 def test_every_class_passes(concept_class: ConceptClass[Any]) -> None:
     assert check(concept_class).erm_runs > 10

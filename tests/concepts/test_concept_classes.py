@@ -258,6 +258,7 @@ def line_of(kind: str, ranks: list[int]) -> Any:
 LINES = ["int64", "uint64", "int8", "float32", "float", "wide", "datetime"]
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(LINES),
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 1)), max_size=12),
@@ -292,6 +293,7 @@ def test_every_kind_of_line_is_like_the_small_one(
         assert np.array_equal(infinite.predict(concept, line_of(kind, ranks)), same)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4), st.integers(0, 1)), min_size=1, max_size=9),
     st.sampled_from(["int", "float", "wide"]),
@@ -461,6 +463,7 @@ def test_a_halfspace_is_decided_exactly_on_its_border() -> None:
 # ── many points ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_million_points() -> None:
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2**40, (10**6, 2))

@@ -153,6 +153,7 @@ class WithoutWorkers:
         return [function(*task) for task in tasks]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:divide by zero")
 @pytest.mark.parametrize(("twin", "why"), [
     (AsCompleted, "in the order of the tasks"),

@@ -120,6 +120,7 @@ def open_files(folder: Path) -> list[str]:
     return [target for link in links if os.path.islink(link) and (target := os.readlink(link)).startswith(str(folder))]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks at the process as Linux shows it")
 def test_files_have_no_name_are_the_owners_and_go_with_the_last_reference(tmp_path: Path) -> None:
     X, y = data(1000, 5)

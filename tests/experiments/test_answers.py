@@ -102,6 +102,7 @@ def test_two_coin_answers_thresholds_as_long_as_predicted() -> None:
     assert np.mean(right) >= Ballots.of(counts, truth).majority - 0.01
 
 
+@pytest.mark.slow
 def test_made_up_linear_rows_buy_answers() -> None:
     """What is measured on real data, on rows that are always at hand: two-coin and greedy well beyond the Gaussian."""
     X, y = datasets.synthetic("a9a", seed=0)
@@ -138,6 +139,7 @@ def test_answers_on_real_data() -> None:
     assert kept("a9a", answers.LOGISTIC, "gaussian") == pytest.approx(1050, rel=0.1)
 
 
+@pytest.mark.slow
 def test_measuring_again_writes_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On made-up rows, and on those of a9a where they are at hand."""
     small = answers.Problem("thresholds", answers.MIDDLE, 50, rows=10_000)

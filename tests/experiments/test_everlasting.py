@@ -108,6 +108,7 @@ def test_the_map_has_every_cell() -> None:
             assert all(each is None or 0 <= each <= 1 for each in accuracy.values())
 
 
+@pytest.mark.slow
 def test_tables_and_plots_are_the_same_every_time() -> None:
     first, second = everlasting.tables(), everlasting.tables()
     assert first == second
@@ -167,6 +168,7 @@ def test_small_streams_are_answered_as_the_large_ones_were(name: str, smaller: d
     assert all(phase["accuracy"] > 0.6 for phase in found["phases"])
 
 
+@pytest.mark.slow
 def test_drift_is_measured_on_one_stream_for_all() -> None:
     case = CASE["drift/clusters, fast"]
     found = case.run({**case.setting, "rows": 4000, "epsilon": 8, "queries": 40_000}, Path())
@@ -176,6 +178,7 @@ def test_drift_is_measured_on_one_stream_for_all() -> None:
     assert found["curves"]["one-shot"][-1] < 0.05
 
 
+@pytest.mark.slow
 def test_piling_up_at_the_boundary_moves_it() -> None:
     found = {}
     for name in ("no caps", "trusted"):
@@ -184,6 +187,7 @@ def test_piling_up_at_the_boundary_moves_it() -> None:
     assert found["no caps"]["accuracies"][-1] < found["trusted"]["accuracies"][-1] - 0.01
 
 
+@pytest.mark.slow
 def test_every_way_is_tried_for_the_map() -> None:
     case = CASE["crossover/half-space, 5 columns, ε = 8, 1,000 rows"]
     found = case.run(case.setting, Path())

@@ -102,6 +102,7 @@ def test_less_regularised_teachers_are_worse_alone_and_better_together() -> None
     assert low.sums[-1][0] < usual.sums[-1][0]
 
 
+@pytest.mark.slow
 def test_tables_and_plots() -> None:
     summary, distribution = margins.tables()
     assert len(summary.rows) == len(KEPT)

@@ -106,6 +106,7 @@ def test_the_rows_measured_are_near_those_computed() -> None:
     assert rows_measured(learner, separation.point_atoms(16), 50) is None, "a hundred rows will not do"
 
 
+@pytest.mark.slow
 def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(separation, "BITS", (8,))
     monkeypatch.setattr(separation, "RUNS", 3)

@@ -28,6 +28,7 @@ def made(name: str, teachers: int = 1000, classes: int = 2, answers: int | None 
     return make(name, teachers=teachers, classes=classes, answers=answers, **(BUDGET | options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_event_fits_the_budget_and_says_whether_the_noise_was_seeded(name: str) -> None:
     labeller = made(name)
@@ -94,6 +95,7 @@ def test_confident_ends_after_its_questions_too() -> None:
     assert labeller.closed
 
 
+@pytest.mark.slow
 def test_a_bit_costs_less_than_its_count() -> None:
     count, bit = (Gaussian(teachers=781, answers=100, price=price, **BUDGET) for price in ("count", "bit"))
     assert 1.5 < float(count.sigma / bit.sigma) ** 2 < 1.58

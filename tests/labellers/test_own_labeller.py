@@ -140,6 +140,7 @@ def test_an_everlasting_predictor_refuses_what_cannot_serve(labeller: Any, words
         everlasting(20_000, 1, labeller=labeller, **BUDGET)
 
 
+@pytest.mark.slow
 def test_plans_take_it() -> None:
     plan = everlasting(20_000, 1, learner="thresholds", labeller=Laplace.spec(least=3), answers=300, **BUDGET)
     assert (plan.phases[0].labeller, plan.phases[0].options) == ("laplace", {"least": 3})
@@ -151,6 +152,7 @@ def test_plans_take_it() -> None:
         pate(200, labellers=[Laplace], **BUDGET).best()
 
 
+@pytest.mark.slow
 def test_the_search_finds_the_most_answers_within_the_loss() -> None:
     ballots = Ballots.guess(100)
     most = bought(Laplace, ballots, **BUDGET, loss=0.01)

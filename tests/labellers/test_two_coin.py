@@ -57,6 +57,7 @@ def test_the_price_from_the_integers_is_right_and_below_the_closed_form(order: f
     assert float(worst) <= bound * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_the_closed_form_covers_all_votes_of_several_classes(classes: int) -> None:
     generator = np.random.default_rng(classes)
@@ -138,6 +139,7 @@ class TestMoments:
                 pairs.append((first, [2 * start + 1 - value for value in first]))
         return max(self.moment(kind, *pair, shown) for pair in pairs)
 
+    @pytest.mark.slow
     def test_a_run_costs_no_more_than_its_hits(self) -> None:
         table = logistic_table(self.TEACHERS, Fraction(3, 10 * self.TEACHERS))
         kappa = table_price(table.entries, self.ALPHA)
@@ -281,6 +283,7 @@ def seen(kind: type[TwoCoin], votes: Questions) -> Callable[[Noise], tuple[int, 
     return run
 
 
+@pytest.mark.slow
 def test_the_closing_hides_a_question_and_its_twins_do_not() -> None:
     """The first question is torn, or clear. "Closes right after it" has probability 0 in one world of one twin."""
     for kind, holds in ((TwoCoin, True), (OneNoisyCap, False), (ShowsTosses, False)):
@@ -332,6 +335,7 @@ class TestClosingTime:
                 worst = max(worst, float(np.maximum(p - math.exp(epsilon) * q, 0).sum()))
         return worst
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("epsilon", "delta", "tries"), [(1, 1e-6, 2), (2, 1e-4, 1), (0.5, 1e-3, 3)])
     def test_it_hides_one_question(self, epsilon: float, delta: float, tries: int) -> None:
         how = blurred_closing(epsilon, delta, tries)
@@ -384,6 +388,7 @@ def test_hits_never_exceed_their_number() -> None:
         assert labeller.hits - labeller.tries < labeller._used <= labeller.hits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 4])
 def test_labels_and_hits_are_as_frequent_as_they_should(classes: int) -> None:
     labeller = TwoCoin(

@@ -47,6 +47,7 @@ def test_divergence_is_a_tight_bound(entries: list[int], order: Fraction) -> Non
     assert float(bound) <= float(truth) * (1 + 1e-6) + 1e-12 * float(order / (order - 1)) * widest + 1e-50
 
 
+@pytest.mark.slow
 @given(st.integers(1, 200), st.sampled_from([2, 8.5, 22]), st.sampled_from([1e-6, 1e-3, 0.1]))
 @settings(max_examples=30)
 def test_greedy_is_certified_and_as_far_as_it_goes(teachers: int, order: float, divergence: float) -> None:
@@ -187,6 +188,7 @@ class TestThePollStaysSecret:
         laws = [law(lambda noise, v=v: run(noise, v)) for v in (0, 1, 2)]  # type: ignore[misc]
         return max(renyi(*pair, self.ORDER) for here in pairwise(laws) for pair in (here, here[::-1]))
 
+    @pytest.mark.slow
     def test_an_answer_costs_its_price_and_more_where_the_poll_shows(self) -> None:
         event = self.POLL.event.event.event  # type: ignore[attr-defined]
         price = float(event.divergence)
@@ -203,6 +205,7 @@ def renyi(p: Law, q: Law, order: float) -> float:
     return math.log(moment) / (order - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("teachers", "poll"), [(5, 3), (781, 7), (100_000, 17), (10**6, 31), (1000, 9999)])
 def test_the_table_of_the_poll_is_right_to_its_margin(teachers: int, poll: int) -> None:
     table = poll_table(teachers, poll=poll, flip=Fraction(1, 200)).entries

@@ -114,6 +114,7 @@ def neighbours(rows: int, number: int) -> list[tuple[Rows, Rows]]:
 ONE: tuple[Rows, Rows] = (((0, 0),) * 4, ((0, 0),) * 3 + ((1, 1),))  # all rows are the same but for one
 
 
+@pytest.mark.slow
 def test_exact_law_attains_all_of_epsilon() -> None:
     learner = ActiveLearner(CountingAll(), epsilon=EPSILON)
     pairs = [pair for _, _, pair in divergences(published(learner, n_labels=1, n_rows=2), [ONE, *neighbours(4, 3)])]
@@ -127,6 +128,7 @@ def test_exact_law_attains_all_of_epsilon() -> None:
     assert float(inside) == pytest.approx(math.log(1 + 2 * math.expm1(0.5)), rel=1e-15)
 
 
+@pytest.mark.slow
 def test_exact_law_with_a_threshold_learner() -> None:
     rows = [(value, label) for value in range(4) for label in (0, 1)]
     pairs = list(random_row_replacements(np.random.default_rng(0), 3, domain=rows, rows=4))
@@ -137,6 +139,7 @@ def test_exact_law_with_a_threshold_learner() -> None:
     assert max(pair.delta(0.4)[0] for pair in laws) > 1e-3  # four fifths of ε are attained
 
 
+@pytest.mark.slow
 def test_exact_law_with_delta() -> None:
     learner = ActiveLearner(PointLearner(bits=1, epsilon=1, delta=0.1), epsilon=1, delta=0.05)
     run = published(learner, n_labels=2)
@@ -148,6 +151,7 @@ def test_exact_law_with_delta() -> None:
     assert learner.learner_.delta == Fraction(1, 10)  # t/n times as much
 
 
+@pytest.mark.slow
 def test_exact_law_with_a_private_transcript() -> None:
     pairs = [*neighbours(3, 2), (ONE[0][:3], ONE[1][1:])]
     learner = ActiveLearner(CountingAll(), epsilon=EPSILON, transcript="private")
@@ -194,6 +198,7 @@ class LabelsDrawn(ActiveLearner):
         return draw._replace(epsilon=inner_epsilon(check_epsilon(self.epsilon), Fraction(draw.labels, pool)))
 
 
+@pytest.mark.slow
 def test_the_order_of_the_data_is_rejected() -> None:
     # An index that drops out shifts all that follow, so a learner that looks at places sees many rows replaced.
     alternating = ((0, 0), (0, 1), (0, 0), (0, 1))
@@ -359,6 +364,7 @@ def test_learners_that_take_rows_without_labels(inside: PartlyLabelled) -> None:
         assert 500 < learner.n_rows_ <= 20_000
 
 
+@pytest.mark.slow
 def test_unlabelled_rows_are_required_where_a_learner_needs_them() -> None:
     inside = SemiSupervisedLearner(Thresholds(bits=8), epsilon=1)
     learner = ActiveLearner(inside, epsilon=0.5)
@@ -414,6 +420,7 @@ def test_bad_answers_are_refused_and_not_repeated(answer: Any) -> None:
 # ── the promise ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_rows_and_labels_required() -> None:
     def make(epsilon: float, **more: Any) -> ActiveLearner:
         return ActiveLearner(ThresholdLearner(bits=16, epsilon=1), epsilon=epsilon, **more)

@@ -117,6 +117,7 @@ def neighbours(points: list[Any], six_rows: int = 15) -> list[tuple[Rows, Rows]]
     return few + list(random_row_replacements(np.random.default_rng(0), six_rows, domain=rows, rows=6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_exact_law_of_the_learner_and_its_twin(case: str) -> None:
     concept_class, net, points = CASES[case]

@@ -201,6 +201,7 @@ def losses(run: Callable[[Noise, Data], Any], pairs: list[tuple[Data, Data]]) ->
     return [pair.epsilon(0) for _, _, pair in divergences(run, pairs)]
 
 
+@pytest.mark.slow
 def test_drawn_rows_in_index_order_gain_less_than_is_claimed() -> None:
     """With a class of one concept the round itself costs nothing: what is left is the draw of 2 rows out of 3."""
     one = Finite([[0, 0]])
@@ -258,6 +259,7 @@ def test_exact_law_where_every_row_is_used() -> None:
     assert found[1][0] > 3  # three quarters for one with
 
 
+@pytest.mark.slow
 def test_exact_law_where_one_row_of_six_is_drawn() -> None:
     boost = LabelBoost(LEARNER, FORK, epsilon=1)
     found = losses(whole(boost), SPARSE)
@@ -268,6 +270,7 @@ def test_exact_law_where_one_row_of_six_is_drawn() -> None:
     assert fits(fitted.event_, epsilon=1, delta=0)
 
 
+@pytest.mark.slow
 def test_exact_law_of_two_rounds() -> None:
     boost = LabelBoost(LEARNER, FORK, epsilon=3, rounds=2)
     pairs: list[tuple[Data, Data]] = [((ONES, (A, A, P)), (ONES, (A, A, Q))), ((ONES, (A, P, P)), (ONES, (Q, P, P)))]
@@ -277,6 +280,7 @@ def test_exact_law_of_two_rounds() -> None:
     assert found[0][0] > 1.1
 
 
+@pytest.mark.slow
 def test_exact_law_of_the_printed_variant() -> None:
     boost = LabelBoost(LEARNER, FORK, epsilon=5, variant="printed")
     pairs: list[tuple[Data, Data]] = [
@@ -347,6 +351,7 @@ class ScoresTheStandIn(LabelBoost):
         return Relabelled(fresh, dichotomies.labels(index))
 
 
+@pytest.mark.slow
 def test_twins_are_rejected() -> None:
     def worst(twin: LabelBoost, first: Data, second: Data) -> float:
         return losses(whole(twin), [(first, second)])[0][0]
@@ -357,6 +362,7 @@ def test_twins_are_rejected() -> None:
     assert worst(DrawsTwice(LEARNER, FORK, epsilon=4), *SURE[1]) > 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "concepts", "bits", "point", "others"),
     [
@@ -480,6 +486,7 @@ def test_fewer_labels_would_not_do() -> None:
     assert bad > allowed(30, 0.1)
 
 
+@pytest.mark.slow
 def test_promise_on_labels_that_no_threshold_fits() -> None:
     chance = {10: 0.9, 300: 0.4, 301: 0.7, 65_000: 0.2}  # of the label 1, at each of four equally likely values
     values = np.array(list(chance))
@@ -500,6 +507,7 @@ def test_promise_on_labels_that_no_threshold_fits() -> None:
     assert bad <= allowed(30, 0.1)
 
 
+@pytest.mark.slow
 def test_labels_needed_hardly_depend_on_the_bits() -> None:
     def needed(bits: int, **changed: Any) -> int:
         learner = ThresholdLearner(bits=bits, epsilon=1)
@@ -584,6 +592,7 @@ def test_too_few_rows_for_privacy_alone() -> None:
 # ── what it learns ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_other_classes_and_learners() -> None:
     generator = np.random.default_rng(0)
     x = generator.integers(0, 256, 20_000)
@@ -734,6 +743,7 @@ def test_labellings_are_those_of_the_class() -> None:
         assert not len(ones) or not len(zeros) or ones.max() < zeros.min()
 
 
+@pytest.mark.slow
 def test_points_and_rectangles_take_the_same_labels_whatever_the_bits() -> None:
     budget: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
     for bits, more in ((64, 4096), (1024, 4096)):

@@ -462,6 +462,7 @@ def test_too_few_rows_for_the_error_asked_for() -> None:
 # ── what it learns from ───────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_floats_datetimes_wide_integers_and_several_columns() -> None:
     generator = np.random.default_rng(0)
     plane = generator.normal(size=(300, 2))

@@ -136,6 +136,7 @@ def neighbours(draw: st.DrawFn) -> tuple[DataSet, DataSet, Array, Plan]:
     return (first, y), (second, y2), weights.reshape(-1, plan.outputs), plan
 
 
+@pytest.mark.slow
 @given(neighbours())
 @settings(max_examples=400, deadline=None)
 def test_no_row_moves_the_sum_by_more_than_is_accounted(case: tuple[DataSet, DataSet, Array, Plan]) -> None:
@@ -264,6 +265,7 @@ CASES: dict[str, tuple[Plan, list[list[float]], list[int], list[list[float]], li
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_exact_law_keeps_the_claim(name: str) -> None:
     plan, X, y, X2, y2 = CASES[name]
@@ -283,6 +285,7 @@ WHOLE: list[tuple[list[list[float]], list[int], list[list[float]], list[int]]] =
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "doubled"), [(0, False), (1, False), (2, False), (3, False), (0, True), (2, True)])
 def test_the_exact_law_of_the_whole_learner(case: int, doubled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logistic, "LEVELS", 1)  # on a coarse lattice, so that the noise can be walked through
@@ -409,6 +412,7 @@ def test_census_is_within_a_point_and_a_half_of_logistic_regression() -> None:
     assert np.mean(losses) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3, 6])
 def test_many_rows_teach_as_much_as_without_privacy(classes: int) -> None:
     X, y = blobs(20_000, classes)
@@ -455,6 +459,7 @@ def test_fourier_features_learn_what_no_line_separates() -> None:
     assert np.array_equal(curve.predict(sparse.csr_array(X)), curve.predict(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 def test_probabilities_are_calibrated(classes: int) -> None:
     generator = np.random.default_rng(1)
@@ -514,12 +519,14 @@ ONE_FIT_DIFFERS_FROM_THE_NEXT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", [{}, {"fourier_features": 20, "gamma": 0.1}, {"fit_intercept": False}])
 def test_scikit_learn_accepts_a_seeded_estimator_without_exception(parameters: dict[str, Any]) -> None:
     estimator = PrivateLogisticRegression(epsilon=20, delta=1e-6, row_norm=5, unsafe_seed=0, **parameters)
     check_estimator(estimator, on_skip=None)
 
 
+@pytest.mark.slow
 def test_scikit_learn_accepts_the_estimator_but_for_checks_that_fit_twice() -> None:
     estimator = PrivateLogisticRegression(epsilon=100, delta=1e-6, row_norm=5)
     check_estimator(estimator, on_skip=None, expected_failed_checks=ONE_FIT_DIFFERS_FROM_THE_NEXT)

@@ -80,6 +80,7 @@ def neighbours() -> list[tuple[Rows, Rows]]:
     return few + crowded + list(random_row_replacements(np.random.default_rng(0), 40, domain=ALL_ROWS, rows=6))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::reticent.errors.PrivacyWarning")
 def test_exact_law_of_the_learner_and_its_twins() -> None:
     learner = PointLearner(**PRIVACY)
@@ -93,6 +94,7 @@ def test_exact_law_of_the_learner_and_its_twins() -> None:
     assert fitted.event_ == ApproximateDP(Fraction(1), Fraction(1, 10))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::reticent.errors.PrivacyWarning")
 def test_exact_law_where_the_points_fill_the_domain() -> None:
     rows = [(value, label) for value in range(2) for label in (0, 1)]
@@ -117,6 +119,7 @@ def test_only_the_most_frequent_point_with_label_1_is_ever_named(rows: Rows) -> 
 TARGET = 2**70 + 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "weights"),
     [

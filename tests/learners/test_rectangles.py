@@ -402,6 +402,7 @@ def test_too_few_rows_for_the_error_asked_for() -> None:
     assert learner.n_required(0.3) == required  # the dimensions of the rows it was fitted to
 
 
+@pytest.mark.slow
 def test_rows_required_grow_as_they_should() -> None:
     def rows(bits: int, dimensions: int = 2, **changed: Any) -> int:
         learner = RectangleLearner(**{"bits": bits, "epsilon": 1, "delta": 1e-6, **changed})

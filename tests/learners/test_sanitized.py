@@ -130,12 +130,14 @@ STAY: Pair = ((0, 1), (0, 0), (1, 0)), ((0, 1), (0, 0), (0, 0))  # a row changes
 SHIFT: Pair = ((0, 0), (1, 0), (2, 0)), ((1, 1), (1, 0), (2, 0))  # the first of the rows labelled 0 leaves them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", [Above, Alternating])
 def test_exact_law_of_everything_published(sanitizer: type[Above]) -> None:
     pairs = [*row_replacements(ALL_ROWS, 1), *row_replacements(ALL_ROWS, 2), *random_neighbours(3, 3), SHIFT]
     assert worst_case(published(make(sanitizer=sanitizer)), pairs, epsilon=EPSILON).upper < TINY
 
 
+@pytest.mark.slow
 def test_a_flipped_label_costs_the_count_and_both_copies_and_a_kept_one_a_copy_only() -> None:
     flip, stay = (pair for _, _, pair in divergences(fitted, [FLIP, STAY]))
     assert flip.delta(EPSILON)[1] < TINY
@@ -144,12 +146,14 @@ def test_a_flipped_label_costs_the_count_and_both_copies_and_a_kept_one_a_copy_o
     assert stay.delta(Fraction(39, 100))[0] > 1e-6
 
 
+@pytest.mark.slow
 def test_exact_law_with_sizes_in_steps() -> None:
     pairs = list(row_replacements(ALL_ROWS, 2))
     assert worst_case(published(make(step=2)), pairs, epsilon=EPSILON).upper < TINY
     assert worst_case(published(make(ExactSizes, step=2)), pairs, epsilon=EPSILON).lower > 1e-3
 
 
+@pytest.mark.slow
 def test_exact_law_with_points() -> None:
     sanitizer = PointSanitizer(bits=1, epsilon=1, delta=0.1)
     learner = SanitizedLearner(sanitizer, Points(bits=1), epsilon=8, delta=0.4, count_share=0.3)
@@ -363,6 +367,7 @@ def test_the_concept_is_the_best_on_the_copies() -> None:
         assert sum(learner.sizes_) == 30
 
 
+@pytest.mark.slow
 def test_with_other_sanitizers() -> None:
     x = np.random.default_rng(0).integers(0, 256, (20_000, 1))
     settings: dict[str, Any] = {"epsilon": 2, "unsafe_seed": 1}
@@ -439,6 +444,7 @@ def test_too_few_rows_are_refused() -> None:
     assert make(step=7).n_required(0.2) % 7 == 0
 
 
+@pytest.mark.slow
 def test_rows_required_grow_as_they_should() -> None:
     def rows(error: float = 0.2, **changed: Any) -> int:
         return int(make(**{"epsilon": 1, "count_share": 0.1, **changed}).n_required(error))
@@ -460,6 +466,7 @@ def test_a_half_of_any_size_is_accurate_enough() -> None:
             assert size <= accuracy * rows or sanitizer.n_required(accuracy * rows / size) <= size
 
 
+@pytest.mark.slow
 def test_the_copies_are_made_for_what_was_counted() -> None:
     """A sanitizer takes as many rows as it says if it is made for that error and that failure."""
     x = np.arange(1 << 16)[:, None] % 256
@@ -497,6 +504,7 @@ def test_a_copy_right_for_the_queries_is_right_for_the_concepts(
     assert 0.6 * concept_parts(of, queries) < ratios.max() <= concept_parts(of, queries) + 1e-9
 
 
+@pytest.mark.slow
 def test_concepts_of_several_queries_take_more_rows() -> None:
     def rows(sanitizer: Sanitizer, concept_class: ConceptClass[Any]) -> int:
         return SanitizedLearner(sanitizer, concept_class, epsilon=1, delta=1e-6).n_required(0.2)
@@ -623,6 +631,7 @@ def test_bad_labels_are_refused_and_not_repeated(y: Any) -> None:
     assert "777" not in str(refusal.value)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(epsilon=st.one_of(st.floats(), st.integers(), st.none()), delta=st.one_of(st.floats(), st.integers()))
 def test_any_parameters_are_taken_or_refused(epsilon: Any, delta: Any) -> None:

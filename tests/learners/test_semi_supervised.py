@@ -230,6 +230,7 @@ MOVED: list[tuple[Rows, Rows]] = [  # value and label of a labelled row: it tell
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [TINY_CASE, CONSTANT], ids=["thresholds", "constants"])
 def test_exact_law_with_the_smallest_sanitizer(case: dict[str, Any]) -> None:
     pairs = [*list(one_of_each(LINE))[::3], *MOVED, *neighbours(LINE, 3, 3, 12)]
@@ -241,6 +242,7 @@ def test_exact_law_with_the_smallest_sanitizer(case: dict[str, Any]) -> None:
     assert fitted.event_ == Parallel((BoundedRange(Fraction(1)), BoundedRange(Fraction(1))))
 
 
+@pytest.mark.slow
 def test_the_twins_are_found_out() -> None:
     assert worst_case(learner_law(SanitizesAllRows(**CONSTANT)), MOVED, epsilon=1).lower > 0.001
     pairs = list(one_of_each(LINE))[::7]
@@ -248,6 +250,7 @@ def test_the_twins_are_found_out() -> None:
         assert worst_case(learner_law(twin(**TINY_CASE)), pairs, epsilon=50).lower > 0.01
 
 
+@pytest.mark.slow
 def test_the_greater_epsilon_counts() -> None:
     for own in (0.5, 1):
         learner = SemiSupervisedLearner(Thresholds(bits=2), epsilon=1, sanitizer=OnePoint(epsilon=own))
@@ -339,6 +342,7 @@ def allowed(trials: int, failure: float) -> int:
     return int(binom.isf(1e-6, trials, failure))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "weights",
     [

@@ -113,6 +113,7 @@ def neighbours(six_rows: int = 25) -> list[tuple[Rows, Rows]]:
     return few + list(random_row_replacements(np.random.default_rng(0), six_rows, domain=ALL_ROWS, rows=6))
 
 
+@pytest.mark.slow
 def test_exact_law_of_the_plain_learner_and_its_twin() -> None:
     learner = ThresholdLearner(bits=2, epsilon=1)
     pairs = [pair for _, _, pair in divergences(learner_law(learner), neighbours())]
@@ -214,6 +215,7 @@ def failures(
     return bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["atoms on either side", "gaps", "two points", "a staircase"])
 def test_promise_of_the_plain_learner(case: str) -> None:
     target = 40_000

@@ -107,17 +107,20 @@ def test_no_conversation_loses_more_than_epsilon() -> None:
     assert upper < NOTHING
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("twin", "strategy"), [(Quiet, PINNED), (Halved, PINNED), (Uncounted, TWICE)])
 def test_twins_lose_more(twin: type[AboveThreshold], strategy: Strategy) -> None:
     lower, _ = leak(twin, strategy)
     assert lower > 0.1
 
 
+@pytest.mark.slow
 def test_two_segments_lose_no_more_than_epsilon_together() -> None:
     _, upper = leak(AboveThreshold, PINNED, TWICE, halts=2)
     assert upper < NOTHING
 
 
+@pytest.mark.slow
 def test_two_segments_of_a_twin_lose_more() -> None:
     lower, _ = leak(Halved, TWICE, halts=2)
     assert lower > 0.05
@@ -130,11 +133,13 @@ def test_keeping_the_noise_of_the_threshold_is_no_leak() -> None:
     assert upper < NOTHING
 
 
+@pytest.mark.slow
 def test_all_adaptive_strategies_of_four_questions() -> None:
     segment = Segment(lambda noise: AboveThreshold(0, epsilon=3, unsafe_noise=noise), halting=True)
     assert segment.worst_delta(near(-3, -1, 0, 1, 4), 4, epsilon=3) < 1e-15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), 2])
 def test_long_conversations_lose_epsilon_and_no_more(epsilon: Fraction) -> None:
     segment = Segment(lambda noise: AboveThreshold(0, epsilon=epsilon, unsafe_noise=noise), halting=True)

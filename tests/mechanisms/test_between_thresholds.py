@@ -162,6 +162,7 @@ def leak(kind: type[BetweenThresholds], *strategies: Strategy, halts: int) -> tu
     return certified(make, strategies, questions=4, epsilon=8, tail_bits=24)
 
 
+@pytest.mark.slow
 def test_segments_together_keep_the_claim() -> None:
     _, one = leak(BetweenThresholds, TWICE, *ADAPTIVE, halts=1)
     _, two = leak(BetweenThresholds, TWICE, halts=2)
@@ -179,6 +180,7 @@ def test_keeping_the_noise_is_no_leak() -> None:
     assert upper <= 0.001
 
 
+@pytest.mark.slow
 def test_queries_are_not_protected() -> None:
     # With one halt left, whoever sees that it has halted knows that the last vote was a split one.
     gap = required_gap(epsilon=0.1, delta=1e-8)
@@ -377,6 +379,7 @@ def test_bad_values_and_thresholds(value: Any) -> None:
     assert str(caught.value).endswith(f"got {type(value).__name__}")  # the type, not the value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [Fraction(1, 10**400), Fraction(99, 100)])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10**9), 1, Fraction(10**30)])
 def test_extreme_budgets(epsilon: Fraction, delta: Fraction) -> None:

@@ -64,6 +64,7 @@ def twin(threshold: int, *, noise_rate: Fraction, choice_rate: Fraction) -> Call
 
 # ── the guarantee ─────────────────────────────────────────────────────────────────────────────────────────────────
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta"), [("0.5", "0.3"), (2, "0.05"), (6, "0.001")])
 @pytest.mark.parametrize("growth", [1, 2])
 def test_exact_law_keeps_the_claim_near_the_threshold(epsilon: Any, delta: Any, growth: int) -> None:
@@ -79,6 +80,7 @@ def test_exact_law_keeps_the_claim_on_all_small_data_sets(size: int, rows: int) 
     assert worst_case(real(epsilon, delta), count_vectors(size, rows), epsilon=epsilon).upper <= delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("growth", [1, 2, 4])
 def test_exact_law_keeps_the_claim_on_random_neighbours(growth: int) -> None:
     generator = np.random.default_rng(growth)
@@ -93,6 +95,7 @@ def test_exact_law_keeps_the_claim_on_random_neighbours(growth: int) -> None:
     assert worst_case(real(epsilon, delta, growth), pairs, epsilon=epsilon).upper <= delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("growth", [1, 2, 5])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(4)])
 def test_the_threshold_cannot_be_lowered(epsilon: Fraction, growth: int) -> None:
@@ -110,6 +113,7 @@ def test_the_threshold_cannot_be_lowered(epsilon: Fraction, growth: int) -> None
 
 # ── twins that must fail ──────────────────────────────────────────────────────────────────────────────────────────
 
+@pytest.mark.slow
 def test_twins_are_rejected() -> None:
     epsilon, delta = Fraction(2), Fraction(1, 100)
     threshold, rate = choosing_threshold(epsilon=epsilon, delta=delta), epsilon / 2
@@ -236,6 +240,7 @@ def test_bad_candidates(counts: Any) -> None:
         choosing(counts, epsilon=1, delta=0.1)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers() | st.floats() | st.none() | st.text(), max_size=4)
     | st.dictionaries(st.integers() | st.text(), st.integers() | st.floats(), max_size=3),

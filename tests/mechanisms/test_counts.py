@@ -45,6 +45,7 @@ def test_laplace_count_is_pure(epsilon: Fraction, sensitivity: int) -> None:
     assert worst(real, pairs, epsilon * Fraction(99, 100))[0] > TAIL  # and not a bit more private than it says
 
 
+@pytest.mark.slow
 def test_laplace_histogram_is_pure_at_sensitivity_two_and_its_twins_are_not() -> None:
     epsilon = Fraction(3)
 
@@ -187,6 +188,7 @@ def test_noise_too_wide_for_an_array_is_refused() -> None:
     assert isinstance(laplace_count(1, epsilon=1e-30).value, int)
 
 
+@pytest.mark.slow
 @given(
     st.integers() | st.floats() | st.none() | st.lists(st.integers() | st.floats() | st.text(), max_size=3),
     st.floats() | st.floats(0, 10),

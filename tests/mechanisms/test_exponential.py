@@ -87,6 +87,7 @@ def losses(first: Law, second: Law) -> list[float]:
     return [float(mp.log(mpf(first.low[output]) / mpf(second.low[output]))) for output in first.low]
 
 
+@pytest.mark.slow
 def test_the_loss_has_bounded_range_and_nearly_fills_it() -> None:
     epsilon = Fraction(1)
     widest = 0.0
@@ -114,6 +115,7 @@ def test_the_law_is_the_softmax_of_the_scores(scores: list[Any], shift: int) -> 
     assert sum(found.low.values()) <= 1 << BITS <= sum(found.high.values()) + found.missing
 
 
+@pytest.mark.slow
 @given(
     lengths=st.lists(st.integers(1, 6), min_size=1, max_size=6),
     first=st.sampled_from([0, -3, 2**64 - 2, 10**30]),
@@ -150,6 +152,7 @@ def same_law(first: Law, second: Law) -> bool:
     ) and max(first.missing, second.missing) < 1 << BITS - 70
 
 
+@pytest.mark.slow
 def test_real_noise_follows_the_law() -> None:
     noise = Seeded(unsafe_seed=3)
     pieces = Pieces.from_triples([(0, 2**80, 0), (2**80 + 1, 2**80 + 2**78, 3), (2**80 + 2**78 + 1, 2**81, 1)])

@@ -257,6 +257,7 @@ PARAMETERS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_random_neighbours_stay_within_the_guarantee(seed: int) -> None:
     rng = random.Random(seed)
@@ -270,6 +271,7 @@ def test_random_neighbours_stay_within_the_guarantee(seed: int) -> None:
             before = after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_replaced_rows_stay_within_the_guarantee(seed: int) -> None:
     rng = random.Random(100 + seed)
@@ -327,6 +329,7 @@ def test_structured_neighbours_come_near_the_guarantee() -> None:
     assert found > 0.4 * claimed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [4, 20])
 def test_three_levels_stay_within_the_guarantee(epsilon: int) -> None:
     size, width = 2**34, 2**20
@@ -378,6 +381,7 @@ def free_release_by_the_data(
 _budgets, _released = module._budgets, module._released
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "twin"),
     [
@@ -411,6 +415,7 @@ def mountain(bits: int, position: int, width: int, promise: int) -> Pieces:
     return Pieces.from_triples([triple for triple in triples if triple[0] <= triple[1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bits", "position", "width", "depth"),
     [

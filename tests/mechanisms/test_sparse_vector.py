@@ -102,12 +102,14 @@ def leak(kind: type[StableMajority], delta: Fraction, *strategies: Strategy) -> 
     return certified(make, strategies, questions=3, epsilon=EPSILON, tail_bits=24)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delta", "tightness"), [(TIGHT, 0.95), (WIDE, 0.24)])
 def test_short_conversations_keep_the_claim(delta: Fraction, tightness: float) -> None:
     lower, upper = leak(StableMajority, delta, TIES, STABLE_THEN_TIE, HALTING, *ADAPTIVE)
     assert tightness * delta < lower <= upper <= delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("twin", "delta"), [(Narrow, WIDE), (OneSegment, WIDE), (Uncounted, TIGHT)])
 def test_twins_answer_ties_too_often(twin: type[StableMajority], delta: Fraction) -> None:
     lower, _ = leak(twin, delta, TIES)
@@ -139,6 +141,7 @@ def test_twins_after_many_votes(twin: type[StableMajority]) -> None:
     assert worst_after_stable_votes(twin, 3, 0.001) > 0.001
 
 
+@pytest.mark.slow
 def test_a_split_vote_passes_no_more_often_after_many_votes() -> None:
     # The step of the proof that spares the union over all votes.
     first = segment(StableMajority, 2, 0.01)

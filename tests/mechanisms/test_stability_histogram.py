@@ -61,6 +61,7 @@ def worst(mechanism: Mechanism, pairs: Iterable[tuple[Rows, Rows]]) -> tuple[flo
 
 # ── the guarantee ─────────────────────────────────────────────────────────────────────────────────────────────────
 
+@pytest.mark.slow
 def test_exact_law_keeps_the_claim_on_all_small_data_sets() -> None:
     assert histogram_threshold(epsilon=EPSILON, delta=DELTA) == 4
     pairs = [pair for rows in (1, 2, 3) for pair in row_replacements("abc", rows, ordered=False)]
@@ -70,6 +71,7 @@ def test_exact_law_keeps_the_claim_on_all_small_data_sets() -> None:
     assert lower >= Fraction(99, 100) * DELTA
 
 
+@pytest.mark.slow
 def test_exact_law_keeps_the_claim_around_the_threshold() -> None:
     pairs = [(("a",) * n + ("b",) * m + ("a",), ("a",) * n + ("b",) * m + (new,)) for n in (0, 1, 3, 5)
              for m in (0, 1, 4) for new in "bc"]
@@ -189,6 +191,7 @@ def test_bad_values(values: Any) -> None:
 VALUES = st.integers() | st.floats() | st.text() | st.booleans() | st.none() | st.binary() | st.fractions()
 
 
+@pytest.mark.slow
 @given(st.lists(VALUES | st.tuples(VALUES, VALUES), max_size=4), st.floats() | st.floats(0, 10), st.floats(0, 0.2))
 @settings(max_examples=300, deadline=None)
 def test_anything_else_is_answered_or_refused_by_name(values: Any, epsilon: float, delta: float) -> None:

@@ -71,6 +71,7 @@ def test_exact_law_keeps_the_claim_on_all_integer_neighbours(method: str, epsilo
         assert worst.lower >= delta * (1 - Fraction(1, 10**9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["table", "laplace"])
 def test_exact_law_keeps_the_claim_for_fractional_scores_and_three_candidates(method: str) -> None:
     epsilon, delta = Fraction(2), Fraction(1, 50)
@@ -79,6 +80,7 @@ def test_exact_law_keeps_the_claim_for_fractional_scores_and_three_candidates(me
     assert worst_case(real(method, epsilon, delta), halves + three, epsilon=epsilon).upper <= delta * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @given(st.fractions(Fraction(1, 50), 20), st.fractions(Fraction(1, 10**9), Fraction(99, 100)))
 @settings(max_examples=60, deadline=None)
 def test_table_keeps_both_inequalities_and_no_entry_can_be_raised(epsilon: Fraction, delta: Fraction) -> None:
@@ -264,6 +266,7 @@ def test_bad_scores(scores: Any) -> None:
         stable_argmax(scores, epsilon=1, delta=0.1)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.integers() | st.floats() | st.fractions() | st.text() | st.none() | st.booleans() | st.lists(st.integers()),

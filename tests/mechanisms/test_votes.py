@@ -117,6 +117,7 @@ def test_a_million_questions() -> None:
 
 # ── GNMax ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+@pytest.mark.slow
 def test_gnmax_costs_no_more_than_its_event_and_its_twins_do() -> None:
     sigma = Fraction(3, 2)
 
@@ -135,6 +136,7 @@ def test_gnmax_costs_no_more_than_its_event_and_its_twins_do() -> None:
     assert breaks(real, pairs, DiscreteGaussian(sigma, squared_sensitivity=1))  # the vote taken for one count
 
 
+@pytest.mark.slow
 def test_gnmax_with_three_classes() -> None:
     sigma = Fraction(1)
 
@@ -188,6 +190,7 @@ def steady(*histogram: int) -> Script:
     return lambda seen: histogram
 
 
+@pytest.mark.slow
 def test_a_confident_run_costs_no_more_than_its_event() -> None:
     sigma = Fraction(1)
     mechanism = ConfidentGNMax(threshold=4, sigma_threshold=sigma, sigma_answer=sigma, queries=3, answers=1)
@@ -208,6 +211,7 @@ def test_a_confident_run_costs_no_more_than_its_event() -> None:
     assert keeps(real_run(3, 1, sigma), pairs, mechanism.event)
 
 
+@pytest.mark.slow
 def test_runs_that_do_not_count_tests_or_answers_are_rejected() -> None:
     sigma = Fraction(3, 2)
     only_answers = Repeated(DiscreteGaussian(sigma, squared_sensitivity=2), 1)
@@ -344,6 +348,7 @@ def test_bad_plan(name: str, bad: Any) -> None:
 NUMBERS = st.integers() | st.floats() | st.none() | st.text()
 
 
+@pytest.mark.slow
 @given(NUMBERS | st.lists(NUMBERS | st.lists(NUMBERS, max_size=2), max_size=3), st.floats(), st.integers(-1, 10**30))
 @settings(max_examples=300, deadline=None)
 def test_anything_else_is_answered_or_refused_by_name(votes: Any, sigma: float, voters: int) -> None:

@@ -98,6 +98,7 @@ def test_twin_that_accepts_every_item_is_rejected(monkeypatch: pytest.MonkeyPatc
     assert law_test(SPREAD, Fraction(1)) < REJECT
 
 
+@pytest.mark.slow
 def test_twin_that_does_not_refine_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(noise: Noise, word: int, bits: int, cuts: Callable[[int], Cuts]) -> int:
         low, _, _ = cuts(bits)
@@ -108,6 +109,7 @@ def test_twin_that_does_not_refine_is_rejected(monkeypatch: pytest.MonkeyPatch) 
     assert law_test(SPREAD, Fraction(1), bits=3) < REJECT
 
 
+@pytest.mark.slow
 def test_twin_that_draws_fresh_bits_for_each_refinement_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting over with fresh bits favours the cells that are settled early."""
 
@@ -184,6 +186,7 @@ RATES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(SCORES, RATES)
 def test_no_bucket_lies_above_its_items(scores: Any, rate: Fraction) -> None:
@@ -233,6 +236,7 @@ def test_sums_beyond_64_bits_are_exact() -> None:
 
 # ── size ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+@pytest.mark.slow
 def test_ten_million_scores() -> None:
     noise = Seeded(unsafe_seed=8)
     scores = np.zeros(10**7)

@@ -32,6 +32,7 @@ def ours(law: str, scale: Fraction) -> NDArray[np.int64]:
     return draws
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(3), Fraction(40), Fraction(5000)])
 def test_the_same_law_as_opendp(law: str, scale: Fraction) -> None:

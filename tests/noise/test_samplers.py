@@ -280,6 +280,7 @@ def test_a_subset_has_no_more_than_all() -> None:
         system.subset(5, 6)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.fractions(Fraction(1, 10**30), 10**30) | st.floats(1e-300, 1e300))
 def test_any_positive_scale_will_do(scale: Any) -> None:

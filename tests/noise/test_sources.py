@@ -65,6 +65,7 @@ def forks_share_noise(noise: Noise) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is nothing to share without fork")
 def test_forks_never_share_noise() -> None:
     assert not forks_share_noise(system)
@@ -79,6 +80,7 @@ def threads_share_noise(draw: Callable[[int], int]) -> bool:
     return len(set(drawn)) < len(drawn)
 
 
+@pytest.mark.slow
 def test_threads_never_share_noise() -> None:
     assert not threads_share_noise(lambda _: int(system.uniform(1 << 128)))
     assert not threads_share_noise(lambda _: hash(system.discrete_gaussian(Fraction(1000), 30).tobytes()))

@@ -251,12 +251,14 @@ def binned_law(family: Family, scale: Fraction) -> tuple[range, list[float]]:
 LAW = [*TABLES, (tables.gaussian, Fraction(1000)), (tables.laplace, Fraction(400)), *WIDE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "scale"), LAW)
 def test_draws_follow_the_law(family: Family, scale: Fraction) -> None:
     table, noise = make(family, scale), Seeded(unsafe_seed=11)
     assert law_test(lambda size: table.many(noise, size), family, scale) > ACCEPT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "scale"), [(tables.gaussian, Fraction(10)), (tables.laplace, Fraction(10)), *WIDE]
 )
@@ -293,6 +295,7 @@ class AcceptsAll(Table):
         return True
 
 
+@pytest.mark.slow
 def test_twin_that_never_rejects_within_a_cell_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     scale, noise = Fraction(4), Seeded(unsafe_seed=14)
     monkeypatch.setattr(tables, "LAPLACE_REACH", 1)
@@ -312,6 +315,7 @@ def test_coarse_cells_do_not_change_the_law(reach: int, monkeypatch: pytest.Monk
     assert law_test(lambda size: table.many(noise, size), tables.gaussian, Fraction(8), 50_000) > ACCEPT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [10**6, 10**12, 10**17, 10**30])
 def test_scales_without_end(scale: int) -> None:
     """At such scales the continuous law is within 1/scale."""

@@ -27,6 +27,7 @@ BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
 # ── against measurement ───────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_advice_is_the_best_or_nearly_on_nine_of_ten_settings_held_out() -> None:
     """The advice is computed anew; what each way really gave is on file, measured through the real classes."""
     accuracies = kept()
@@ -76,6 +77,7 @@ def test_measuring_again_gives_what_is_on_file(name: str) -> None:
             assert accuracy == pytest.approx(kept_one, abs=0.005)  # arithmetic differs between machines
 
 
+@pytest.mark.slow
 def test_tables_name_every_setting() -> None:
     held_out, tuned, constant = experiment.tables()
     assert [line[0] for line in held_out.rows] == [one.name for one in HELD_OUT]
@@ -146,6 +148,7 @@ def test_black_boxes_need_many_rows_for_votes() -> None:
     }
 
 
+@pytest.mark.slow
 @given(
     st.fixed_dictionaries({
         "rows": st.integers(1, 10**6),

@@ -61,6 +61,7 @@ def planned(plan: Everlasting) -> list[tuple[int, ...]]:
     return [(one.number, one.rows, one.teachers, one.answers, one.queries, one.handed_on) for one in plan.phases]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "features", "learner", "options"),
     [
@@ -204,6 +205,7 @@ def test_a_plan_reads_well_and_goes_into_json(learner: Any) -> None:
         assert json.loads(json.dumps(asdict(plan)))["rows"] == rows
 
 
+@pytest.mark.slow
 @given(
     rows=st.integers(1, 10**7),
     features=st.integers(1, 1000),

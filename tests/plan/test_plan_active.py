@@ -56,6 +56,7 @@ def test_the_paper_asks_for_a_larger_pool() -> None:
     assert plan.rows == ActiveLearner(ThresholdLearner(bits=16, epsilon=9), epsilon=0.1).n_required(Fraction(1, 10))
 
 
+@pytest.mark.slow
 def test_sanitized() -> None:
     plan = points(error=0.1)
     back = points(rows=plan.rows)
@@ -100,6 +101,7 @@ def test_bad_parameters_are_refused_by_name(plan: Any, words: str, asked: dict[s
         plan(**asked)
 
 
+@pytest.mark.slow
 def test_few_rows_promise_nothing() -> None:
     assert thresholds(rows=2).error is None
     assert points(rows=2).error is None

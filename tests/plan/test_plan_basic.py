@@ -70,6 +70,7 @@ def test_an_error_takes_the_rows_that_it_takes(make: Make, public: dict[str, Any
     assert enough <= 0.2 < short
 
 
+@pytest.mark.slow
 @every_plan
 def test_monotone(make: Make, public: dict[str, Any]) -> None:
     errors = (0.5, 0.2, 0.1, 0.01)

@@ -23,6 +23,7 @@ def plan(**given: Any) -> Plan:
     return label_boost(LEARNER, CLASS, **{"epsilon": 1, **given})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "public", [{"rounds": 1}, {"rounds": 2}, {"rounds": 1, "variant": "printed"}, {"rounds": 1, "agnostic": True}]
 )
@@ -38,6 +39,7 @@ def test_there_and_back(public: dict[str, Any]) -> None:
         assert plan(error=Fraction(found.error) * Fraction(99, 100), **public).rows > rows
 
 
+@pytest.mark.slow
 def test_a_smaller_error_takes_more_rows_and_more_labels() -> None:
     plans = [plan(error=error) for error in (0.4, 0.2, 0.1, 0.05, 0.01)]
     for one, next_one in pairwise(plans):

@@ -26,6 +26,7 @@ def few_labels(**changed: Any) -> Plan:
 PLANS = pytest.mark.parametrize("plan", [labels, rows_secret, few_labels])
 
 
+@pytest.mark.slow
 @PLANS
 def test_there_and_back(plan: Any) -> None:
     for error in (0.3, 0.1):

@@ -41,6 +41,7 @@ def known_votes(teachers: int, *, questions: int = 2000, seed: int = 0) -> Ballo
     return Ballots.of(np.column_stack([teachers - ones, ones]), truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["greedy", "poll", "gaussian", "bit", "gumbel"])
 def test_what_was_bought_can_be_had(name: str) -> None:
     """The labeller made for so many answers is within (ε, δ) and loses what was planned; with more it loses more."""
@@ -108,12 +109,14 @@ def test_confident_is_made_as_planned() -> None:
     assert accounting.fits(labeller.event, **BUDGET)
 
 
+@pytest.mark.slow
 def test_many_teachers_are_planned_for_as_fewer() -> None:
     ballots = Ballots.guess(4001)
     coarse, fine = (bought("greedy", ballots, exact=exact, **BUDGET).answers for exact in (False, True))
     assert coarse == pytest.approx(fine, rel=0.04)
 
 
+@pytest.mark.slow
 def test_more_of_anything_buys_more() -> None:
     base: dict[str, Any] = {"teachers": 400, "epsilon": 1, "delta": 1e-6, "disagreement": 0.1, "loss": 0.01}
     for name in ("greedy", "two-coin", "gaussian"):
@@ -129,6 +132,7 @@ def test_more_of_anything_buys_more() -> None:
             assert answers(**change) > least, (name, change)
 
 
+@pytest.mark.slow
 def test_a_plan_is_sorted_and_printed() -> None:
     plan = pate(400, queries=100, **BUDGET)
     assert {each.labeller for each in plan.bought} == set(REGISTRY) - {"gnmax"}
@@ -141,6 +145,7 @@ def test_a_plan_is_sorted_and_printed() -> None:
     assert several == {"two-coin", "gumbel", "gnmax", "confident", "sparse-vector"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queries", [None, 100, 10**6])
 @pytest.mark.parametrize("stateless", [False, True])
 @pytest.mark.parametrize("classes", [2, 5])
@@ -211,6 +216,7 @@ def test_an_epsilon_that_buys_nothing_is_no_error(delta: float) -> None:
     assert {each.answers for each in pate(1000, epsilon=1e-6, delta=delta).bought} == {0}
 
 
+@pytest.mark.slow
 def test_margins_that_are_given_are_used() -> None:
     clear, close = (pate(400, margins=[lead], **BUDGET).best(stateless=True).answers for lead in (0.9, 0.2))
     assert clear > 5 * close > 0
@@ -243,6 +249,7 @@ def test_what_cannot_be_planned_is_refused(change: dict[str, Any], message: str)
         pate(**({"teachers": 100, **BUDGET} | change))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), st.sampled_from([0.1, 1, 8]), st.sampled_from([1e-9, 1e-6, 0.1]), st.integers(2, 4))
 @settings(max_examples=12, deadline=None)
 def test_any_number_of_teachers_has_a_plan(teachers: int, epsilon: float, delta: float, classes: int) -> None:
@@ -433,6 +440,7 @@ def test_example_1_is_worse_with_more_teachers() -> None:
     assert chances[-1] < math.exp(-2 * 1001 / 36)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("xi", [0.05, 0.1, 0.2])
 def test_example_2_voting_wins(xi: float) -> None:
     """Teachers that err with probability 1/2 − ξ, independently: the vote errs with probability at most e^(−2Kξ²)."""

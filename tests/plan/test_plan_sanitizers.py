@@ -28,6 +28,7 @@ PLANS: dict[str, tuple[Callable[..., Plan], dict[str, Any]]] = {
 every_plan = pytest.mark.parametrize(("make", "public"), PLANS.values(), ids=PLANS.keys())
 
 
+@pytest.mark.slow
 @every_plan
 @pytest.mark.parametrize("rows", [50_000, 2_000_000])
 def test_there_and_back(make: Callable[..., Plan], public: dict[str, Any], rows: int) -> None:

@@ -30,6 +30,7 @@ def test_it_is_what_the_sanitizer_asks_for() -> None:
     assert "intervals" in str(plan)
 
 
+@pytest.mark.slow
 def test_rows_fall_with_the_error_and_grow_with_the_bits() -> None:
     rows = [threshold_sanitizer(error=error, **PUBLIC).rows for error in (0.3, 0.1, 0.03, 0.01)]
     assert rows == sorted(rows)

@@ -350,7 +350,7 @@ def test_a_planned_size_is_run_or_refused_by_both(name: str, concept_class: Conc
     for error in ERRORS:
         try:
             estimator = case.make(concept_class, error)
-            required = rows_needed(estimator.n_required, error)
+            required, why = needs(estimator, error)
         except OutOfReach as refused:
             reason = str(refused)
             assert case.planned is not None
@@ -366,7 +366,6 @@ def test_a_planned_size_is_run_or_refused_by_both(name: str, concept_class: Conc
             with pytest.raises((TypeError, ValueError, NotImplementedError)):  # the class is accepted by neither
                 case.planned(case.make(concept_class, error), error)
             return
-        why = obstacle(estimator, error)
         if case.planned is not None:
             planned_ = case.planned(estimator, error)
             assert (planned_.rows, planned_.obstacle) == (required, why)
@@ -382,12 +381,14 @@ def test_a_planned_size_is_run_or_refused_by_both(name: str, concept_class: Conc
         # Too long for a test: no check refuses it, and a larger error takes fewer rows.
 
 
-def obstacle(estimator: Estimator, error: float) -> str | None:
+def needs(estimator: Estimator, error: float) -> tuple[int, str | None]:
+    """The rows that a promise takes, and why `fit` cannot run on them, if so; `OutOfReach` where no number would do."""
     try:
-        estimator.n_required(error)
+        return estimator.n_required(error), None
     except OutOfReach as refused:
-        return str(refused)
-    return None
+        if refused.required is None:
+            raise
+        return refused.required, str(refused)
 
 
 def refuses(name: str, estimator: Estimator, rows: int, reason: str) -> None:
@@ -465,8 +466,8 @@ def test_both_outcomes_occur() -> None:
     """Or the test above would be empty."""
     wide, narrow = Rectangles(2, bits=16), Rectangles(2, bits=2)
     for make in (CASES[name].make for name in ("ExponentialLearner", "LabelPrivateLearner", "StablePredictor")):
-        assert obstacle(make(wide, 0.1), 0.1) is not None
-        assert obstacle(make(narrow, 0.3), 0.3) is None
+        assert needs(make(wide, 0.1), 0.1)[1] is not None
+        assert needs(make(narrow, 0.3), 0.3)[1] is None
 
 
 # ── what was promised and refused ─────────────────────────────────────────────────────────────────────────────────

@@ -123,6 +123,7 @@ def test_the_plan_says_where_even_agreement_does_not() -> None:
     assert "It cannot be sustained." in str(plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["auto", "greedy", "gaussian"])
 def test_labellers_that_never_close_early_have_no_worst_case(name: str) -> None:
     plan = everlasting(62_000, 5, epsilon=1, delta=1e-6, labeller=name, phases=2)

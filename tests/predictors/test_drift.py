@@ -101,6 +101,7 @@ def test_exact_law_of_counts_and_of_the_twin_that_counts_twice(chance: float, tw
     assert kept != twice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chance", [0, 0.05])
 def test_exact_law_of_sums(chance: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drift, "LEVELS", 1)

@@ -125,6 +125,7 @@ def test_more_rows_than_the_most_are_not_handed_on() -> None:
     assert (model.phase_, model.phase.rows) == (2, 5000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labeller", ["greedy", "poll", "two-coin", "gaussian", "bit"])
 def test_every_labeller_answers_over_phases(labeller: str) -> None:
     options = {"poll": {"poll": 11}, "two-coin": {"steepness": 15}}.get(labeller, {})
@@ -148,6 +149,7 @@ def test_a_two_coin_phase_that_closes_early_ends_for_everybody() -> None:
         model.predict(X[:1])
 
 
+@pytest.mark.slow
 def test_many_classes() -> None:
     rng = np.random.default_rng(0)
     centres = 6 * np.eye(3)
@@ -193,6 +195,7 @@ def test_a_client_gives_no_more_than_its_share_of_the_next_rows() -> None:
     assert model.answered_ == 7200
 
 
+@pytest.mark.slow
 def test_the_first_queries_of_a_client_are_taken_however_they_are_batched() -> None:
     X, _ = line(3000, seed=1)
     clients = np.random.default_rng(2).integers(40, size=3000)
@@ -557,6 +560,7 @@ class Mine(LogisticRegression):  # type: ignore[misc]
     """A learner that no file can name."""
 
 
+@pytest.mark.slow
 def test_a_learner_of_ones_own_is_given_again(tmp_path: Path) -> None:
     X, y = line(4000)
     model = EverlastingPredictor(Mine(), rows_per_teacher=20, answers=100, **BUDGET).fit(X, y)

@@ -198,6 +198,7 @@ def test_training_row_of_a_sharp_second_phase() -> None:
             assert pair.epsilon(claim[1])[0] > 0.6 * float(claim[0])
 
 
+@pytest.mark.slow
 def test_query_over_phases() -> None:
     """A replaced query costs nothing in its phase, something in the next, and no more after that."""
     scored = 3
@@ -291,6 +292,7 @@ def test_gaussian_votes_do_not_tell() -> None:
     assert pair.delta(0)[1] < 1e-15
 
 
+@pytest.mark.slow
 def test_training_row_of_the_papers_labeller() -> None:
     """Low and high answers pin the noise of the thresholds, and a halt closes the predictor."""
     budget: dict[str, Any] = {"vote_epsilon": Fraction(8), "vote_delta": Fraction(1, 1000)}
@@ -337,6 +339,7 @@ def test_phases_that_would_cost_too_much_are_refused() -> None:
     assert not hasattr(bbl, "guarantee_")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.3, 1, 3])
 def test_calibrated_budget_is_within_what_was_asked(epsilon: float) -> None:
     labeller: BBLLabeller = "gaussian"
@@ -420,6 +423,7 @@ def test_too_few_rows_name_the_number() -> None:
     assert refusal.value.required == 6
 
 
+@pytest.mark.slow
 def test_too_many_halts_are_refused_before_the_rows_are_read() -> None:
     bbl = GenericBBL(Thresholds(bits=8), epsilon=1, delta=1e-6, constants="calibrated")
     refusal = r"at most halts=960000000000 at vote_epsilon=0.96, .*: take labeller='gaussian' or a larger epsilon"
@@ -439,6 +443,7 @@ def test_too_many_halts_are_refused_before_the_rows_are_read() -> None:
         GenericBBL(TWO, epsilon=1, delta=0.1, phases=[phase]).fit("no rows", "no labels")
 
 
+@pytest.mark.slow
 def test_plan() -> None:
     plan = generic_bbl(Thresholds(), error=0.1, epsilon=0.5, delta=1e-6, labeller="gaussian")
     assert plan.paper_rows == rows_needed(GenericBBL(Thresholds(), epsilon=0.5, delta=1e-6).n_required, 0.1)
@@ -685,6 +690,7 @@ def cut(X: Any, at: float, above: bool) -> Array:
     return np.asarray((first > at) == above)
 
 
+@pytest.mark.slow
 def test_scikit_learn_accepts_the_estimator() -> None:
     cuts = Finite([partial(cut, at=at, above=above) for at in np.linspace(-3, 3, 25) for above in (True, False)])
     phase = BBLPhase(teachers=1, shard=1, answers=10_000, sigma=0.1, vote_delta=1e-6)  # noise that changes nothing

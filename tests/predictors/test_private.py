@@ -393,6 +393,7 @@ BY_FLIP = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "learner", "expected"), [("votes", None, EXPECTED | OTHER_WORDS), ("flip", CUTS, EXPECTED | BY_FLIP)]
 )

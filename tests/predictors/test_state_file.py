@@ -86,6 +86,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(arrays=everything, header=st.dictionaries(st.text(), json_values, max_size=4))
 def test_any_arrays_and_any_json_come_back(
@@ -151,6 +152,7 @@ def test_a_file_cut_short_anywhere_is_refused(large: int, monkeypatch: pytest.Mo
     state_file.load(path)  # none of those was taken for a load
 
 
+@pytest.mark.slow
 def test_a_file_with_a_flipped_bit_anywhere_is_refused(tmp_path: Path) -> None:
     path = saved(tmp_path)
     whole = bytearray(path.read_bytes())
@@ -280,6 +282,7 @@ def test_a_failed_save_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_a_killed_save_leaves_the_old_state(tmp_path: Path) -> None:
     path = saved(tmp_path)
     script = f"""

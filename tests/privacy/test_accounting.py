@@ -249,6 +249,7 @@ def _events(low: Fraction, high: Fraction, leaves: int) -> st.SearchStrategy[Eve
     return st.recursive(single, combined, max_leaves=leaves)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(_events(Fraction(1, 100), Fraction(2), 3))
 def test_every_event_has_a_price_and_prices_agree(event: Event) -> None:
@@ -261,6 +262,7 @@ def test_every_event_has_a_price_and_prices_agree(event: Event) -> None:
     assert epsilon(event, delta=1e-3) <= epsilon(event, delta=1e-9) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(_events(Fraction(1, 100), Fraction(2), 2), st.integers(2, 4))
 def test_more_costs_more(event: Event, times: int) -> None:
@@ -273,6 +275,7 @@ def test_more_costs_more(event: Event, times: int) -> None:
     assert sampled <= epsilon(Subsampled(event, ONE), delta=1e-5) * tolerance + 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(_events(Fraction(1, 10**7), Fraction(10**4), 2))
 def test_extreme_events_are_priced_or_priceless_but_never_crash(event: Event) -> None:
@@ -282,6 +285,7 @@ def test_extreme_events_are_priced_or_priceless_but_never_crash(event: Event) ->
     assert fits(event, epsilon=1, delta=1e-6) <= (price <= 1 + 1e-3)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(st.integers(1, 200), st.sampled_from([0, 1, 50])), min_size=2, max_size=7),
@@ -415,6 +419,7 @@ def test_bounded_range_is_cheaper_than_pure() -> None:
     assert not covered(run, Repeated(BoundedRange(ONE), 3), neighbours(1))
 
 
+@pytest.mark.slow
 def test_a_mixture_of_kinds() -> None:
     def run(rows: Rows, noise: Noise, sigma: Fraction = Fraction(3, 2)) -> Hashable:
         answer = respond(rows[0], HALF, noise)
@@ -454,6 +459,7 @@ def test_a_subset_in_random_order_is_amplified_and_one_in_index_order_is_not() -
     assert worst(exposing_the_indices, pairs, amplified) > 0.01
 
 
+@pytest.mark.slow
 def test_sampling_a_mechanism_with_delta() -> None:
     def run(rows: Rows, noise: Noise, drawn: int = 1) -> Hashable:
         chosen = [rows[i] for i in noise.subset(3, drawn)]
@@ -469,6 +475,7 @@ def test_sampling_a_mechanism_with_delta() -> None:
     assert not covered(lambda rows, noise: (run(rows, noise), run(rows, noise, 2)), twice, pairs)
 
 
+@pytest.mark.slow
 def test_groups_see_more() -> None:
     def run(rows: Rows, noise: Noise) -> Hashable:
         return tuple(respond(row, HALF, noise) for row in rows), sum(rows) + noise.discrete_gaussian(Fraction(2))

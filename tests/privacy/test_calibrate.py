@@ -29,6 +29,7 @@ from reticent.privacy.parameters import LEAST_DELTA
 BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "event",
     [
@@ -70,6 +71,7 @@ def test_an_event_that_costs_nothing_is_refused() -> None:
         calibrate.answers(PureDP(Fraction(1, 10**40)), epsilon=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("event_of_sigma", "digits"),
     [
@@ -93,6 +95,7 @@ def test_noise_of_known_size() -> None:
     assert calibrate.noise(lambda scale: PureDP(1 / scale), epsilon=1000) == Fraction(1, 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "event_of_sigma",
     [

@@ -238,6 +238,7 @@ def test_a_scale_beyond_every_table_costs_what_the_count_would() -> None:
     assert divergences.divergence(GaussianBit(huge, 10**9), np.array([3.0]))[1][0] == pytest.approx(3 / 2e14, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "epsilon"), [("0.0554", 170), ("0.1", 60), ("0.1", 260), ("1", 700), ("3", 100)])
 def test_no_tail_is_beyond_price(sigma: str, epsilon: int) -> None:
     """Where the table of the noise ends, δ is bounded by what it ends with; cut off there, it would come out as 0."""

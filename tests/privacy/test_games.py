@@ -121,6 +121,7 @@ def bit_pairs(sigma: Fraction, voters: int) -> list[Pair]:
     return swapped([Fraction(float(mass[z >= (voters + 1) // 2 - v].sum())) for v in range(voters + 1)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "voters", "answers"), [(1, 4, 4), (2, 7, 3), (3, 8, 3), (1, 1, 5), (0.5, 2, 4)])
 def test_bits_are_priced_from_above_and_closely(sigma: float, voters: int, answers: int) -> None:
     exact = Fraction(str(sigma))
@@ -133,6 +134,7 @@ def test_bits_are_priced_from_above_and_closely(sigma: float, voters: int, answe
         assert delta(weaker, epsilon=math.log(at)) < truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answers", "gain"), [(1, 0.99), (10, 1.36), (30, 1.47), (100, 1.52)])
 def test_only_the_bit_leaves(answers: int, gain: float) -> None:
     """How many more answers the game allows than the noisy counts; the limit is π/2."""
@@ -164,6 +166,7 @@ def test_prices_fall_with_epsilon_and_grow_with_answers() -> None:
     assert bool(np.isfinite(found[0].deltas(np.array([0.0, 50.0, 600.0, 1e300]))).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [Fraction(1, 4), Fraction(1, 3), Fraction(700)])
 @pytest.mark.parametrize("voters", [1, 2, 10**9])
 def test_the_ends_of_what_is_played(sigma: Fraction, voters: int) -> None:

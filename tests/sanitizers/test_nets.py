@@ -332,6 +332,7 @@ def test_rectangles_floats_and_a_class_of_ones_own() -> None:
     assert abs(own.weights_ @ np.isin(own.points_, [0, 2]) - 1) < 0.2
 
 
+@pytest.mark.slow
 @given(order=st.permutations(range(8)))
 def test_points_may_come_in_any_order_and_more_than_once(order: list[int]) -> None:
     def weights(points: list[int]) -> list[float]:
@@ -341,6 +342,7 @@ def test_points_may_come_in_any_order_and_more_than_once(order: list[int]) -> No
     assert weights([*order, *order[:3]]) == weights(list(range(8)))
 
 
+@pytest.mark.slow
 def test_weights_sum_to_one_and_follow_the_rows() -> None:
     sanitizer = NetSanitizer(Intervals(bits=6), epsilon=2, delta=1e-6, unsafe_seed=1).fit(np.arange(20_000) % 20)
     assert sanitizer.weights_.sum() == pytest.approx(1)

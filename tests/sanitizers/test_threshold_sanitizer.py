@@ -158,6 +158,7 @@ class GrowsByTheTruth(Tree):
         return [first, Level(np.array([0, 1]), np.array([0, 1]), np.zeros(2, dtype=np.int64), counts)]
 
 
+@pytest.mark.slow
 def test_exact_law_of_the_tree_and_its_twins() -> None:
     assert epsilon_of(TREE.event, delta=0) == 20
     assert worst(lambda rows, noise: transcript(TREE, rows, noise), TREE_PAIRS, 6) == pytest.approx(20, abs=SLACK)
@@ -171,6 +172,7 @@ def test_exact_law_of_the_tree_and_its_twins() -> None:
     assert deltas(lambda rows, noise: transcript(truthful, rows, noise), TREE_PAIRS[-1:], [20], 34)[0][0] > 0.8
 
 
+@pytest.mark.slow
 def test_exact_law_of_the_whole_sanitizer_with_a_tree() -> None:
     parameters: dict[str, Any] = {"bits": 1, "epsilon": 4, "method": "tree"}
     scheme = ThresholdSanitizer(**parameters)._scheme(4)
@@ -184,6 +186,7 @@ def test_exact_law_of_the_whole_sanitizer_with_a_tree() -> None:
     assert deltas(lambda rows, noise: fixed.copy(rows, Weaker(noise)), pairs, [4], 20)[0][0] > 0.05
 
 
+@pytest.mark.slow
 def test_exact_law_of_the_whole_sanitizer_with_gaussian_noise() -> None:
     parameters: dict[str, Any] = {"bits": 1, "epsilon": 4, "delta": Fraction(1, 100), "method": "tree"}
     counting = CountNoise(1, Fraction(193, 200), gaussian=True)
@@ -216,6 +219,7 @@ def pivots(levels: int, *, size: int = 3, rows: int = 2, epsilon: int = 4, scale
     return Pivots(size, rows, search, CountNoise(levels, scale, gaussian=False), TENTH)
 
 
+@pytest.mark.slow
 def test_exact_law_of_the_pivots_and_their_twins() -> None:
     plan = pivots(2, rows=3)  # ε = 2·(4 + 2·5)
     pairs = [((0, 0, 1), (0, 1, 1)), ((0, 0, 2), (0, 2, 2)), ((0, 0, 0), (0, 0, 2)), ((0, 1, 2), (1, 1, 2))]
@@ -475,6 +479,7 @@ def columns(rows: int, bits: int) -> dict[str, Array]:
     return {"two atoms": heavy, "gaps": gaps, "heavy ties": ties, "smooth": smooth.astype(object)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parameters", "error", "trials"),
     [
@@ -528,6 +533,7 @@ def test_rows_required_grow_as_they_should() -> None:
     assert rows(16, method="paper") > 100 * rows(16)
 
 
+@pytest.mark.slow
 def test_the_method_depends_on_public_numbers_only() -> None:
     def method(bits: int, delta: float) -> str:
         found: str = ThresholdSanitizer(bits=bits, epsilon=1, delta=delta).fit([0] * 1000).method_
@@ -587,6 +593,7 @@ def test_the_order_of_the_rows_plays_no_part() -> None:
     assert np.array_equal(one.weights_, other.weights_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["tree", "quantiles"])
 def test_floats_datetimes_and_wide_integers(method: Any) -> None:
     generator = np.random.default_rng(0)

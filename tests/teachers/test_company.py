@@ -81,6 +81,7 @@ def test_a_query_that_no_teacher_can_answer_leaves_the_others_alone(estimator: A
     assert same(votes_in_company(teachers, queries, [np.zeros((1, 3)), np.full((1, 3), other)]))
 
 
+@pytest.mark.slow
 def test_a_category_that_some_teachers_never_saw_leaves_the_others_alone() -> None:
     X = np.random.default_rng(0).integers(3, size=(400, 2)).astype(np.float64)
     teachers = Teachers(make_pipeline(OneHotEncoder(), LogisticRegression()), shards=20, classes=(0, 1))

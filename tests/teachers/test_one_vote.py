@@ -107,6 +107,7 @@ def moved(first: Teachers, second: Teachers, queries: Any = QUERIES) -> set[int]
     return set(np.flatnonzero(said).tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_replaced_row_moves_the_vote_of_its_teacher_only(name: str, classes: int) -> None:
@@ -359,6 +360,7 @@ def votes_moved(make: Callable[[Array], Any], writer: Any) -> tuple[int, int]:
     return int(np.abs(first - second).max()), int((asked != again).any(axis=0).sum())
 
 
+@pytest.mark.slow
 @every_writer
 def test_a_replaced_row_moves_one_vote_where_teachers_work_in_place(make: Any, writer: Any) -> None:
     counts, changed = votes_moved(make, writer)
@@ -366,6 +368,7 @@ def test_a_replaced_row_moves_one_vote_where_teachers_work_in_place(make: Any, w
     assert changed <= 1
 
 
+@pytest.mark.slow
 @every_writer
 def test_twin_that_shows_all_teachers_the_same_queries_moves_many(make: Any, writer: Any) -> None:
     with mock.patch.object(models, "own", lambda rows: rows):
@@ -454,11 +457,13 @@ def moved_in_everlasting() -> tuple[int, int]:
     return int(np.abs(seen[0] - seen[1]).max()), int((asked[0] != asked[1]).any(axis=0).sum())
 
 
+@pytest.mark.slow
 def test_a_replaced_row_moves_one_vote_that_a_labeller_sees() -> None:
     assert moved_in_pate() == (1, 0)
     assert moved_in_everlasting() == (1, 1)
 
 
+@pytest.mark.slow
 def test_twin_of_shared_queries_moves_many_votes_that_a_labeller_sees() -> None:
     with mock.patch.object(models, "own", lambda rows: rows):
         counts, public = moved_in_pate()

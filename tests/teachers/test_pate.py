@@ -118,6 +118,7 @@ def tiny(kind: type[PATEClassifier] = PATEClassifier, **parameters: Any) -> PATE
     return kind(**{**TINY, **concepts, "queries": "passive", **parameters})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queries", ["passive", "active", "disagreement"])
 @pytest.mark.parametrize("student", [Thresholds(bits=3), LogisticRegression(C=30)], ids=["concept", "logistic"])
 def test_exact_law_of_the_whole_fit(queries: str, student: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +181,7 @@ class ByVotes(PATEClassifier):
 TORN: dict[str, Any] = {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", [Uncounted, FreeWhenClear])
 def test_twins_leak_more(twin: type[PATEClassifier]) -> None:
     assert max(leak(tiny(twin), *pair) for pair in neighbours(5, 0)) > 0.01
@@ -192,6 +194,7 @@ def test_a_twin_whose_teachers_are_counted_by_labels_leaks_more() -> None:
     assert leak(tiny(TeachersByLabels), *pair) > 0.5
 
 
+@pytest.mark.slow
 def test_a_twin_whose_choice_depends_on_votes_leaks_more(monkeypatch: pytest.MonkeyPatch) -> None:
     class Spied(Teachers):
         def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -257,6 +260,7 @@ def test_a_replaced_row_reaches_its_own_teacher_only(
     assert set(np.flatnonzero((first != second).any(axis=1))) == moved
 
 
+@pytest.mark.slow
 def test_teachers_and_private_rows_are_gone_after_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
 
@@ -353,6 +357,7 @@ def test_margins_cannot_be_served(tmp_path: Path) -> None:
 # ── what is claimed ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labeller", ["greedy", "gaussian", "bit", "poll", "two-coin", "sparse-vector", "confident"])
 def test_the_claim_is_the_budget_whatever_was_asked(labeller: str) -> None:
     points = np.arange(3000)[:, None] % 256
@@ -372,6 +377,7 @@ def test_the_claim_is_the_budget_whatever_was_asked(labeller: str) -> None:
         assert model.spent_ is None
 
 
+@pytest.mark.slow
 def test_unasked_answers_are_left_over_and_the_claim_stays() -> None:
     """Ten thousand teachers answer as if there were no noise; the version space needs few labels."""
     points = np.random.default_rng(1).integers(0, 200, size=(40_000, 1))
@@ -473,6 +479,7 @@ def test_the_labeller_is_chosen_by_public_numbers() -> None:
     assert chosen(8000, 1000, 5) in ("gnmax", "gumbel")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("teachers", "asked", "classes"), [(1000, 500, 2), (1000, 5000, 2), (300, 100, 3)])
 def test_the_labeller_is_the_plans_without_a_state(teachers: int, asked: int, classes: int) -> None:
     budget: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
@@ -521,6 +528,7 @@ def scores(X: Array, y: Array, seeds: int, **parameters: Any) -> float:
     return float(np.mean(found))
 
 
+@pytest.mark.slow
 def test_active_queries_beat_passive_ones_where_labels_are_noisy() -> None:
     X, y = one_hot(8000)
     assert scores(X, y, 8, epsilon=0.4) > 0.88
@@ -528,6 +536,7 @@ def test_active_queries_beat_passive_ones_where_labels_are_noisy() -> None:
     assert scores(X, y, 24, epsilon=0.2) > scores(X, y, 24, epsilon=0.2, queries="passive") + 0.01
 
 
+@pytest.mark.slow
 def test_mushrooms() -> None:
     """What Table 4 of the paper is about: its best figure at ε = 1 is .773."""
     path = DATA / "mushrooms.svm.bz2"
@@ -565,6 +574,7 @@ def test_the_public_space_is_the_same_for_every_kind_of_number() -> None:
 # ── rows and students of all kinds ────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_sparse_rows_and_wide_ones() -> None:
     X, y = one_hot(6000)
     wide = sparse.hstack([sparse.csr_matrix(X), sparse.random(6000, 400, 0.01, random_state=0)]).tocsr()
@@ -593,6 +603,7 @@ class Frame:
         return Rows()
 
 
+@pytest.mark.slow
 def test_frames_with_words_need_teachers_that_read_them() -> None:
     X, y = blobs(3000)
     words = np.column_stack([X.astype(object), np.where(y == 1, "red", "blue")])
@@ -831,6 +842,7 @@ def test_noise_aware_students_are_told_what_is_known_of_the_noise(labeller: str)
         assert students.informed(own, made) is own
 
 
+@pytest.mark.slow
 def test_what_is_known_of_the_noise_makes_a_student_better() -> None:
     """One with as many columns as it can learn flipped labels by heart finds no noise by itself."""
     (X, y), (public, _), test = (blobs(rows, columns=40, seed=rows) for rows in (4000, 160, 1000))
@@ -891,6 +903,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 def test_scikit_learn_accepts_the_estimator_given_public_rows() -> None:
     estimator = OwnPublicRows(
         epsilon=10_000, delta=1e-6, classes="public", n_teachers=1, queries="passive", unsafe_seed=0

@@ -330,6 +330,7 @@ def test_queries_that_cannot_be_answered_are_refused() -> None:
         whole.votes([[0.5]])
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=5, unique=True), st.randoms())
 def test_classes_ascend_whatever_order_they_are_given_in(classes: list[int], generator: Any) -> None:
     labels = [generator.choice(classes) for _ in range(60)]

@@ -66,7 +66,8 @@ class Intervals(Ordered[Interval]):
     @property
     def size(self) -> int | None:
         """N(N + 1)/2 + 1 for a domain of N values."""
-        return None if self.values is None else self.values * (self.values + 1) // 2 + 1
+        values = self.values
+        return None if values is None else values * (values + 1) // 2 + 1
 
     def predict(self, concept: Interval, X: ArrayLike) -> Labels:
         """Return 1 where low ≤ x ≤ high."""

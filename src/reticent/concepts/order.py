@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ class Ordered(ConceptClass[C]):
     def __post_init__(self) -> None:
         declared(self.bits, self.domain)
 
-    @property
+    @cached_property
     def values(self) -> int | None:
         """The number of values of a column; None for infinitely many."""
         domain = declared(self.bits, self.domain)

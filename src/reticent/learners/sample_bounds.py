@@ -33,8 +33,13 @@ _LN2 = math.log(2)
 
 def log_growth(concept_class: ConceptClass[Any], points: int) -> float:
     """The logarithm of the most labellings that the class can give to so many points."""
-    most = sauer(concept_class.vc_dimension, points)
-    return math.log(most if concept_class.size is None else min(most, concept_class.size))
+    return _log_growth(concept_class.vc_dimension, concept_class.size, points)
+
+
+def _log_growth(vc_dimension: int, size: int | None, points: int) -> float:
+    """`log_growth` for what the bounds below read off a class once: its size may take long to count."""
+    most = sauer(vc_dimension, points)
+    return math.log(most if size is None else min(most, size))
 
 
 def log_bad(concept_class: ConceptClass[Any], rows: int, error: float, *, rate: float, errors: float = 0) -> float:
@@ -44,13 +49,14 @@ def log_bad(concept_class: ConceptClass[Any], rows: int, error: float, *, rate: 
     """
     kept = -math.expm1(-rate)
     least = math.inf
-    if concept_class.size is not None:
-        least = math.log(concept_class.size) + rows * math.log1p(-error * kept)
+    vc_dimension, size = concept_class.vc_dimension, concept_class.size
+    if size is not None:
+        least = math.log(size) + rows * math.log1p(-error * kept)
     # Powers of 2, whatever the rows: each term falls once the rows suffice, and so does the least of them.
     for power in range(max(0, rows.bit_length() - 3), rows.bit_length() + 11):
         more = 1 << power
         tail = math.floor(more * error) * math.log1p(rows / more * kept)
-        least = min(least, _LN2 + log_growth(concept_class, rows + more) - tail)
+        least = min(least, _LN2 + _log_growth(vc_dimension, size, rows + more) - tail)
     return least + (rate * errors if errors else 0)
 
 
@@ -65,15 +71,16 @@ def log_bad_excess(concept_class: ConceptClass[Any], rows: int, excess: float, *
     τ(n + m)·e^(−nt(α − v) + nt²(1 + n/m)²/2) for θ = tn/m. Twice this is the bound.
     """
     least = math.inf
+    vc_dimension, size = concept_class.vc_dimension, concept_class.size
     for power in range(max(0, rows.bit_length() - 3), rows.bit_length() + 11):
         more = 1 << power
         gap, spread = excess - math.sqrt(2 * _LN2 / more), (1 + rows / more) ** 2
         if gap > 0:
             t = min(rate, gap / spread)
-            bound = _LN2 + log_growth(concept_class, rows + more) - rows * (t * gap - t * t * spread / 2)
+            bound = _LN2 + _log_growth(vc_dimension, size, rows + more) - rows * (t * gap - t * t * spread / 2)
             least = min(least, bound)
-    if concept_class.size is not None:
-        least = min(least, math.log(concept_class.size) + rows * log_step_excess(excess, rate=rate))
+    if size is not None:
+        least = min(least, math.log(size) + rows * log_step_excess(excess, rate=rate))
     return least
 
 

@@ -174,9 +174,12 @@ class _ExactPool:
         last = FAR + (len(live).bit_length() + max(count.bit_length() for _, count in live)) * 7 // 10
         self.members: dict[int, list[int]] = {}
         self.totals: dict[int, int] = {}
+        buckets: dict[Any, int] = {}  # scores are often numbers of rows, and most of them occur more than once
         for item, (score, count) in enumerate(zip(self.scores, self.counts, strict=True)):
             if count:
-                bucket = self._bucket(score, last)
+                bucket = buckets.get(score)
+                if bucket is None:
+                    bucket = buckets[score] = self._bucket(score, last)
                 self.members.setdefault(bucket, []).append(item)
                 self.totals[bucket] = self.totals.get(bucket, 0) + count
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple, cast
 
 from reticent.concepts.interface import ConceptClass
@@ -158,14 +158,15 @@ class Calibrated:
     @property
     def required(self) -> int:
         """How many rows make the promise hold in every phase."""
-        return math.ceil(self._least_teachers() * self.shard / self.first)
+        return math.ceil(self._least_teachers * self.shard / self.first)
 
     def schedule(self, rows: int) -> BBLSchedule:
         """As many teachers as the rows allow."""
-        first = max(math.floor(self.first * rows) // self.shard, self._least_teachers())
+        first = max(math.floor(self.first * rows) // self.shard, self._least_teachers)
         phases = (self.phase(i, first) for i in _naturals())
         return BBLSchedule(next(phases), phases, self.first, self.required, endless=True)
 
+    @cached_property
     def _least_teachers(self) -> int:
         most = math.ceil(1 / (SCORED * self.shard))  # so that at least one row is scored
         return max(most, fewest_rows(lambda first: all(self._keeps(i, first) for i in range(1, _CHECKED + 1))))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -333,6 +334,7 @@ def _least(good: Callable[[float], bool]) -> float:
 # ── what each of several answers may cost ─────────────────────────────────────────────────────────────────────────
 
 
+@lru_cache(maxsize=256)
 def answer_epsilon(event: Callable[[Fraction], Event], epsilon: Fraction, delta: Fraction, queries: int) -> Fraction:
     """The largest ε we find for which `event(ε)`, repeated for each answer, is within (ε, δ).
 

@@ -63,9 +63,7 @@ def epsilon(event: Event, *, delta: Number) -> float:
     19.423656474
     """
     exact = check_delta(delta)
-    basic = pairs.pair(check_event(event))
-    best = _decimal_above(basic[0]) if basic is not None and basic[1] <= exact else math.inf
-    return best if exact == 0 else min(best, _least_epsilon(event, exact))
+    return _epsilon(check_event(event), exact)
 
 
 def delta(event: Event, *, epsilon: Number) -> float:
@@ -175,6 +173,13 @@ def renyi(event: Event, order: float) -> float:
         raise ValueError(f"order must be a finite number > 1 and at most 10^100, got {order}")
     slack, values = divergences.divergence(check_event(event), np.array([upward(exact)]))
     return float(values[0]) if slack == 0 else math.inf
+
+
+@lru_cache(maxsize=4096)  # every fit asks for the guarantee of its event
+def _epsilon(event: Event, exact: Fraction) -> float:
+    basic = pairs.pair(event)
+    best = _decimal_above(basic[0]) if basic is not None and basic[1] <= exact else math.inf
+    return best if exact == 0 else min(best, _least_epsilon(event, exact))
 
 
 # ── methods of pricing ────────────────────────────────────────────────────────────────────────────────────────────

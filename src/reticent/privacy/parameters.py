@@ -23,7 +23,7 @@ def check_epsilon(epsilon: Number, name: str = "epsilon") -> Fraction:
         The name of the parameter, for messages.
     """
     value = rational(epsilon, name)
-    if value <= 0:
+    if value.numerator <= 0:
         raise ValueError(f"{name} must be a finite number > 0, got {epsilon}")
     return value
 
@@ -43,7 +43,7 @@ def check_delta(delta: Number, name: str = "delta", *, positive: bool = False, r
         The number of rows, if known. A `PrivacyWarning` is emitted if δ ≥ 1/rows.
     """
     value = rational(delta, name)
-    if not 0 <= value < 1 or (positive and value == 0):
+    if not 0 <= value.numerator < value.denominator or (positive and not value):
         raise ValueError(f"{name} must be in {'(0, 1)' if positive else '[0, 1)'}, got {delta}")
     if rows and value * rows >= 1:
         warnings.warn(
@@ -84,6 +84,6 @@ def float_above(value: Fraction) -> float:
 def check_positive(value: Number, name: str) -> Fraction:
     """Return a noise scale or another quantity as an exact number; it must be finite and positive."""
     number = rational(value, name)
-    if number <= 0:
+    if number.numerator <= 0:
         raise ValueError(f"{name} must be a finite number > 0, got {value}")
     return number

@@ -6,6 +6,7 @@ Every profile takes an array of ε ≥ 0 and returns upper bounds, padded by mor
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -132,11 +133,16 @@ def optimal_composition(epsilon: Fraction, times: int, at: float) -> float:
     return min(1.0, math.exp(_log_term(epsilon, times, top)) * total * pad + _TINY)
 
 
+_local = threading.local()  # a context of mpmath for each thread, as it takes long to make
+
+
 def _log_term(epsilon: Fraction, times: int, j: int) -> float:
     """ln of C(k, j)·p^(k−j)·(1−p)^j, rounded up."""
     import mpmath
 
-    context = mpmath.mp.clone()  # threads share the precision of mpmath's own context
+    context = getattr(_local, "context", None)  # threads share the precision of mpmath's own context
+    if context is None:
+        context = _local.context = mpmath.mp.clone()
     context.dps = 40 + len(str(times))
     own = context.mpf(epsilon.numerator) / epsilon.denominator
     log_choose = context.loggamma(times + 1) - context.loggamma(j + 1) - context.loggamma(times - j + 1)

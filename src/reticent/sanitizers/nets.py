@@ -295,8 +295,16 @@ class _Databases:
 
     def error(self, rows: int) -> float:
         """What is promised for this many rows."""
-        loss = 2 / float(self.epsilon) * math.log(databases(len(self.net.points), self.size) / self.failure)
-        return self.net.radius(self.size) + loss / rows
+        return self._radius + self._loss / rows
+
+    @cached_property
+    def _radius(self) -> float:
+        return self.net.radius(self.size)
+
+    @cached_property
+    def _loss(self) -> float:
+        """By how many rows, but for the failure, the database drawn is worse than the best."""
+        return 2 / float(self.epsilon) * math.log(databases(len(self.net.points), self.size) / self.failure)
 
     def copy(self, counts: Array, rows: int, unsafe_noise: Noise | None) -> Release[Copy]:
         """The points of the database that was drawn, and how often it has each."""

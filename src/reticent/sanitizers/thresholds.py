@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -145,10 +146,9 @@ class ThresholdSanitizer(Sanitizer):
         alpha = check_share(error, "error")
         beta = check_share(self.failure if failure is None else failure, "failure")
 
-        def reaches(rows: int) -> bool:
-            return any(scheme.bound <= float(alpha) * rows for scheme in self._schemes(rows, alpha, beta))
-
-        return in_reach(fewest_rows(reaches), self.check_size)
+        epsilon, delta = check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
+        needed = _fewest_rows(self.method, self._size(), epsilon=epsilon, delta=delta, error=alpha, failure=beta)
+        return in_reach(needed, self.check_size)
 
     # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -169,22 +169,10 @@ class ThresholdSanitizer(Sanitizer):
         """The scheme for this many rows; a function of public numbers only."""
         failure = check_share(self.failure, "failure")
         error = None if self.error is None else check_share(self.error, "error")
-        schemes = self._schemes(rows, error, failure)
-        kept = [scheme for scheme in schemes if error is None or scheme.bound <= float(error) * rows]
-        best = min(kept or schemes, key=lambda scheme: scheme.expected)
-        return best.calibrated(check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta))
-
-    def _schemes(self, rows: int, error: Fraction | None, failure: Fraction) -> list[Scheme]:
-        size, epsilon, delta = self._size(), check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
-        if self.method == "paper":
-            alpha = check_share(error, "error")
-            return [san_thresholds(size, rows, alpha=alpha, epsilon=epsilon, delta=delta, failure=failure)]
-        schemes: list[Scheme] = []
-        if self.method in ("auto", "tree"):
-            schemes.append(best_tree(size, rows, epsilon=epsilon, delta=delta, failure=failure))
-        if self.method in ("auto", "quantiles"):
-            schemes += best_pivots(size, rows, epsilon=epsilon, delta=delta, failure=failure)
-        return schemes
+        epsilon, delta = check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
+        return _best_scheme(
+            self.method, self._size(), rows, epsilon=epsilon, delta=delta, error=error, failure=failure
+        )
 
     def _without_promise(self) -> str:
         """SanThresholds is made for an error, so that it has no fit without one."""
@@ -222,6 +210,59 @@ class ThresholdSanitizer(Sanitizer):
         if isinstance(concept, Interval):
             return Intervals(self.bits, domain=self.domain)
         raise TypeError(f"concept must be a Threshold or an Interval, got {type(concept).__name__}")
+
+
+# ── planning ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _schemes(
+    method: Method,
+    size: int,
+    rows: int,
+    *,
+    epsilon: Fraction,
+    delta: Fraction,
+    error: Fraction | None,
+    failure: Fraction,
+) -> list[Scheme]:
+    """What a method may do with this many rows of a domain of this size."""
+    if method == "paper":
+        alpha = check_share(error, "error")
+        return [san_thresholds(size, rows, alpha=alpha, epsilon=epsilon, delta=delta, failure=failure)]
+    schemes: list[Scheme] = []
+    if method in ("auto", "tree"):
+        schemes.append(best_tree(size, rows, epsilon=epsilon, delta=delta, failure=failure))
+    if method in ("auto", "quantiles"):
+        schemes += best_pivots(size, rows, epsilon=epsilon, delta=delta, failure=failure)
+    return schemes
+
+
+@lru_cache(maxsize=256)
+def _best_scheme(
+    method: Method,
+    size: int,
+    rows: int,
+    *,
+    epsilon: Fraction,
+    delta: Fraction,
+    error: Fraction | None,
+    failure: Fraction,
+) -> Scheme:
+    """The scheme with the least expected error, of those that keep a promised one if there are any."""
+    schemes = _schemes(method, size, rows, epsilon=epsilon, delta=delta, error=error, failure=failure)
+    kept = [scheme for scheme in schemes if error is None or scheme.bound <= float(error) * rows]
+    return min(kept or schemes, key=lambda scheme: scheme.expected).calibrated(epsilon, delta)
+
+
+@lru_cache(maxsize=4096)  # learners ask for many accuracies, and for the same ones again
+def _fewest_rows(
+    method: Method, size: int, *, epsilon: Fraction, delta: Fraction, error: Fraction, failure: Fraction
+) -> int:
+    def reaches(rows: int) -> bool:
+        schemes = _schemes(method, size, rows, epsilon=epsilon, delta=delta, error=error, failure=failure)
+        return any(scheme.bound <= float(error) * rows for scheme in schemes)
+
+    return fewest_rows(reaches)
 
 
 def _each(answer: Callable[[Any], Any], values: Any) -> Any:

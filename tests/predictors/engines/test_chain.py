@@ -134,6 +134,7 @@ def follow(answers: Array) -> Points:
     return (0, 1, 1, 0) if int(answers[0]) else (1, 1, 0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", [ExponentialLearner, BestFit])
 def test_three_phases_that_always_train_anew(learner: Any) -> None:
     factory = factory_for(learner(THREE, epsilon=1), retrain="always", epsilon=Fraction(1), delta=Fraction(0))
@@ -214,6 +215,7 @@ def test_queries_of_a_phase_that_may_train_anew(restless: None) -> None:
         assert kept(exact(base, next_law(engine, tuple(queries))[0]), event)
 
 
+@pytest.mark.slow
 def test_a_row_that_tests_and_trains_pays_twice(restless: None) -> None:
     # Concepts that disagree everywhere, and a hidden query that is the only row of the test and one that trains.
     for kind in (ChainFactory, AllRowsTrain):
@@ -230,6 +232,7 @@ class _Relabelled(ExponentialLearner):
         return super()._learn(np.zeros_like(rows), rows.astype(np.int64).reshape(-1), unsafe_noise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [ChainEngine, LooksBack])
 def test_a_test_against_the_first_rows_costs_them_anew_in_every_phase(
     kind: type[ChainEngine], monkeypatch: pytest.MonkeyPatch
@@ -336,6 +339,7 @@ def linear_factory(**options: Any) -> ChainFactory:
     return ChainFactory(learner=LINEAR, classes=2, columns=3, **given | options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.0, 3.0])
 def test_rows_are_gone_when_the_next_phase_begins(shift: float) -> None:
     X, y = stream(1000, 0)

@@ -63,11 +63,13 @@ CASES: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engines", "given", "X"), CASES)
 def test_every_engine_passes(engines: Any, given: EngineSettings, X: Array) -> None:
     check_engine(engines, given, rows(X), X[:500])
 
 
+@pytest.mark.slow
 def test_groups_pass() -> None:
     grouped = rows(LINE)._replace(groups=np.arange(len(LINE)) // 2)
     for engines, given in ((VotesFactory, settings(Thresholds(), grouped=True)), (ModelFactory, settings(LOGISTIC))):
@@ -218,6 +220,7 @@ TWINS: list[tuple[Callable[[], Any], EngineSettings, Array, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "given", "X", "why"), TWINS, ids=[one[3] for one in TWINS])
 def test_twins_are_rejected(make: Callable[[], Any], given: EngineSettings, X: Array, why: str) -> None:
     with pytest.raises(AssertionError, match=why):
