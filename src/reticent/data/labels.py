@@ -86,8 +86,6 @@ def as_labels(y: Any, rows: int, classes: Any) -> Array:
         if labels.dtype.kind == "f" and not bool(np.isfinite(labels).all()):
             raise ValueError("y must hold labels only: it contains NaN or infinity")
         check_classification_targets(labels)
-        if len(np.unique(labels)) == 1:
-            raise ValueError("y must hold at least 2 different labels to learn the classes from, got 1 class")
     return labels
 
 

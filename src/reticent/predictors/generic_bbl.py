@@ -16,7 +16,7 @@ from reticent import noise
 from reticent.concepts.input import refuse_bad_points
 from reticent.concepts.interface import ConceptClass
 from reticent.data.labels import as_binary_labels, as_target
-from reticent.data.points import Array, Labels, as_point_table
+from reticent.data.points import Array, Labels, as_point_table, points_of
 from reticent.data.queries import Reader, as_queries
 from reticent.errors import InsufficientData, OutOfReach
 from reticent.exact import Number
@@ -39,6 +39,7 @@ from reticent.predictors.bbl_phases import (
 )
 from reticent.predictors.bbl_running import BBLRules, RunningPhases, draw
 from reticent.predictors.bbl_schedules import SCORED, TAU, BBLSchedule, Calibrated, Constants, Printed
+from reticent.predictors.stable import check_class
 from reticent.privacy import Guarantee
 from reticent.privacy.events import ApproximateDP, Event, Parallel, Seeded, Subsampled
 from reticent.privacy.guard import Guard, Guarded
@@ -204,7 +205,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows = as_queries(X)
             validate_data(self, X, reset=False, skip_check_array=True)
             with silent():
-                return self._running.answer(self._points(self._reader.read(rows)))
+                return self._running.answer(points_of(self._reader.read(rows), self.concept_class.columns))
 
     def n_required(self, error: object = None, failure: object = None) -> int:
         """How many rows the constants ask for to promise this error with this probability of failure.
@@ -253,7 +254,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         schedule = self._schedule(len(rows))
         cost = self._cost(schedule, len(rows))
         labels = as_binary_labels(as_target(y), len(rows))
-        points = self._points(rows)
+        points = points_of(rows, self.concept_class.columns)
         with silent():
             refuse_bad_points(self.concept_class, points)
             source = noise_or_system(unsafe_noise)
@@ -287,9 +288,6 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows, labels, queries, self.concept_class, epsilon=epsilon, variant=self.variant, unsafe_noise=unsafe_noise
         )
         return found.labels[len(found.labels) - len(queries) :]
-
-    def _points(self, rows: Array) -> Array:
-        return rows[:, 0] if rows.shape[1] == 1 == self.concept_class.columns else rows
 
     # ── sizes and costs ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -416,8 +414,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_share(self.error, "error")
         check_share(self.failure, "failure")
         check_positive(self.tau, "tau")
-        if not isinstance(self.concept_class, ConceptClass):
-            raise TypeError(f"concept_class must be a ConceptClass, got {type(self.concept_class).__name__}")
+        check_class(self.concept_class)
         named = (
             ("labeller", ("between-thresholds", "gaussian")),
             ("constants", ("printed", "calibrated")),

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise as noise_module
 from reticent.concepts.class_order import warn_of_order
@@ -17,8 +16,8 @@ from reticent.concepts.input import refuse_bad_points
 from reticent.concepts.interface import ConceptClass
 from reticent.data.classes import as_classes, declared_classes
 from reticent.data.groups import as_groups, numbered
-from reticent.data.labels import as_class_indices, as_column, label_array
-from reticent.data.points import Array, Labels, as_point_table
+from reticent.data.labels import as_class_indices, as_labels
+from reticent.data.points import Array, Labels, as_point_table, points_of
 from reticent.data.tables import Integers, as_private_table, as_table
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.exact import Number, integer
@@ -300,7 +299,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
             required = rows_needed(self.n_required, self.error)
             check_rows(units, required=required, error=self.error, failure=self.failure)
         setup = self.setup(units)
-        labels = self._labels(y, rows)
+        labels = as_labels(y, rows, self.classes)
         classes = as_classes(self.classes, labels)
         if self.method != "votes" and len(classes) != 2:
             raise ValueError(f"classes must be 2 for method={self.method!r}, got {len(classes)}")
@@ -326,7 +325,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         """What answers will need: teachers, or the rows themselves."""
         if isinstance(setup, Votes):
             return self._new_teachers(setup.teachers, range(len(classes))).fit(table, codes, groups=groups)
-        points = table[:, 0] if table.shape[1] == 1 == self.learner.columns else table
+        points = points_of(table, self.learner.columns)
         refuse_bad_points(self.learner, points)  # all of them: which are drawn must not show in an error
         return LabelledRows(np.array(table), np.array(points), codes)  # copies: the caller may change X before asking
 
@@ -342,7 +341,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
             assert isinstance(self._learned_, Teachers)
             counts = self._learned_.votes(table)
             return lambda row: vote(counts[row], setup.epsilon / 2, noise)
-        questions = table[:, 0] if table.shape[1] == 1 == self.learner.columns else table
+        questions = points_of(table, self.learner.columns)
         if len(questions):
             refuse_bad_points(self.learner, questions)
         rows = self._learned_
@@ -372,18 +371,6 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         if private or (isinstance(X, (list, tuple)) and self._floats):
             return as_point_table(X, domain_declared=self.learner.declares_domain)
         return as_point_table(X)
-
-    def _labels(self, y: Any, rows: int) -> Array:
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None: y must have one value a row")
-        labels = as_column(y, rows, "y")
-        if label_array(y).ndim == 2:
-            labels = column_or_1d(y, warn=True)
-        if isinstance(self.classes, str):  # public
-            if labels.dtype.kind == "f" and not bool(np.isfinite(labels).all()):
-                raise ValueError("y must hold labels only: it contains NaN or infinity")
-            check_classification_targets(labels)
-        return labels
 
     @staticmethod
     def _codes_of(labels: Array, classes: Array) -> Labels:
