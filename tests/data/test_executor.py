@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts import Thresholds
 from reticent.data import checking, shards
-from reticent.data.checking import CheckFailed, check_executor
+from reticent.data.checking import ExecutorCheckFailed, check_executor
 from reticent.data.executor import Executor, JoblibExecutor, ThreadExecutor, as_executor
 from reticent.teachers import PATEClassifier, Teachers
 
@@ -166,7 +166,7 @@ class WithoutWorkers:
     (WithoutWorkers, "has workers and map"),
 ])  # fmt: skip
 def test_a_twin_that_breaks_a_promise_is_found(twin: type[Any], why: str) -> None:
-    with pytest.raises(CheckFailed, match=why):
+    with pytest.raises(ExecutorCheckFailed, match=why):
         check_executor(twin())
 
 

@@ -16,7 +16,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from reticent.data.tables import own, packed
+from reticent.data.tables import pack_rows, unpack_rows
 from reticent.teachers import Teachers, models
 
 ROWS, SHARDS = 40, 4
@@ -85,8 +85,8 @@ def test_a_query_that_cannot_be_sent_is_answered_by_the_first_class_and_changes_
 
 def test_rows_left_to_joblib_would_fail_by_private_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The must-fail twin: it sends rows as they are."""
-    monkeypatch.setattr(models, "packed", lambda rows: rows)
-    monkeypatch.setattr(models, "own", lambda rows: rows)
+    monkeypatch.setattr(models, "pack_rows", lambda rows: rows)
+    monkeypatch.setattr(models, "unpack_rows", lambda rows: rows)
     X = frame(row_3=threading.Lock())
     assert "PicklingError" in ended(lambda: fitted(X, labels(), 2))
     assert "PicklingError" not in ended(lambda: fitted(X, labels(), 1))
@@ -117,8 +117,8 @@ def test_an_estimator_that_cannot_be_sent_is_refused_whatever_the_rows_are() -> 
 def test_a_copy_shares_nothing() -> None:
     cell = [1, 2]
     X = frame(row_0=cell)
-    own(packed(X)).at[0, "note"].append(3)
+    unpack_rows(pack_rows(X)).at[0, "note"].append(3)
     assert cell == [1, 2]
     numbers = np.zeros((2, 2))
-    own(packed(numbers))[0] = 1
+    unpack_rows(pack_rows(numbers))[0] = 1
     assert not numbers.any()

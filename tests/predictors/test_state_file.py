@@ -125,7 +125,7 @@ def test_rows_in_a_file_are_saved_and_restored_without_being_in_memory(
         calls.append(1)
 
     rows = store.rows()
-    state_file.write(tmp_path / "state", {}, {"X": rows.X, "codes": rows.codes}, release=release)
+    state_file.write(tmp_path / "state", {}, {"X": rows.X, "codes": rows.class_indices}, release=release)
     assert len(calls) >= 12
     state = state_file.load(tmp_path / "state")
     again.append(state.arrays["X"], state.arrays["codes"], release=state.release)

@@ -127,8 +127,8 @@ def take(X: Table, rows: Integers) -> Table:
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-def packed(X: Table) -> Table | bytes:
-    """A table in a form that can be sent to any worker, for `own` to unpack there.
+def pack_rows(X: Table) -> Table | bytes:
+    """A table in a form that can be sent to any worker, for `unpack_rows` to unpack there.
 
     A table of numbers is sent as it is. Cells of any other kind are pickled here, and unpickled to see that they can
     be. So a cell that cannot be sent raises here, where the caller catches it, and for any number of workers. Left to
@@ -152,8 +152,8 @@ def packed(X: Table) -> Table | bytes:
     return content
 
 
-def own(sent: Table | bytes) -> Table:
-    """A copy of what `packed` returned, to give away: whatever is written into it, nobody else sees.
+def unpack_rows(sent: Table | bytes) -> Table:
+    """A copy of what `pack_rows` returned, to give away: whatever is written into it, nobody else sees.
 
     A pipeline may work in place, as scalers do with `copy=False`. If two teachers got the same rows, the second would
     find in them what the first made of its private ones. A copy of a frame, or of an array of objects, shares what is

@@ -37,7 +37,7 @@ from reticent.predictors.bbl_phases import (
     vote_epsilon,
     votes_event,
 )
-from reticent.predictors.bbl_running import BBLRules, RunningPhases, draw
+from reticent.predictors.bbl_running import BBLRules, RunningPhases, draw_rows
 from reticent.predictors.bbl_schedules import SCORED, TAU, BBLSchedule, Calibrated, Constants, Printed
 from reticent.predictors.stable import check_class
 from reticent.privacy import Guarantee
@@ -258,7 +258,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with silent():
             refuse_bad_points(self.concept_class, points)
             source = noise_or_system(unsafe_noise)
-            chosen = draw(source, len(points), schedule.first.rows)
+            chosen = draw_rows(source, len(points), schedule.first.rows)
             points, labels = points[chosen], labels[chosen]
             running = self._run(schedule, points, labels, unsafe_noise)
         reader = Reader.of(rows, self.concept_class)

@@ -274,7 +274,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
             return
         check_memory(rows, self.learner.columns)
         if isinstance(setup, (Flip, Net)):
-            check_net(self.learner, setup.split.subset)
+            check_net(self.learner, setup.draw.subset)
         if isinstance(setup, (Votes, Net)):
             self.learner.check_erm(
                 -(-rows // setup.teachers), what="rows of a teacher", remedy="take more teachers, or another method"
@@ -352,11 +352,11 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return lambda row: self._net(setup, rows, table[row : row + 1], noise)
 
     def _flip(self, setup: Flip, rows: LabelledRows, question: Array, noise: Noise) -> int:
-        concept = draw_concept(self.learner, rows.points, rows.codes, setup.split, noise)
+        concept = draw_concept(self.learner, rows.points, rows.class_indices, setup.draw, noise)
         return int(self.learner.predict(concept, question)[0]) ^ noise.bernoulli(setup.flip)
 
     def _net(self, setup: Net, rows: LabelledRows, question: Array, noise: Noise) -> int:
-        concept = draw_concept(self.learner, rows.points, rows.codes, setup.split, noise)
+        concept = draw_concept(self.learner, rows.points, rows.class_indices, setup.draw, noise)
         relabelled: Integers = np.asarray(self.learner.predict(concept, rows.points), dtype=np.int64)
         teachers = self._new_teachers(setup.teachers, (0, 1)).fit(rows.table, relabelled)
         answer = vote(teachers.votes(question)[0], Fraction(1, 2 * setup.apart), noise)

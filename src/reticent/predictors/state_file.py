@@ -197,7 +197,7 @@ def claim(path: str | os.PathLike[str], identity: str, *, again: bool = False) -
     _sync_folder(folder)
 
 
-class _Refused(ValueError):
+class _RefusedState(ValueError):
     pass
 
 
@@ -206,7 +206,7 @@ def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
     """Whatever else goes wrong with the bytes of a file that could be opened, it is refused as damaged."""
     try:
         yield
-    except _Refused:
+    except _RefusedState:
         raise
     except Exception as error:
         raise ValueError(f"{path} is not a saved state, or it is damaged ({type(error).__name__})") from error
@@ -216,9 +216,9 @@ def _page(archive: zipfile.ZipFile, path: str | os.PathLike[str]) -> dict[str, A
     """What is written about the state, if it is one of a version that can be read."""
     page = json.loads(archive.read(STATE))
     if page["format"] != FORMAT:
-        raise _Refused(f"{path} is not a saved state: its format is not {FORMAT!r}")
+        raise _RefusedState(f"{path} is not a saved state: its format is not {FORMAT!r}")
     if type(page["version"]) is not int or page["version"] > VERSION:
-        raise _Refused(
+        raise _RefusedState(
             f"{path} was saved in version {page['version']!r} of the format, and this reticent reads up to version "
             f"{VERSION}: load it with a newer one"
         )
@@ -233,20 +233,20 @@ def _read(file: IO[bytes], path: str | os.PathLike[str]) -> State:
         length = file.seek(0, os.SEEK_END)
         file.seek(length - 64 - len(SEAL))
         if file.read() != SEAL + _digest(file, 0, length - 64).encode():
-            raise _Refused(f"{path} is damaged: its bytes are not those that were saved")
+            raise _RefusedState(f"{path} is damaged: its bytes are not those that were saved")
         members = {one.filename: one for one in archive.infolist()}
         named = {STATE, *(f"{one}.npy" for one in page["arrays"])}
         if len(members) < len(archive.infolist()) or members.keys() != named:
-            raise _Refused(f"{path} is damaged: it does not hold the arrays that it names")
+            raise _RefusedState(f"{path} is damaged: it does not hold the arrays that it names")
         mapped = None
         arrays = {}
         for name, digest in page["arrays"].items():
             start, size = _content(file, members[f"{name}.npy"])
             if start + size > length or _digest(file, start, size) != digest:
-                raise _Refused(f"{path} is damaged: the array {name!r} is not the one that was saved")
+                raise _RefusedState(f"{path} is damaged: the array {name!r} is not the one that was saved")
             shape, dtype, first = _described(file, start)
             if first + int(np.prod(shape, dtype=object)) * dtype.itemsize != start + size:
-                raise _Refused(f"{path} is damaged: the array {name!r} is not as long as it says")
+                raise _RefusedState(f"{path} is damaged: the array {name!r} is not as long as it says")
             if size > LARGE:
                 mapped = mapped or mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                 arrays[name] = np.ndarray(shape, dtype, buffer=mapped, offset=first)

@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 from reticent.data.executor import Executor, as_executor
 from reticent.data.labels import class_indices
 from reticent.data.shards import Shards
-from reticent.data.tables import Array, Integers, Table, own, packed, take
+from reticent.data.tables import Array, Integers, Table, pack_rows, take, unpack_rows
 from reticent.silence import silent
 from reticent.teachers.linear import LINEAR, LogisticTeacher
 from reticent.teachers.linear_voters import LinearVoters
@@ -111,7 +111,7 @@ class Unsent(NamedTuple):
 def _sent(rows: Table) -> Table | bytes | Unsent:
     """Rows as a worker gets them, whether it is another process or not: what fails must not depend on `n_jobs`."""
     try:
-        return packed(rows)
+        return pack_rows(rows)
     except BaseException as error:  # its message may hold data
         return Unsent(failure(error))
 
@@ -144,7 +144,7 @@ def _fit_some(
             models.append(None)
             continue
         try:
-            model = seeded(estimator, *seed).fit(own(rows), own(packed(labels)))
+            model = seeded(estimator, *seed).fit(unpack_rows(rows), unpack_rows(pack_rows(labels)))
             models.append(_packed(model) if pack else model)
         except BaseException as error:  # its message may hold data
             failures.append(failure(error))
@@ -233,12 +233,12 @@ def _sent_queries(X: Table) -> tuple[Table | bytes, Integers, list[str]]:
         return found, np.arange(X.shape[0]), []
     each = [_sent(take(X, np.array([row]))) for row in range(X.shape[0])]
     rows = np.array([row for row, one in enumerate(each) if not isinstance(one, Unsent)], dtype=np.int64)
-    return packed(take(X, rows)), rows, [one.kind for one in each if isinstance(one, Unsent)][:1]
+    return pack_rows(take(X, rows)), rows, [one.kind for one in each if isinstance(one, Unsent)][:1]
 
 
 @silent()
 def _count(models: list[Any], sent: Table | bytes, classes: Array) -> tuple[Integers, list[str]]:
-    X = own(sent)
+    X = unpack_rows(sent)
     counts = np.zeros((X.shape[0], len(classes)), dtype=np.int64)
     rows, failures = np.arange(X.shape[0]), list[str]()
     for model in models:
@@ -254,7 +254,8 @@ def _answer(model: Any, X: Table, classes: Array, failures: list[str]) -> Intege
     If a query that makes a model fail changed the answers to the rest of its batch, they would reveal it.
     """
     try:
-        return np.maximum(class_indices(np.asarray(model.predict(own(packed(X)))).reshape(X.shape[0]), classes), 0)
+        found = np.asarray(model.predict(unpack_rows(pack_rows(X)))).reshape(X.shape[0])
+        return np.maximum(class_indices(found, classes), 0)
     except BaseException as error:  # its message may hold data
         kind = failure(error)
     if X.shape[0] <= 1:

@@ -76,7 +76,7 @@ def check_engine(
     points = np.unique(queries, axis=0)[:: max(1, len(np.unique(queries, axis=0)) // POINTS)][:POINTS]
     _require(len(points) >= 2, "queries must have at least two different rows")
     phase = _checked_phase(factory, schedule.phase(1, len(rows.X), 0), schedule)
-    rows = Rows(rows.X.copy(), rows.codes.copy(), rows.groups)
+    rows = Rows(rows.X.copy(), rows.class_indices.copy(), rows.groups)
     watched = weakref.ref(rows.X)
     engine = factory.first(phase, rows, None)
     _check_public(engine, settings)

@@ -92,7 +92,7 @@ class PrivateModels:
 
     def trained(self, learner: Any, rows: Rows, indices: Integers, unsafe_noise: Noise | None) -> Any:
         """Fit the learner to the rows at these indices; refuse one that spends more than (ε, δ)."""
-        model = learner._fit(rows.X[indices], rows.codes[indices], unsafe_noise)
+        model = learner._fit(rows.X[indices], rows.class_indices[indices], unsafe_noise)
         if not fits(model.event_, epsilon=self.epsilon, delta=self.delta):
             raise ValueError(f"{type(learner).__name__} does not keep to the epsilon and delta that it was given")
         return model
