@@ -1,4 +1,4 @@
-"""Saved states come back whole or not at all, are the owner's alone, and are gone on from once."""
+"""Saved states come back whole or not at all, are the owner's alone, and are continued from once."""
 
 from __future__ import annotations
 

@@ -51,12 +51,20 @@ class RowStore(Guarded):
 
     Parameters
     ----------
-    capacity, columns : how many rows fit, and how many numbers a row has.
-    dtype : the type of these numbers, which are kept as they are: `append` refuses those that would be rounded.
-    classes : how many classes there are; labels are kept in the fewest bytes that hold them.
-    grouped : whether rows come with their groups, whole numbers.
-    memory_limit : how many bytes rows may take in memory; None for any number.
-    folder : where files go; None for the system's folder for temporary files, which on some systems is in memory.
+    capacity : int
+        The most rows that the store holds.
+    columns : int
+        How many numbers a row has.
+    dtype : dtype
+        The type of these numbers. They are kept as they are: `append` refuses those that would be rounded.
+    classes : int
+        The number of classes. Class indices are kept in the fewest bytes that hold them.
+    grouped : bool, default False
+        Whether rows come with their groups, whole numbers.
+    memory_limit : int or None, default None
+        How many bytes rows may take in memory; None for any number.
+    folder : path or None, default None
+        Where files are; None for the system's folder for temporary files, which on some systems is in memory.
 
     >>> store = RowStore(1_000, 2, dtype=np.float32, classes=2)
     >>> store.append(np.array([[1, 2], [3, 4]], dtype=np.float32), np.array([0, 1]))
@@ -180,7 +188,7 @@ class StoredColumn:
             weakref.finalize(self, self._file.close)
 
     def write(self, start: int, values: Array, release: Callable[[], None] | None) -> None:
-        """Put values at a place, a part at a time."""
+        """Write values from row `start` on, a part at a time."""
         step = max(1, CHUNK // max(1, values[:1].nbytes))
         for first in range(0, len(values), step):
             part = values[first : first + step]

@@ -59,7 +59,7 @@ def is_frame(X: Any) -> bool:
     return not isinstance(X, np.ndarray) and hasattr(X, "shape") and hasattr(X, "columns")
 
 
-def as_numbers(X: Table, name: str = "X") -> Table:
+def as_numeric_table(X: Table, name: str = "X") -> Table:
     """A table of numbers, for teachers that need them."""
     if sparse.issparse(X):
         return X

@@ -139,7 +139,7 @@ class Calibrated:
         self.unit = _unit_noise(self.votes, self.delta)
 
     def phase(self, i: int, first: int) -> BBLPhase:
-        """Phase i = 1, 2, … of a schedule that begins with so many teachers."""
+        """Phase i = 1, 2, … of a schedule that begins with this many teachers."""
         teachers = first * _GROWTH ** (i - 1)
         drawn = self.shard * teachers * _GROWTH
         answers = math.ceil(drawn / self.drawn)

@@ -60,7 +60,7 @@ class LabelledRows(NamedTuple):
 
     table: Array
     points: Array
-    codes: Labels
+    class_indices: Labels
 
 
 class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -232,8 +232,8 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
             with silent():
                 answer = self._ready(table)
                 self._left -= asked
-                codes = np.array([answer(row) for row in range(asked)], dtype=np.int64)
-        answers: Array = self.classes_[codes]
+                class_indices = np.array([answer(row) for row in range(asked)], dtype=np.int64)
+        answers: Array = self.classes_[class_indices]
         return answers
 
     def setup(self, rows: int) -> Setup:
@@ -249,10 +249,10 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         each, spared = answer_pair(epsilon, delta, queries)
         return net_setup(self.learner, rows, each, spared, flip=flip, teachers=teachers)
 
-    def n_required(self, error: object, failure: object = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None) -> int:
         """The rows with which an error can be promised for a concept class, but for a `failure`; see Promise.
 
-        `OutOfReach` where `fit` cannot run on so many. Planning, in floating point.
+        Raises `OutOfReach` if `fit` cannot run on that many. Planning, in floating point.
         """
         self._check_parameters()
         check_class(self.learner, "learner, for a promise,")
@@ -303,7 +303,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         classes = as_classes(self.classes, labels)
         if self.method != "votes" and len(classes) != 2:
             raise ValueError(f"classes must be 2 for method={self.method!r}, got {len(classes)}")
-        learned = self._learned(setup, table, self._codes_of(labels, classes), classes, groups)
+        learned = self._learned(setup, table, self._class_indices(labels, classes), classes, groups)
         event: Event = Repeated(setup.event, queries)
         seeded = event if unsafe_noise is None else Seeded(event)
         pure = fits(event, epsilon=epsilon, delta=0)
@@ -320,14 +320,15 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
     @silent()
     def _learned(
-        self, setup: Setup, table: Any, codes: Labels, classes: Array, groups: Any
+        self, setup: Setup, table: Any, class_indices: Labels, classes: Array, groups: Any
     ) -> Teachers | LabelledRows:
         """What answers will need: teachers, or the rows themselves."""
         if isinstance(setup, Votes):
-            return self._new_teachers(setup.teachers, range(len(classes))).fit(table, codes, groups=groups)
+            return self._new_teachers(setup.teachers, range(len(classes))).fit(table, class_indices, groups=groups)
         points = points_of(table, self.learner.columns)
         refuse_bad_points(self.learner, points)  # all of them: which are drawn must not show in an error
-        return LabelledRows(np.array(table), np.array(points), codes)  # copies: the caller may change X before asking
+        # Copies: the caller may change X before asking.
+        return LabelledRows(np.array(table), np.array(points), class_indices)
 
     def _new_teachers(self, count: int, classes: Any) -> Teachers:
         return Teachers(self.learner, shards=count, classes=classes, random_state=self.random_state, n_jobs=self.n_jobs)
@@ -373,7 +374,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return as_point_table(X)
 
     @staticmethod
-    def _codes_of(labels: Array, classes: Array) -> Labels:
+    def _class_indices(labels: Array, classes: Array) -> Labels:
         """One message for all labels that are none; its words are those that scikit-learn's checks look for."""
         try:
             return as_class_indices(labels, classes)

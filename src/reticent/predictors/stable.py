@@ -83,9 +83,9 @@ def check_net(concept_class: ConceptClass[Any], subset: int) -> None:
 class StablePredictor(ConceptLearner):
     """A classifier of which no prediction depends much on any one row.
 
-    `fit` draws n' of the n rows at random, lists one concept for each way in which the class labels *their points*, and
-    draws one of these concepts by its errors on *all* rows: with probability ∝ e^(−ε_e·errors/2). `predict` says what
-    that concept says. Both n' and ε_e follow from the number of rows and the stability asked for.
+    `fit` draws n' of the n rows at random, lists one concept for each labelling that the class gives to *their points*,
+    and draws one of these concepts by its errors on *all* rows: with probability ∝ e^(−ε_e·errors/2). `predict` returns
+    the labels of that concept. Both n' and ε_e follow from the number of rows and the stability asked for.
 
     Guarantee. γ-uniform stability, γ ≤ `stability`: for every x, the probability that x is given the label 1 moves by
     at most γ when a row, value and label, is replaced. So does the probability of any set of hypotheses, hence of any
@@ -98,7 +98,7 @@ class StablePredictor(ConceptLearner):
     are at a total variation distance of at most (e^a − 1)(1 − e^(a−ε_e))/(e^a − e^(a−ε_e)), largest at a = ε_e/2,
     where it is tanh(ε_e/4). So γ = q + (1 − q)·tanh(ε_e/4), which is `stability_`.
 
-    Promise. With n ≥ `n_required(error)` independent rows from any distribution, labelled in any way, the error is at
+    Promise. With n ≥ `n_required(error)` independent rows from any distribution, with any labels, the error is at
     most `error` above that of the best concept h* of the class, with probability 1 − failure. For let τ(n) be the most
     labellings of n points. Some labelling that differs from h* on more than ηn rows agrees with it on all n' drawn
     with probability at most τ(n)(1 − η)^n'. If none does, a candidate g makes at most ηn errors more than h*, and a
@@ -160,8 +160,8 @@ class StablePredictor(ConceptLearner):
     def n_required(self, error: Number, failure: Number | None = None) -> int:
         """The rows with which the error is at most `error` above the best concept's, but for a `failure`.
 
-        `failure` is the predictor's own unless it is given. `OutOfReach` where `fit` cannot run on so many. Planning,
-        in floating point.
+        `failure` is the predictor's own unless it is given. Raises `OutOfReach` if `fit` cannot run on that many.
+        Planning, in floating point.
         """
         self._check_parameters()
         alpha = float(check_share(error, "error"))

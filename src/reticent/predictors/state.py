@@ -228,7 +228,7 @@ class ResumablePredictor(RunningPredictor):
         ----------
         path : path
             The file.
-        learner, labeller, engine : object, default None
+        learner, labeller, engine : estimator, type of Labeller, type of EngineFactory, default None
             Needed if they are not part of the file: a learner that is not of this package or of scikit-learn, or that
             has parameters that are not plain values; a labeller or an engine of your own, by its class.
         again : bool, default False

@@ -30,14 +30,14 @@ KINDS = "biufUSMm"  # of arrays: numbers, truths, strings, datetimes; never obje
 NAME = re.compile(r"[A-Za-z0-9_]+(?:[./-][A-Za-z0-9_]+)*")
 CHUNK = 1 << 24  # bytes worked on at a time
 LARGE = 1 << 26  # an array of more bytes is mapped, not read into memory
-ALIGNED = 64  # arrays start at a multiple of so many bytes
+ALIGNED = 64  # arrays start at a multiple of this many bytes
 PADDING = 0xD935  # the kind of extra field by which others align files in a zip
 
 
 class State(NamedTuple):
-    """What was saved: JSON, arrays, and a way to let go of the memory that arrays mapped from the file take up.
+    """What was saved: JSON, arrays, and a function that releases the memory of arrays mapped from the file.
 
-    Arrays cannot be written to. The large ones are views of the file: pass `release` to whoever reads them through.
+    Arrays cannot be written to. The large ones are views of the file: pass `release` to what reads them.
     """
 
     header: dict[str, Any]
@@ -63,24 +63,24 @@ def write(
     gives it a new one. `header` is anything that JSON can hold. Names of arrays are words, joined by `/`, `.` or `-`.
     Arrays are written in parts, and `release` is called after each, for arrays that are views of larger files.
     """
-    place = Path(path)
+    target = Path(path)
     values = {name: _checked(name, array) for name, array in arrays.items()}
     try:
         json.dumps(dict(header), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"header must be what JSON can hold: {error}") from None
-    descriptor, unfinished = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.", suffix=".part")  # mode 0600
+    descriptor, unfinished = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")  # mode 0600
     try:
         with os.fdopen(descriptor, "w+b") as file:
             _write(file, dict(header), values, identity or new_identity(), release)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(unfinished, place)
+        os.replace(unfinished, target)
     except BaseException:
         with suppress(OSError):
             os.unlink(unfinished)
         raise
-    _sync_folder(place.parent)
+    _sync_folder(target.parent)
 
 
 def new_identity() -> str:
@@ -98,7 +98,7 @@ def _checked(name: str, array: Array) -> Array:
 
 
 def _write(
-    file: IO[bytes], header: dict[str, Any], arrays: dict[str, Array], identity: str, release: Any
+    file: IO[bytes], header: dict[str, Any], arrays: dict[str, Array], identity: str, release: Callable[[], None] | None
 ) -> None:
     digests = {}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
@@ -161,13 +161,13 @@ def _sync_folder(folder: Path) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> State:
-    """Look at a saved state, every byte of which is checked; to go on from it is to `load` it."""
+    """Read a saved state and check every byte of it, without continuing from it: for that, `load` it."""
     with open(path, "rb") as file:
         return _read(file, path)
 
 
 def load(path: str | os.PathLike[str], *, again: bool = False) -> State:
-    """Read a saved state to go on from it, which can be done once; see `claim`."""
+    """Read a saved state to continue from it, which can be done once; see `claim`."""
     with open(path, "rb") as file:
         state = _read(file, path)
     claim(path, state.identity, again=again)
@@ -175,9 +175,9 @@ def load(path: str | os.PathLike[str], *, again: bool = False) -> State:
 
 
 def claim(path: str | os.PathLike[str], identity: str, *, again: bool = False) -> None:
-    """Mark the state that was read from this file as gone on from; refuse if it was, unless `again`.
+    """Mark the state in this file as continued; refuse if it is marked already, unless `again`.
 
-    Two copies that go on from one state would both give the answers that are left in it, each with noise of its own, so
+    Two copies that continue from one state would both give the answers that are left in it, each with its own noise, so
     that its rows would pay twice. The mark is an empty file beside it, named after the identity of the state, which one
     process alone can create, and which is on the disk before this returns. It stays when a new state is saved under the
     same name, and it is the same for a state that is saved or copied under two names in one folder; so an old state
@@ -191,7 +191,7 @@ def claim(path: str | os.PathLike[str], identity: str, *, again: bool = False) -
         if again:
             return
         raise ValueError(
-            f"{path} was loaded before ({mark.name} says so): two that go on from one state would spend its answers "
+            f"{path} was loaded before ({mark.name} says so): two that continue from one state would spend its answers "
             "twice. Save from the one that runs; or, if it is gone and gave no answers since, load with again=True"
         ) from None
     _sync_folder(folder)

@@ -40,7 +40,7 @@ def check_engine(
     *,
     schedule: Schedule | None = None,
 ) -> None:
-    """Raise `AssertionError` if engines break the contract of `Engine` and `EngineFactory` in a way that can be seen.
+    """Raise `AssertionError` if engines break the contract of `Engine` and `EngineFactory` if that can be observed.
 
     It checks types and shapes; that events keep to (ε, δ); that a restored engine answers alike; that an answer does
     not depend on earlier queries or on the other queries of a call; that the next engine depends on its rows and on

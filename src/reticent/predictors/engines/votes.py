@@ -323,7 +323,7 @@ class VotesEngine:
         self.labeller.resume(progress)
 
 
-def rows_for_a_teacher(rows_per_teacher: object, columns: int) -> int:
+def rows_for_a_teacher(rows_per_teacher: int | str, columns: int) -> int:
     """As given, or as many as there are columns, but at least 10 and at most 50.
 
     Fewer rows make weaker teachers, but more of them: their majority is hardly worse, and the noise is much smaller.
@@ -334,7 +334,7 @@ def rows_for_a_teacher(rows_per_teacher: object, columns: int) -> int:
 
 
 def check_labeller_choice(labeller: LabellerLike, options: Mapping[str, Any] | None) -> None:
-    """Refuse a labeller that cannot serve for ever: one that declines queries, cannot be saved, or exposes queries."""
+    """Refuse a labeller that declines queries, cannot be saved, or exposes queries."""
     if taken := sorted({*SHARED, *OF_QUERIES} & set(options or {})):
         raise ValueError(f"labeller_options must not set {', '.join(taken)}: the predictor does")
     if labeller == "auto":
