@@ -226,7 +226,8 @@ def test_n_jobs_is_read_as_joblib_does() -> None:
     assert isinstance(as_executor(2, in_threads=True), ThreadExecutor)
     plain = Plain()
     assert as_executor(plain) is as_executor(plain, in_threads=True) is plain
-    for bad in (0, "a", 1.5, True):
+    bads: list[Any] = [0, "a", 1.5, True]
+    for bad in bads:
         with pytest.raises((TypeError, ValueError), match="n_jobs must be"):
             as_executor(bad)
         with pytest.raises((TypeError, ValueError), match="n_jobs must be"):
