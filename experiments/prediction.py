@@ -25,7 +25,7 @@ from reticent.exact import rational
 from reticent.noise import Seeded
 from reticent.predictors.private import PrivatePredictor
 from reticent.predictors.private_setups import Flip, Net, Votes, net_cost
-from reticent.predictors.stable import Split, StablePredictor, draw_concept, split, stability_of
+from reticent.predictors.stable import NetDraw, StablePredictor, draw_concept, net_draw, stability_of
 from reticent.teachers import Teachers
 
 EPSILON = 1
@@ -142,13 +142,13 @@ def _excess(method: str, rows: int, rare: float, bias: float) -> float:
 def _ones(method: str, x: Any, y: Any, noise: Seeded) -> tuple[float, float]:
     """The chance of the answer 1 to either point, at a cost of ε for a question, given the rows and concepts drawn."""
     if method == "stable":
-        return _labels(draw_concept(CLASS, x, y, split(len(x), rational(STABILITY, "stability")), noise))
+        return _labels(draw_concept(CLASS, x, y, net_draw(len(x), rational(STABILITY, "stability")), noise))
     if method in ("votes", "flip", "net"):
         setup = PrivatePredictor(CLASS, epsilon=EPSILON, method=method).setup(len(x))
         if isinstance(setup, Votes):
             return _logistic(x, y, setup.teachers, EPSILON)
         assert isinstance(setup, (Flip, Net))
-        concept = draw_concept(CLASS, x, y, setup.split, noise)
+        concept = draw_concept(CLASS, x, y, setup.draw, noise)
         if isinstance(setup, Flip):
             return _flipped(_labels(concept), setup.flip)
         return _flipped(_logistic(x, CLASS.predict(concept, x), setup.teachers, 1 / setup.apart), setup.flip)
@@ -229,7 +229,7 @@ def _stabilities() -> Table:
         (1000, 50, Fraction(1, 2)),
         (10**5, 100, Fraction(1, 50)),
     ):
-        ours = stability_of(count, Split(subset, epsilon / 2))
+        ours = stability_of(count, NetDraw(subset, epsilon / 2))
         printed = subset / count + 2 * float(epsilon)
         rows.append((f"{count:,}", str(subset), f"{float(epsilon):g}", f"{float(ours):.4f}", f"{printed:.4f}"))
     return Table(

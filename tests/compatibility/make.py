@@ -132,7 +132,7 @@ def described(model: EverlastingPredictor, *, shift: float = 0.0, whole: bool = 
         "queries": queries.tolist(),
         "sayings": sayings,
         "gathered": None if gathered is None else {
-            "X": gathered.X.tolist(), "labels": [labels[one] for one in gathered.codes],
+            "X": gathered.X.tolist(), "labels": [labels[one] for one in gathered.class_indices],
         },
         "phase": model.phase_,
         "left": model.answers_left_in_phase_,

@@ -105,7 +105,7 @@ def test_a_saved_state_knows_what_it_knew_and_answers(older: Path, name: str) ->
     if known["gathered"] is not None:
         gathered = model._machine.gathered()
         before = len(known["gathered"]["labels"])
-        assert [labels[one] for one in gathered.codes[:before]] == known["gathered"]["labels"]
+        assert [labels[one] for one in gathered.class_indices[:before]] == known["gathered"]["labels"]
         assert gathered.X[:before].tolist() == known["gathered"]["X"]
     assert model.answered_ == known["answered"] + len(queries)
 

@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts import Thresholds
 from reticent.data import checking, shards
-from reticent.data.checking import CheckFailed, check_executor
+from reticent.data.checking import ExecutorCheckFailed, check_executor
 from reticent.data.executor import Executor, JoblibExecutor, ThreadExecutor, as_executor
 from reticent.teachers import PATEClassifier, Teachers
 
@@ -167,7 +167,7 @@ class WithoutWorkers:
     (WithoutWorkers, "has workers and map"),
 ])  # fmt: skip
 def test_a_twin_that_breaks_a_promise_is_found(twin: type[Any], why: str) -> None:
-    with pytest.raises(CheckFailed, match=why):
+    with pytest.raises(ExecutorCheckFailed, match=why):
         check_executor(twin())
 
 
@@ -227,7 +227,8 @@ def test_n_jobs_is_read_as_joblib_does() -> None:
     assert isinstance(as_executor(2, in_threads=True), ThreadExecutor)
     plain = Plain()
     assert as_executor(plain) is as_executor(plain, in_threads=True) is plain
-    for bad in (0, "a", 1.5, True):
+    bads: list[Any] = [0, "a", 1.5, True]
+    for bad in bads:
         with pytest.raises((TypeError, ValueError), match="n_jobs must be"):
             as_executor(bad)
         with pytest.raises((TypeError, ValueError), match="n_jobs must be"):

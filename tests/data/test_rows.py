@@ -63,8 +63,8 @@ def test_rows_come_out_as_they_went_in(limit: int | None, dtype: Any, sizes: lis
     assert len(store) == len(X)
     assert rows.groups is not None
     assert rows.X.dtype == X.dtype
-    assert rows.codes.dtype == np.uint16
-    for mine, theirs in ((rows.X, X), (rows.codes, codes), (rows.groups, groups)):
+    assert rows.class_indices.dtype == np.uint16
+    for mine, theirs in ((rows.X, X), (rows.class_indices, codes), (rows.groups, groups)):
         assert np.array_equal(mine, theirs)
         with pytest.raises(ValueError, match="read-only"):
             mine[:1] = mine[:1]
@@ -78,7 +78,7 @@ def test_parts_larger_than_what_is_copied_at_a_time(monkeypatch: pytest.MonkeyPa
         store = RowStore(1001, 7, dtype=X.dtype, classes=2, memory_limit=limit, folder=tmp_path)
         store.append(X[::-1], y[::-1], release=lambda: calls.append(1))
         assert np.array_equal(store.rows().X, X[::-1])
-        assert np.array_equal(store.rows().codes, y[::-1])
+        assert np.array_equal(store.rows().class_indices, y[::-1])
     assert len(calls) > 600
 
 
@@ -156,7 +156,7 @@ def test_what_will_not_fit_is_refused_and_nothing_is_added() -> None:
     rows, codes = np.ones((2, 2), dtype=np.float32), np.array([0, 1])
     store.append(rows, codes)
     wrong: list[tuple[Callable[[], None], type[Exception], str]] = [
-        (lambda: store.append(rows, codes), ValueError, "room for 1 of 3 rows, got 2"),
+        (lambda: store.append(rows, codes), ValueError, "space for 1 of 3 rows, got 2"),
         (lambda: store.append(rows[:1].astype(float), codes[:1]), TypeError, "float32"),
         (lambda: store.append(rows[:1, :1], codes[:1]), ValueError, "2 columns"),
         (lambda: store.append(rows[0], codes[:1]), ValueError, "two dimensions"),
@@ -238,7 +238,9 @@ def test_teachers_of_rows_on_disk_are_those_of_rows_in_memory(
     store = filled(X, y, tmp_path, classes=classes)
     held = store.rows()
     for release in (None, store.release):
-        mine = Teachers(estimator, shards=count).fit_rows(held.X, held.codes, classes=range(classes), release=release)
+        mine = Teachers(estimator, shards=count).fit_rows(
+            held.X, held.class_indices, classes=range(classes), release=release
+        )
         assert same(mine, plain)
     assert np.array_equal(mine.votes(X[:50]), plain.votes(X[:50]))
 
@@ -256,7 +258,7 @@ def test_thresholds_of_rows_on_disk(both: bool, dtype: Any, tmp_path: Path) -> N
     plain = Teachers(concepts, shards=37, classes=(0, 1)).fit(values, y)
     store = filled(values, y, tmp_path)
     held = store.rows()
-    mine = Teachers(concepts, shards=37).fit_rows(held.X, held.codes, classes=(0, 1), release=store.release)
+    mine = Teachers(concepts, shards=37).fit_rows(held.X, held.class_indices, classes=(0, 1), release=store.release)
     assert same(mine, plain)
     assert np.array_equal(mine.votes(values), plain.votes(values))
 
@@ -272,7 +274,7 @@ def test_groups_on_disk_stay_together(estimator: Any, tmp_path: Path) -> None:
     held = store.rows()
     for release in (None, store.release):
         mine = Teachers(estimator, shards=20).fit_rows(
-            held.X, held.codes, classes=(0, 1), groups=held.groups, release=release
+            held.X, held.class_indices, classes=(0, 1), groups=held.groups, release=release
         )
         assert same(mine, plain)
 
@@ -282,7 +284,9 @@ def test_teachers_of_any_kind_learn_from_rows_on_disk(monkeypatch: pytest.Monkey
     X, y = data(603, 4)
     store = filled(X, y, tmp_path)
     held = store.rows()
-    mine = Teachers(GaussianNB(), shards=20).fit_rows(held.X, held.codes, classes=["a", "b"], release=store.release)
+    mine = Teachers(GaussianNB(), shards=20).fit_rows(
+        held.X, held.class_indices, classes=["a", "b"], release=store.release
+    )
     plain = Teachers(GaussianNB(), shards=20, classes=["a", "b"]).fit(X, np.array(["a", "b"])[y])
     assert np.array_equal(mine.votes(X), plain.votes(X))
 
@@ -359,7 +363,7 @@ for _ in range(40):
     store.append(X, (X[:, 0] > 0.5).astype(int))
 rows = store.rows()
 teachers = Teachers(LogisticTeacher(steps=1), shards=2_000)
-teachers.fit_rows(rows.X, rows.codes, classes=(0, 1), release=store.release if {releases} else None)
+teachers.fit_rows(rows.X, rows.class_indices, classes=(0, 1), release=store.release if {releases} else None)
 print(peak() - before)
 """
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}

@@ -427,7 +427,7 @@ def test_too_few_rows_name_the_number() -> None:
 def test_too_many_halts_are_refused_before_the_rows_are_read() -> None:
     bbl = GenericBBL(Thresholds(bits=8), epsilon=1, delta=1e-6, constants="calibrated")
     refusal = r"at most halts=960000000000 at vote_epsilon=0.96, .*: take labeller='gaussian' or a larger epsilon"
-    with pytest.raises(InsufficientData, match=f"Even so many would not do: .*{refusal}"):
+    with pytest.raises(InsufficientData, match=f"Even that many would not suffice: .*{refusal}"):
         bbl.fit([[1], [2]], [0, 1])
     for better in ({"labeller": "gaussian"}, {"epsilon": 20}):
         with pytest.raises(InsufficientData, match=r"or give the phases(?!.*halts)"):
@@ -436,7 +436,7 @@ def test_too_many_halts_are_refused_before_the_rows_are_read() -> None:
     with pytest.raises(ValueError, match=refusal):
         bbl._schedule(required)
     bbl.set_params(concept_class=Thresholds(), labeller="gaussian")
-    with pytest.raises(InsufficientData, match=r"Even so many would not do: "):
+    with pytest.raises(InsufficientData, match=r"Even that many would not suffice: "):
         bbl.fit([[1], [2]], [0, 1])
     phase = BBLPhase(teachers=2, shard=1, answers=9, vote_epsilon=1, vote_delta=DELTA, halts=10**13)
     with pytest.raises(ValueError, match="at most halts=1000000000000 at vote_epsilon=1, and a phase has"):

@@ -41,7 +41,7 @@ from reticent.predictors.private_setups import (
     net_cost,
     net_setup,
 )
-from reticent.predictors.stable import Split, draw_concept, stability_of
+from reticent.predictors.stable import NetDraw, draw_concept, stability_of
 from reticent.privacy import fits
 from reticent.privacy.events import ApproximateDP, BoundedRange, PureDP, Repeated, Seeded
 
@@ -111,7 +111,7 @@ def test_a_flip_and_its_twins() -> None:
             return worst_case(run, pairs, epsilon=1).lower
 
     assert twin(flip=Fraction(1, 20)) > 0.01
-    assert twin(split=Split(4, Fraction(6))) > 0.001  # a net of all rows
+    assert twin(draw=NetDraw(4, Fraction(6))) > 0.001  # a net of all rows
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_a_net_and_its_twin(how: dict[str, Any]) -> None:
 
 
 def without_teachers(self: PrivatePredictor, setup: Net, rows: Any, question: Array, noise: Noise) -> int:
-    concept = draw_concept(self.learner, rows.points, rows.codes, setup.split, noise)
+    concept = draw_concept(self.learner, rows.points, rows.class_indices, setup.draw, noise)
     return int(self.learner.predict(concept, question[:, 0])[0])
 
 
@@ -227,7 +227,7 @@ def test_a_flip_is_certified(rows: int, epsilon: float) -> None:
         return
     found = flip_setup(Thresholds(), rows, Fraction(epsilon), None)
     assert 0 < found.flip < Fraction(1, 2)
-    cost = flip_cost(stability_of(rows, found.split), found.flip)
+    cost = flip_cost(stability_of(rows, found.draw), found.flip)
     assert math.exp(epsilon) * (0.9999 if epsilon < 10 else 0.5) < cost <= math.exp(epsilon) * (1 + 1e-12)
 
 

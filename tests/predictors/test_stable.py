@@ -24,7 +24,7 @@ from reticent.concepts import ConceptClass, Finite, Halfspaces, Intervals, Point
 from reticent.errors import InsufficientData
 from reticent.noise import Noise
 from reticent.predictors import stable
-from reticent.predictors.stable import Split, StablePredictor, keeps, split, stability_of
+from reticent.predictors.stable import NetDraw, StablePredictor, keeps, net_draw, stability_of
 
 Array = NDArray[Any]
 Rows = tuple[tuple[int, int], ...]  # (value, label)
@@ -87,8 +87,8 @@ class Twin(StablePredictor):
     """Draws as if it were asked for a stability twice as large, and claims the one asked for."""
 
     def _learn(self, rows: Array, labels: Array, unsafe_noise: Noise | None) -> Any:
-        real = stable.split
-        with mock.patch.object(stable, "split", lambda count, gamma: real(count, 2 * gamma)):
+        real = stable.net_draw
+        with mock.patch.object(stable, "net_draw", lambda count, gamma: real(count, 2 * gamma)):
             return super()._learn(rows, labels, unsafe_noise)
 
 
@@ -96,8 +96,8 @@ class NetOfAll(StablePredictor):
     """A twin: the net is made of all rows, so that a replaced one is always in it."""
 
     def _learn(self, rows: Array, labels: Array, unsafe_noise: Noise | None) -> Any:
-        real = stable.split
-        with mock.patch.object(stable, "split", lambda count, gamma: Split(count, real(count, gamma).rate)):
+        real = stable.net_draw
+        with mock.patch.object(stable, "net_draw", lambda count, gamma: NetDraw(count, real(count, gamma).rate)):
             return super()._learn(rows, labels, unsafe_noise)
 
 
@@ -132,7 +132,7 @@ def test_the_law_is_that_of_the_definition() -> None:
     rows: Rows = ((0, 1), (1, 1), (2, 0), (2, 1))
     X, y = table(rows)
     predictor = StablePredictor(Thresholds(), stability=0.9)
-    how = split(4, Fraction(9, 10))
+    how = net_draw(4, Fraction(9, 10))
     assert how.subset == 2
     expected: dict[Any, float] = {}
     for first in range(4):
@@ -153,9 +153,9 @@ def test_the_law_is_that_of_the_definition() -> None:
 def test_what_is_spent_is_no_more_than_was_asked_for(rows: int, stability: Fraction) -> None:
     if stable.SHARE * stability * rows < 1:
         with pytest.raises(InsufficientData) as refusal:
-            split(rows, stability)
+            net_draw(rows, stability)
         rows = refusal.value.required
-    how = split(rows, stability)
+    how = net_draw(rows, stability)
     attained = stability_of(rows, how)
     assert attained <= stability < attained + Fraction(1, 10**12)
     share = how.subset / rows
@@ -198,8 +198,8 @@ def test_rows_required() -> None:
     assert rows(failure=1e-6) > rows()
     assert StablePredictor(Thresholds(both_orientations=True), stability=0.1).n_required(0.1) > rows()
     needed = rows()
-    assert keeps(Thresholds(), needed, split(needed, Fraction(1, 10)), error=0.1, failure=0.05)
-    assert not keeps(Thresholds(), needed // 2, split(needed // 2, Fraction(1, 10)), error=0.1, failure=0.05)
+    assert keeps(Thresholds(), needed, net_draw(needed, Fraction(1, 10)), error=0.1, failure=0.05)
+    assert not keeps(Thresholds(), needed // 2, net_draw(needed // 2, Fraction(1, 10)), error=0.1, failure=0.05)
 
 
 def test_too_few_rows() -> None:

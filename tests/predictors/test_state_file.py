@@ -1,4 +1,4 @@
-"""Saved states come back whole or not at all, are the owner's alone, and are gone on from once."""
+"""Saved states come back whole or not at all, are the owner's alone, and are continued from once."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_rows_in_a_file_are_saved_and_restored_without_being_in_memory(
         calls.append(1)
 
     rows = store.rows()
-    state_file.write(tmp_path / "state", {}, {"X": rows.X, "codes": rows.codes}, release=release)
+    state_file.write(tmp_path / "state", {}, {"X": rows.X, "codes": rows.class_indices}, release=release)
     assert len(calls) >= 12
     state = state_file.load(tmp_path / "state")
     again.append(state.arrays["X"], state.arrays["codes"], release=state.release)

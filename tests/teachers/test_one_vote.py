@@ -371,7 +371,7 @@ def test_a_replaced_row_moves_one_vote_where_teachers_work_in_place(make: Any, w
 @pytest.mark.slow
 @every_writer
 def test_twin_that_shows_all_teachers_the_same_queries_moves_many(make: Any, writer: Any) -> None:
-    with mock.patch.object(models, "own", lambda rows: rows):
+    with mock.patch.multiple(models, pack_rows=lambda rows: rows, unpack_rows=lambda rows: rows):
         counts, changed = votes_moved(make, writer)
     assert counts > 1
     assert changed > 1
@@ -400,7 +400,7 @@ def test_what_the_caller_gave_stays_as_it_was(make: Any, writer: Any) -> None:
 def test_twin_that_hands_out_cells_of_the_caller_is_told_apart() -> None:
     X, y = data(1)
     rows = objects(X)
-    with mock.patch.object(models, "own", lambda rows: rows):
+    with mock.patch.multiple(models, pack_rows=lambda rows: rows, unpack_rows=lambda rows: rows):
         Teachers(InPlace(), shards=SHARDS, classes=(0, 1)).fit(rows, y)
     assert not np.array_equal(numbers(rows), numbers(objects(X)))
 
@@ -465,7 +465,7 @@ def test_a_replaced_row_moves_one_vote_that_a_labeller_sees() -> None:
 
 @pytest.mark.slow
 def test_twin_of_shared_queries_moves_many_votes_that_a_labeller_sees() -> None:
-    with mock.patch.object(models, "own", lambda rows: rows):
+    with mock.patch.multiple(models, pack_rows=lambda rows: rows, unpack_rows=lambda rows: rows):
         counts, public = moved_in_pate()
         assert counts > 1
         assert public > 0  # and what the scalers learned would be in the rows that the student learns from

@@ -218,7 +218,7 @@ def _predictor(
 def _labels(schema: Schema, rows: Rows) -> Any:
     import numpy as np
 
-    return np.asarray(schema.classes)[rows.codes]
+    return np.asarray(schema.classes)[rows.class_indices]
 
 
 def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -> Rows:

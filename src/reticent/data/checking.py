@@ -17,19 +17,19 @@ TASKS = 24
 PATIENCE = 0.02  # seconds by which earlier tasks take longer than later ones
 
 
-class CheckFailed(AssertionError):
+class ExecutorCheckFailed(AssertionError):
     """An executor breaks a promise; the message says which."""
 
 
-class Checked(NamedTuple):
+class ExecutorChecked(NamedTuple):
     """What a check has gone through."""
 
     workers: int
     tasks: int
 
 
-def check_executor(executor: Executor) -> Checked:
-    """Test an executor, and raise `CheckFailed` if it breaks a promise.
+def check_executor(executor: Executor) -> ExecutorChecked:
+    """Test an executor, and raise `ExecutorCheckFailed` if it breaks a promise.
 
     It checks that
 
@@ -47,9 +47,9 @@ def check_executor(executor: Executor) -> Checked:
     2
     """
     if not isinstance(executor, Executor):
-        raise CheckFailed(f"an executor has workers and map, {type(executor).__name__} does not")
+        raise ExecutorCheckFailed(f"an executor has workers and map, {type(executor).__name__} does not")
     ran = sum(check(executor) for check in (_workers, _order, _exceptions, _state, _silence))
-    return Checked(executor.workers, ran)
+    return ExecutorChecked(executor.workers, ran)
 
 
 # ── what tasks do: functions of a module, which pickle by their name ──────────────────────────────────────────────
@@ -155,4 +155,4 @@ def _raised(work: Callable[[], object]) -> Exception | None:
 
 def _insist(kept: bool, promise: str) -> None:
     if not kept:
-        raise CheckFailed(promise)
+        raise ExecutorCheckFailed(promise)

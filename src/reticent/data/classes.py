@@ -70,5 +70,6 @@ def as_classes(classes: Any, labels: Array) -> Array:
     except TypeError:
         raise TypeError("y must hold labels of one type: they could not be compared") from None
     if len(found) < 2:
-        raise ValueError(f"y must hold at least 2 different labels to learn the classes from, got {len(found)}")
+        got = "1 class" if len(found) else "none"
+        raise ValueError(f"y must hold at least 2 different labels to learn the classes from, got {got}")
     return found

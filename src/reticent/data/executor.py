@@ -125,12 +125,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads
 
 
-def as_executor(n_jobs: object, *, in_threads: bool = False) -> Executor:
+def as_executor(n_jobs: int | Executor | None, *, in_threads: bool = False) -> Executor:
     """The executor that a parameter `n_jobs` names: itself if it is one, else joblib with that number of jobs.
 
     With `in_threads`, for work in NumPy that gains nothing from other processes, threads take the place of joblib.
     """
     if isinstance(n_jobs, Executor):
         return n_jobs
-    joblib = JoblibExecutor(n_jobs)  # type: ignore[arg-type]  # it refuses what is no number
+    joblib = JoblibExecutor(n_jobs)
     return ThreadExecutor() if in_threads else joblib

@@ -26,7 +26,7 @@ def as_groups(groups: Any, rows: int) -> Array:
 def numbered(groups: Array) -> Integers:
     """The number of each row's group, as groups first appear; `np.bincount` of it gives their sizes.
 
-    Objects are compared, not sorted: one that has no place in an order, such as NaN, would leave equal names apart, and
+    Objects are compared, not sorted: one that cannot be ordered, such as NaN, would leave equal names apart, and
     so a group in two shards. What names no group is refused.
 
     >>> numbered(np.array(["eve", "ann", "eve"])).tolist()
@@ -42,9 +42,9 @@ def numbered(groups: Array) -> Integers:
         raise ValueError("groups must name the group of every row: some are missing")
     if kind != "O":
         _, first, group = np.unique(groups, return_index=True, return_inverse=True)
-        place = np.empty(len(first), dtype=np.int64)
-        place[np.argsort(first)] = np.arange(len(first))
-        return np.asarray(place[group.ravel()])
+        number_of = np.empty(len(first), dtype=np.int64)
+        number_of[np.argsort(first)] = np.arange(len(first))
+        return np.asarray(number_of[group.ravel()])
     if len({isinstance(name, (str, bytes)) for name in groups}) > 1:
         raise TypeError("groups must be all numbers or all strings, got some of both")
     known: dict[Any, int] = {}
@@ -55,7 +55,7 @@ def numbered(groups: Array) -> Integers:
 
 
 def most_shards(sizes: Integers) -> int:
-    """The most shards to which groups of these sizes can be dealt: one a group, and none too large for its shard.
+    """The most shards to which groups of these sizes can be dealt, so that no group is too large for its shard.
 
     >>> most_shards(np.array([21, *[1] * 79])), most_shards(np.array([2, 2, 2]))
     (9, 3)

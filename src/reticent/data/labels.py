@@ -24,36 +24,36 @@ Integers = NDArray[np.int64]
 UNLABELLED = -1  # marks a row without a label
 
 
-class Labels(NamedTuple):
+class ClassLabels(NamedTuple):
     """Labels that were read: the classes, ascending, and for each row the index of its class."""
 
     classes: Array
     indices: Integers
 
 
-def read_labels(y: Any, rows: int, classes: Any) -> Labels:
+def read_labels(y: Any, rows: int, classes: Any) -> ClassLabels:
     """Read the labels of some rows, once.
 
     Parameters
     ----------
-    y : array-like or Labels
-        One label per row. `Labels` that were read before are taken as they are, if their classes are the declared ones.
+    y : array-like or ClassLabels
+        One label per row. `ClassLabels` that were read before are taken as they are, if they have the declared classes.
     rows : int
         The number of rows.
     classes : sequence or "public"
         The declared classes; or "public", if it is public which labels occur in `y`.
 
     >>> read_labels(["yes", "no", "yes"], 3, ("yes", "no"))
-    Labels(classes=array(['no', 'yes'], dtype='<U3'), indices=array([1, 0, 1]))
+    ClassLabels(classes=array(['no', 'yes'], dtype='<U3'), indices=array([1, 0, 1]))
     """
-    if isinstance(y, Labels):
+    if isinstance(y, ClassLabels):
         return _checked(y, rows, declared_classes(classes))
     labels = as_labels(y, rows, classes)
     known = as_classes(classes, labels)
-    return Labels(known, as_class_indices(labels, known))
+    return ClassLabels(known, as_class_indices(labels, known))
 
 
-def _checked(labels: Labels, rows: int, declared: Array | None) -> Labels:
+def _checked(labels: ClassLabels, rows: int, declared: Array | None) -> ClassLabels:
     if labels.indices.shape != (rows,) or labels.indices.dtype.kind not in "iu":
         raise ValueError(f"y must have one index per row: {rows} rows, but the shape of y is {labels.indices.shape}")
     if declared is not None and not np.array_equal(declared, labels.classes):
@@ -86,8 +86,6 @@ def as_labels(y: Any, rows: int, classes: Any) -> Array:
         if labels.dtype.kind == "f" and not bool(np.isfinite(labels).all()):
             raise ValueError("y must hold labels only: it contains NaN or infinity")
         check_classification_targets(labels)
-        if len(np.unique(labels)) == 1:
-            raise ValueError("y must hold at least 2 different labels to learn the classes from, got 1 class")
     return labels
 
 
@@ -173,7 +171,7 @@ def indices_in_declared(y: Any, classes: Array) -> Integers:
     return indices
 
 
-def observed_labels(y: Array) -> Labels:
+def observed_labels(y: Array) -> ClassLabels:
     """The labels among the classes that occur, which are public then."""
     with silent():  # it casts to int64, whatever the labels are
         check_classification_targets(y)
@@ -183,7 +181,7 @@ def observed_labels(y: Array) -> Labels:
         raise ValueError("y must hold labels of one kind") from None
     if len(classes) < 2:
         raise ValueError("y holds one class only: name all classes by classes= if there are others that no row has")
-    return Labels(classes, indices)
+    return ClassLabels(classes, indices)
 
 
 # ── labels 0 and 1 ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -48,7 +48,7 @@ def _settled(array: Array, name: str) -> Array:
     try:
         found = _settled_by_kind(array, name)
     except Exception as error:
-        if isinstance(error, _Refused):
+        if isinstance(error, _RefusedPoints):
             raise TypeError(str(error)) from None
         found = None  # the code of a value fails; its message may hold data
     if found is None:
@@ -56,7 +56,7 @@ def _settled(array: Array, name: str) -> Array:
     return found
 
 
-class _Refused(Exception):
+class _RefusedPoints(Exception):
     """A refusal in words of our own."""
 
 
@@ -67,7 +67,7 @@ def _settled_by_kind(array: Array, name: str) -> Array | None:
         return compact(np.fromiter(map(int, array.flat), dtype=object, count=array.size)).reshape(array.shape)
     if kinds <= {datetime.datetime, datetime.date}:
         if any(getattr(moment, "tzinfo", None) is not None for moment in array.flat):
-            raise _Refused(f"{name} must hold datetimes without a time zone; convert them to UTC and drop it")
+            raise _RefusedPoints(f"{name} must hold datetimes without a time zone; convert them to UTC and drop it")
         return array.astype("datetime64[us]")
     if all(issubclass(kind, np.datetime64) for kind in kinds):
         return np.array(array.tolist() if array.ndim == 1 else list(array.flat)).reshape(array.shape)
@@ -80,7 +80,7 @@ def _settled_by_kind(array: Array, name: str) -> Array | None:
             return np.array(floats).reshape(array.shape)
         if all(float(mine).is_integer() for mine in floats):  # a list of whole numbers, however each is written
             return compact(np.fromiter(map(int, array.flat), dtype=object, count=array.size)).reshape(array.shape)
-        raise _Refused(
+        raise _RefusedPoints(
             f"{name} must hold whole numbers or floats alone: it mixes floats with numbers that are no floats, and one "
             "of them would have to be rounded"
         )

@@ -22,22 +22,50 @@ from reticent.silence import silent
 Array = NDArray[Any]
 
 
+EXACT = 1 << 53  # below this, floats hold every whole number
+
+
 @silent()
 def as_queries(X: Any) -> Array:
-    """A dense table of numbers, NaN for what is none; its rows and columns are what was given, or it is refused."""
+    """A dense table of numbers, NaN for what is none; its rows and columns are what was given, or it is refused.
+
+    Cells that declare no type, as those of a list, are read one by one: no query changes how another is read. If one of
+    them is a whole number that a float may not hold, the table is one of objects, floats and such whole numbers.
+
+    >>> as_queries([[1], [0.5]]).tolist(), as_queries([[2**53 + 1], ["x"]]).tolist()
+    ([[1.0], [0.5]], [[9007199254740993], [nan]])
+    """
     if isinstance(X, (list, tuple)):
         X = _of_rows(X)
     table = as_table(X.astype(object) if isinstance(X, np.ndarray) and X.dtype.kind == "c" else X)
     values: Array = table.toarray() if sparse.issparse(table) else np.asarray(table)
     if values.dtype.kind in "biuf":
         return values
-    return np.fromiter(map(as_number, values.flat), dtype=np.float64, count=values.size).reshape(values.shape)
+    cells = [_exactly(cell) for cell in values.flat]
+    kind = object if any(type(cell) is int for cell in cells) else np.float64
+    return np.fromiter(cells, dtype=kind, count=len(cells)).reshape(values.shape)
+
+
+def _exactly(cell: object) -> float | int:
+    """A cell as `as_number` reads it, but for a whole number that a float may not hold: that number."""
+    if isinstance(cell, (int, np.integer)) and not -EXACT < cell < EXACT:
+        return int(cell)
+    return as_number(cell)
+
+
+def _whole(number: float | int) -> float | int:
+    """A whole number as an integer, however it is written; any other number as it is."""
+    return number if isinstance(number, float) and not number.is_integer() else int(number)
 
 
 def _of_rows(X: Any) -> Any:
-    """Rows in lists as an array: of numbers if all cells are, else of objects. A list within a row is a cell."""
+    """Rows in lists as an array: of numbers if all cells are that floats hold, else of objects.
+
+    A list within a row is a cell.
+    """
     with suppress(Exception):  # a cell may be a list, or an object that raises what it likes
-        if (table := np.asarray(X)).dtype.kind in "biuf" and table.ndim <= 2:
+        table = np.asarray(X)
+        if table.dtype.kind in "biuf" and table.ndim <= 2 and not bool(((table >= EXACT) | (table <= -EXACT)).any()):
             return table
     cells = as_matrix(X)
     return X if cells is None else cells
@@ -87,7 +115,7 @@ class Reader:
     @silent()
     def read(self, rows: Array) -> Array:
         """The queries; the fixed point for a row that is not finite, would be rounded, or is not of the domain."""
-        cast: Array = np.ascontiguousarray(rows, dtype=self.dtype)
+        cast = self._cast(rows)
         bad = np.zeros(len(rows), dtype=bool)
         if self.dtype.kind == "f":  # one sum a row finds all that may be bad, and is much faster
             some = np.flatnonzero(~np.isfinite(cast @ np.ones(cast.shape[1], dtype=cast.dtype)))
@@ -101,6 +129,20 @@ class Reader:
             cast = cast.copy()
             cast[bad] = self.point
         return cast
+
+    def _cast(self, rows: Array) -> Array:
+        """The numbers in the type that was learned from; what does not fit becomes another number."""
+        if self.dtype == object:  # whole numbers of any size
+            cells = [_whole(cell) for cell in rows.astype(object).flat]
+            return np.fromiter(cells, dtype=object, count=len(cells)).reshape(rows.shape)
+        if rows.dtype != object:
+            return np.ascontiguousarray(rows, dtype=self.dtype)
+        if self.dtype.kind not in "iu":
+            floats = np.fromiter(map(as_number, rows.flat), dtype=np.float64, count=rows.size)
+            return np.ascontiguousarray(floats.reshape(rows.shape), dtype=self.dtype)
+        limits = np.iinfo(self.dtype)
+        whole = [int(cell) if limits.min <= cell <= limits.max else 0 for cell in rows.flat]  # NaN is not
+        return np.array(whole, dtype=self.dtype).reshape(rows.shape)
 
     def _accepted(self, rows: Array) -> bool:
         """Whether the concepts label all of these rows."""

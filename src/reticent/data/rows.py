@@ -31,7 +31,7 @@ class Rows(NamedTuple):
     """
 
     X: Array
-    codes: Array
+    class_indices: Array
     groups: Array | None = None
     release: Callable[[], None] | None = None
 
@@ -44,24 +44,32 @@ class RowStore(Guarded):
     resident only while it is read, and `release` lets go of it.
 
     The rows are private. Their files have no name: no other process can open them, and when this one ends, however it
-    ends, the system takes their room back. (Where it has no files without a name, they are readable by the owner
-    alone, and removed with the process.) `delete` gives all room back at once; else it is given back when neither the
+    ends, the system reclaims their space. (Where it has no files without a name, they are readable by the owner
+    alone, and removed with the process.) `delete` gives all space back at once; else it is given back when neither the
     store nor a view of it is referred to. What was on the disk is not overwritten: against one who takes the disk
     away, encrypt it. Forked processes share the files, so only the process that made the store may touch it.
 
     Parameters
     ----------
-    capacity, columns : how many rows fit, and how many numbers a row has.
-    dtype : the type of these numbers, which are kept as they are: `append` refuses those that would be rounded.
-    classes : how many classes there are; labels are kept in the fewest bytes that hold them.
-    grouped : whether rows come with their groups, whole numbers.
-    memory_limit : how many bytes rows may take in memory; None for any number.
-    folder : where files go; None for the system's folder for temporary files, which on some systems is in memory.
+    capacity : int
+        The most rows that the store holds.
+    columns : int
+        How many numbers a row has.
+    dtype : dtype
+        The type of these numbers. They are kept as they are: `append` refuses those that would be rounded.
+    classes : int
+        The number of classes. Class indices are kept in the fewest bytes that hold them.
+    grouped : bool, default False
+        Whether rows come with their groups, whole numbers.
+    memory_limit : int or None, default None
+        How many bytes rows may take in memory; None for any number.
+    folder : path or None, default None
+        Where files are; None for the system's folder for temporary files, which on some systems is in memory.
 
     >>> store = RowStore(1_000, 2, dtype=np.float32, classes=2)
     >>> store.append(np.array([[1, 2], [3, 4]], dtype=np.float32), np.array([0, 1]))
     >>> store.append(np.array([[5, 6]], dtype=np.float32), np.array([1]))
-    >>> store.rows().codes.tolist(), len(store), store.on_disk
+    >>> store.rows().class_indices.tolist(), len(store), store.on_disk
     ([0, 1, 1], 3, False)
     """
 
@@ -88,45 +96,45 @@ class RowStore(Guarded):
         limit = None if memory_limit is None else integer(memory_limit, "memory_limit", least=0)
         if folder is not None and not Path(folder).is_dir():
             raise ValueError(f"folder must be a folder that exists, got {folder}")
-        codes = np.min_scalar_type(self.classes - 1)
-        row = self.columns * self.dtype.itemsize + codes.itemsize + (8 if grouped else 0)
+        class_indices = np.min_scalar_type(self.classes - 1)
+        row = self.columns * self.dtype.itemsize + class_indices.itemsize + (8 if grouped else 0)
         self.on_disk = limit is not None and self.capacity * row > limit
-        shapes = [((self.capacity, self.columns), self.dtype), ((self.capacity,), codes)]
+        shapes = [((self.capacity, self.columns), self.dtype), ((self.capacity,), class_indices)]
         if grouped:
             shapes.append(((self.capacity,), np.dtype(np.int64)))
-        self._columns = [Column(shape, kind, self.on_disk, folder) for shape, kind in shapes]
+        self._columns = [StoredColumn(shape, kind, self.on_disk, folder) for shape, kind in shapes]
         self._rows = 0
 
     def __len__(self) -> int:
         return self._rows
 
     def append(
-        self, X: Array, codes: Array, groups: Array | None = None, *, release: Callable[[], None] | None = None
+        self, X: Array, class_indices: Array, groups: Array | None = None, *, release: Callable[[], None] | None = None
     ) -> None:
         """Add rows with their labels and, in a grouped store, their groups: all of them, or none in case of an error.
 
         `release` is called after every part that was copied, for rows that come from a mapped file themselves.
         """
         self._check_alive()
-        X, codes = np.asarray(X), np.asarray(codes)
+        X, class_indices = np.asarray(X), np.asarray(class_indices)
         if X.ndim != 2 or X.shape[1] != self.columns:
             raise ValueError(f"X must have two dimensions and {self.columns} columns, got the shape {X.shape}")
         if X.dtype != self.dtype:
             raise TypeError(f"X must hold {self.dtype} as the store does, got {X.dtype}")
-        if codes.shape != X.shape[:1] or codes.dtype.kind not in "iu":
-            raise ValueError("codes must be whole numbers, one per row")
-        if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < self.classes:
-            raise ValueError(f"codes must be indices among the {self.classes} classes")
+        if class_indices.shape != X.shape[:1] or class_indices.dtype.kind not in "iu":
+            raise ValueError("class_indices must be whole numbers, one per row")
+        if len(class_indices) and not 0 <= int(class_indices.min()) <= int(class_indices.max()) < self.classes:
+            raise ValueError(f"class_indices must be indices among the {self.classes} classes")
         if (groups is None) != (len(self._columns) == 2):
             raise ValueError("groups must be given to a store that was made with grouped=True, and to no other")
         if self._rows + len(X) > self.capacity:
             raise ValueError(
-                f"there is room for {self.capacity - self._rows} of {self.capacity} rows, got {len(X)}: nothing added"
+                f"there is space for {self.capacity - self._rows} of {self.capacity} rows, got {len(X)}: nothing added"
             )
-        parts = [X, codes]
+        parts = [X, class_indices]
         if groups is not None:
             parts.append(np.asarray(groups))
-            if parts[-1].shape != codes.shape or not np.can_cast(parts[-1].dtype, np.int64):
+            if parts[-1].shape != class_indices.shape or not np.can_cast(parts[-1].dtype, np.int64):
                 raise ValueError("groups must be whole numbers of at most 64 bits with a sign, one per row")
         for column, part in zip(self._columns, parts, strict=True):
             column.write(self._rows, part, release)
@@ -145,7 +153,7 @@ class RowStore(Guarded):
             column.release()
 
     def delete(self) -> None:
-        """Give all room back now, for good. Views that someone still holds read zeros where the system can do that."""
+        """Give all space back now, for good. Views that someone still holds read zeros where the system can do that."""
         self._guard.check()  # files are shared with forked processes: they would lose the rows of this one
         for column in self._columns:
             column.delete()
@@ -157,8 +165,8 @@ class RowStore(Guarded):
             raise ValueError("these rows were deleted")
 
 
-class Column:
-    """An array of fixed length whose room is taken as it is written, in memory or in a file without a name.
+class StoredColumn:
+    """An array of fixed length whose space is taken as it is written, in memory or in a file without a name.
 
     A file is written by calls and read through a map: were it written through the map, a full disk would end the
     process instead of raising an error.
@@ -180,7 +188,7 @@ class Column:
             weakref.finalize(self, self._file.close)
 
     def write(self, start: int, values: Array, release: Callable[[], None] | None) -> None:
-        """Put values at a place, a part at a time."""
+        """Write values from row `start` on, a part at a time."""
         step = max(1, CHUNK // max(1, values[:1].nbytes))
         for first in range(0, len(values), step):
             part = values[first : first + step]
@@ -206,10 +214,10 @@ class Column:
             self._map.madvise(mmap.MADV_DONTNEED)
 
     def delete(self) -> None:
-        """Give the room back, also while there are views."""
+        """Give the space back, also while there are views."""
         forget = "MADV_DONTNEED" if self._file is None else "MADV_REMOVE"
         if hasattr(mmap, forget):
-            with suppress(OSError):  # a file system that cannot: the room is given back when the last view is gone
+            with suppress(OSError):  # a file system that cannot: the space is given back when the last view is gone
                 self._map.madvise(getattr(mmap, forget))
         if self._file is not None:
             self._file.close()

@@ -6,6 +6,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+from joblib import wrap_non_picklable_objects
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -58,7 +59,7 @@ def is_frame(X: Any) -> bool:
     return not isinstance(X, np.ndarray) and hasattr(X, "shape") and hasattr(X, "columns")
 
 
-def as_numbers(X: Table, name: str = "X") -> Table:
+def as_numeric_table(X: Table, name: str = "X") -> Table:
     """A table of numbers, for teachers that need them."""
     if sparse.issparse(X):
         return X
@@ -121,23 +122,46 @@ def refuse_infinite(X: Table) -> None:
         raise ValueError("X must be finite: it holds NaN or inf")
 
 
-
 def take(X: Table, rows: Integers) -> Table:
     """The rows at these indices. Only this function treats frames differently: pandas counts rows by `iloc`."""
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-def own(X: Table) -> Table:
-    """A copy to give away: whatever is written into it, nobody else sees.
+def pack_rows(X: Table) -> Table | bytes:
+    """A table in a form that can be sent to any worker, for `unpack_rows` to unpack there.
 
-    A pipeline may work in place, as scalers do with `copy=False`. Were two teachers to get the same rows, the second
-    would find in them what the first made of its private ones. A copy of a frame, or of an array of objects, shares
-    what is in the cells; what went through a pickle shares nothing.
+    A table of numbers is sent as it is. Cells of any other kind are pickled here, and unpickled to see that they can
+    be. So a cell that cannot be sent raises here, where the caller catches it, and for any number of workers. Left to
+    an executor, it would raise only for several workers, and only if its shard happened to be sent.
+
+    Parameters
+    ----------
+    X : array, CSR matrix or frame
+        The rows.
+
+    Returns
+    -------
+    sent : array, CSR matrix or bytes
+        What a worker gets.
     """
     kind = getattr(X, "dtype", None)
     if isinstance(kind, np.dtype) and not kind.hasobject:
-        return X.copy() if sparse.issparse(X) else np.array(X)
-    return pickle.loads(pickle.dumps(X, protocol=pickle.HIGHEST_PROTOCOL))
+        return X
+    content = pickle.dumps(wrap_non_picklable_objects(X, keep_wrapper=False), protocol=pickle.HIGHEST_PROTOCOL)
+    pickle.loads(content)
+    return content
+
+
+def unpack_rows(sent: Table | bytes) -> Table:
+    """A copy of what `pack_rows` returned, to give away: whatever is written into it, nobody else sees.
+
+    A pipeline may work in place, as scalers do with `copy=False`. If two teachers got the same rows, the second would
+    find in them what the first made of its private ones. A copy of a frame, or of an array of objects, shares what is
+    in the cells; what went through a pickle shares nothing.
+    """
+    if isinstance(sent, bytes):
+        return pickle.loads(sent)
+    return sent.copy() if sparse.issparse(sent) else np.array(sent)
 
 
 @silent()

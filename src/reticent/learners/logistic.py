@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise
 from reticent.data.classes import sorted_classes
-from reticent.data.labels import Labels, indices_in_declared, observed_labels, refuse_unreadable_labels
+from reticent.data.labels import ClassLabels, indices_in_declared, observed_labels, refuse_unreadable_labels
 from reticent.data.tables import refuse_infinite, refuse_unreadable
 from reticent.exact import Number, integer
 from reticent.mechanisms.counts import WIDEST, gaussian_count
@@ -173,7 +173,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
         refuse_infinite(X)
         delta = check_delta(self.delta, positive=True, rows=X.shape[0])
-        classes, labels = observed_labels(y) if named is None else Labels(named, y)
+        classes, labels = observed_labels(y) if named is None else ClassLabels(named, y)
         columns = features or X.shape[1]
         plan = make_plan(
             rows=X.shape[0],

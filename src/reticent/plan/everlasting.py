@@ -137,7 +137,7 @@ def everlasting(
         raise ValueError(f"learner must be one of {', '.join(map(repr, known_learners))}, got {learner!r}")
     if learner == "private-model" and schedule.trusted:
         raise ValueError("training_stream must be 'queries' for a single private model, which learns from `fit` alone")
-    votes.check_labeller(labeller, labeller_options)
+    votes.check_labeller_choice(labeller, labeller_options)
     noisiest = float(check_positive(most_noise, "most_noise"))
     common: dict[str, Any] = {
         "classes": kinds, "columns": columns, "epsilon": exact_epsilon, "delta": exact_delta

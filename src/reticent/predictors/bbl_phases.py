@@ -182,10 +182,10 @@ def phase_cost(votes: Fraction, relabelling: Fraction, scored: Fraction) -> Frac
 
 
 def training_cost(phase: Fraction, delta: Fraction, rate: Fraction) -> Pair:
-    """(AMP(E_1), q·δ_v): what a training row pays for ever, E_1 being the cost of the first phase."""
+    """(AMP(E_1), q·δ_v): what a training row pays in total, E_1 being the cost of the first phase."""
     return amplified(phase, rate), rate * delta
 
 
 def query_cost(following: Fraction, delta: Fraction, drawn: Fraction, kept: Fraction) -> Pair:
-    """(AMP(ln 4 + AMP(E_{i+1})), q·r·δ_v), at the rates q = drawn and r = kept: what a query pays for ever."""
+    """(AMP(ln 4 + AMP(E_{i+1})), q·r·δ_v), at the rates q = drawn and r = kept: what a query pays in total."""
     return amplified(LOG4 + amplified(following, kept), drawn), drawn * kept * delta

@@ -132,12 +132,12 @@ class RunningPhases:
         if self._total is None:  # given phases were checked before the first answer
             self._check(following)
         queries = np.concatenate(self._queries)
-        drawn = queries[draw(self._noise, len(queries), phase.drawn)]
-        known = draw(self._noise, phase.rows, phase.scored)
+        drawn = queries[draw_rows(self._noise, len(queries), phase.drawn)]
+        known = draw_rows(self._noise, phase.rows, phase.scored)
         labels = self._rules.relabel(
             self._points[known], self._labels[known], drawn, phase.relabel_epsilon, self._unsafe_noise
         )
-        kept = draw(self._noise, phase.drawn, following.rows)
+        kept = draw_rows(self._noise, phase.drawn, following.rows)
         self._begin(following, drawn[kept], labels[kept])
         self._following = None
 
@@ -149,6 +149,6 @@ class RunningPhases:
             raise BudgetExhausted("the votes of the next phase cannot be certified to cost what was promised")
 
 
-def draw(source: Noise, among: int, count: int) -> Array:
+def draw_rows(source: Noise, among: int, count: int) -> Array:
     """Indices in random order, which decides the teacher. If all are drawn, which gains nothing, they stay in order."""
     return np.arange(among) if count == among else source.subset(among, count)

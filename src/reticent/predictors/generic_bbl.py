@@ -16,7 +16,7 @@ from reticent import noise
 from reticent.concepts.input import refuse_bad_points
 from reticent.concepts.interface import ConceptClass
 from reticent.data.labels import as_binary_labels, as_target
-from reticent.data.points import Array, Labels, as_point_table
+from reticent.data.points import Array, Labels, as_point_table, points_of
 from reticent.data.queries import Reader, as_queries
 from reticent.errors import InsufficientData, OutOfReach
 from reticent.exact import Number
@@ -37,8 +37,9 @@ from reticent.predictors.bbl_phases import (
     vote_epsilon,
     votes_event,
 )
-from reticent.predictors.bbl_running import BBLRules, RunningPhases, draw
+from reticent.predictors.bbl_running import BBLRules, RunningPhases, draw_rows
 from reticent.predictors.bbl_schedules import SCORED, TAU, BBLSchedule, Calibrated, Constants, Printed
+from reticent.predictors.stable import check_class
 from reticent.privacy import Guarantee
 from reticent.privacy.events import ApproximateDP, Event, Parallel, Seeded, Subsampled
 from reticent.privacy.guard import Guard, Guarded
@@ -60,30 +61,30 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     sizes are public numbers, fixed before the first query.
 
     labeller "between-thresholds" : the paper's. Only *halts*, votes without a clear majority, are paid for, and they
-        are answered 1. After the last of them the predictor has failed, and refuses for ever.
-    labeller "gaussian" : discrete Gaussian noise on every count of votes, a fixed number of answers a phase.
+        are answered 1. After the last of them the predictor has failed, and refuses all further queries.
+    labeller "gaussian" : discrete Gaussian noise on every count of votes, a fixed number of answers per phase.
 
     Guarantee. "gaussian": (ε, δ)-differential privacy for a replaced training row *and* for a replaced query, against
-    all answers but the one to that query, for ever, whatever is asked: `guarantee_` protects "rows and queries".
+    all answers but the one to that query, without end, whatever is asked: `guarantee_` protects "rows and queries".
     "between-thresholds": the same for training rows *alone*. ε and δ in `guarantee_` are computed from the phases that
     run: with ε_v, δ_v of a phase's votes, ε_S of the relabelling, and q_0, q_S, q_D the shares of rows and queries that
     are drawn, E = ε_v + AMP_{q_S}(ε_S), it is (AMP_{q_0}(E), q_0·δ_v) for a training row and the largest of
     (AMP_{q_D}(ln 4 + E), q_D·δ_v) for a query, where AMP_q(ε) = ln(1 + q(e^ε − 1)). Nothing adds up over the phases.
 
-    Why. *Training row.* S_1 is an ordered random part of the training rows, place in it decides the teacher, so AMP
+    Why. *Training row.* S_1 is an ordered random part of the training rows, the index in it decides the teacher, so AMP
     holds. A row of S_1 changes one vote: all answers of phase 1 are (ε_v, δ_v)-private. The queries of phase 1 are the
     adversary's; which labels a part of them gets is a draw that a row of S_1 meets with probability q_S and that is
     ε_S-private: ε_L in the variant "max", 2·ln(1 + e^(ε_L/2)) in the variant "printed", of which only the queries are
     kept. So the answers of phase 1 together with S_2 are (E, δ_v)-private, and all that follows is computed from them.
     *Query, "gaussian".* Let query j of phase i be replaced. The answers to the others, and their number, do not depend
     on it: noise is fresh for each, a phase ends after a fixed number, and its label is not kept. So the answers of the
-    phases up to i, together with S_i, have the same law. Given these, the queries of phase i differ in one place.
+    phases up to i, together with S_i, have the same law. Given these, the queries of phase i differ in one query.
     It is drawn with probability q_D. By the lemma of `label_boost` the labels of the others then change by a factor of
     at most 4, and given these, S_{i+1} differs in one row. Answers of phase i + 1 and S_{i+2} are (E, δ_v)-private for
     it, as above; the rest is computed from them. *Query, "between-thresholds".* There is no such proof, and the claim
     is false: the replaced query decides whether a halt is counted, hence whether the *next* query is answered. With
     one halt left, a query on which the teachers are split closes the predictor and one on which they agree does not:
-    whoever asks next learns which it was (`docs/predictors/generic_bbl.md` has the exact δ).
+    the next caller learns which it was (`docs/predictors/generic_bbl.md` has the exact δ).
 
     Promise. With n ≥ `n_required(error)` rows drawn independently and labelled by a concept of the class, and queries
     from the same distribution, every answer is wrong with probability at most `error`, in all phases at once but for a
@@ -204,12 +205,12 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows = as_queries(X)
             validate_data(self, X, reset=False, skip_check_array=True)
             with silent():
-                return self._running.answer(self._points(self._reader.read(rows)))
+                return self._running.answer(points_of(self._reader.read(rows), self.concept_class.columns))
 
-    def n_required(self, error: object = None, failure: object = None) -> int:
+    def n_required(self, error: Number | None = None, failure: Number | None = None) -> int:
         """How many rows the constants ask for to promise this error with this probability of failure.
 
-        `OutOfReach` where `fit` cannot run on so many.
+        Raises `OutOfReach` if `fit` cannot run on that many.
         """
         self._check_parameters()
         source = self._source(error, failure)
@@ -253,11 +254,11 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         schedule = self._schedule(len(rows))
         cost = self._cost(schedule, len(rows))
         labels = as_binary_labels(as_target(y), len(rows))
-        points = self._points(rows)
+        points = points_of(rows, self.concept_class.columns)
         with silent():
             refuse_bad_points(self.concept_class, points)
             source = noise_or_system(unsafe_noise)
-            chosen = draw(source, len(points), schedule.first.rows)
+            chosen = draw_rows(source, len(points), schedule.first.rows)
             points, labels = points[chosen], labels[chosen]
             running = self._run(schedule, points, labels, unsafe_noise)
         reader = Reader.of(rows, self.concept_class)
@@ -288,12 +289,9 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return found.labels[len(found.labels) - len(queries) :]
 
-    def _points(self, rows: Array) -> Array:
-        return rows[:, 0] if rows.shape[1] == 1 == self.concept_class.columns else rows
-
     # ── sizes and costs ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _source(self, error: object = None, failure: object = None) -> Printed | Calibrated:
+    def _source(self, error: Number | None = None, failure: Number | None = None) -> Printed | Calibrated:
         public: dict[str, Any] = {
             "epsilon": check_epsilon(self.epsilon),
             "delta": check_delta(self.delta, positive=True),
@@ -313,7 +311,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise InsufficientData(
                     f"{required} rows are needed by constants={self.constants!r} to promise error={self.error} "
                     f"with failure={self.failure}, got {rows}; take constants='calibrated', a larger error or epsilon, "
-                    "or give the phases" + (f". Even so many would not do: {why}" if why else ""),
+                    "or give the phases" + (f". Even that many would not suffice: {why}" if why else ""),
                     required=required,
                 )
             schedule = source.schedule(rows)
@@ -416,8 +414,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_share(self.error, "error")
         check_share(self.failure, "failure")
         check_positive(self.tau, "tau")
-        if not isinstance(self.concept_class, ConceptClass):
-            raise TypeError(f"concept_class must be a ConceptClass, got {type(self.concept_class).__name__}")
+        check_class(self.concept_class)
         named = (
             ("labeller", ("between-thresholds", "gaussian")),
             ("constants", ("printed", "calibrated")),

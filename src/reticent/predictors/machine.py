@@ -304,7 +304,7 @@ class PhaseMachine:
         arrays = {f"engine/{name}": array for name, array in parts.items()}
         if self._store is not None and len(self._store):
             rows = self._store.rows()
-            arrays |= {"rows/X": rows.X, "rows/codes": rows.codes}
+            arrays |= {"rows/X": rows.X, "rows/codes": rows.class_indices}
         if self._members:
             arrays["rows/groups"] = np.concatenate(self._members)
         written = {

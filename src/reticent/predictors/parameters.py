@@ -78,7 +78,7 @@ class CheckedParameters:
             raise TypeError(f"background must be True or False, got {type(given['background']).__name__}")
         if given["retrain"] not in get_args(chain.Retrain):
             raise ValueError(f"retrain must be 'drift', 'always' or 'never', got {given['retrain']!r}")
-        votes.check_labeller(given["labeller"], given["labeller_options"])
+        votes.check_labeller_choice(given["labeller"], given["labeller_options"])
         schedule = check_schedule(
             **{name: given[name] for name in ("growth", "held_back", "answers", "max_rows", "training_stream")}
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from reticent.exact import integer, rational
+from reticent.exact import Number, integer, rational
 from reticent.privacy import accounting, calibrate
 from reticent.privacy.events import Gaussian
 
@@ -105,7 +105,7 @@ class Schedule:
 
 
 def check_schedule(
-    *, growth: object, held_back: object, answers: object, max_rows: object, training_stream: object
+    *, growth: Number, held_back: Number, answers: int | str, max_rows: int | None, training_stream: str
 ) -> Schedule:
     """Make a schedule from the parameters of a caller; an error names the parameter that is wrong."""
     factor, share = rational(growth, "growth"), rational(held_back, "held_back")

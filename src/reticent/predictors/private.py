@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent import noise as noise_module
 from reticent.concepts.class_order import warn_of_order
@@ -17,8 +16,8 @@ from reticent.concepts.input import refuse_bad_points
 from reticent.concepts.interface import ConceptClass
 from reticent.data.classes import as_classes, declared_classes
 from reticent.data.groups import as_groups, numbered
-from reticent.data.labels import as_class_indices, as_column, label_array
-from reticent.data.points import Array, Labels, as_point_table
+from reticent.data.labels import as_class_indices, as_labels
+from reticent.data.points import Array, Labels, as_point_table, points_of
 from reticent.data.tables import Integers, as_private_table, as_table
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.exact import Number, integer
@@ -61,7 +60,7 @@ class LabelledRows(NamedTuple):
 
     table: Array
     points: Array
-    codes: Labels
+    class_indices: Labels
 
 
 class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -233,8 +232,8 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
             with silent():
                 answer = self._ready(table)
                 self._left -= asked
-                codes = np.array([answer(row) for row in range(asked)], dtype=np.int64)
-        answers: Array = self.classes_[codes]
+                class_indices = np.array([answer(row) for row in range(asked)], dtype=np.int64)
+        answers: Array = self.classes_[class_indices]
         return answers
 
     def setup(self, rows: int) -> Setup:
@@ -250,10 +249,10 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         each, spared = answer_pair(epsilon, delta, queries)
         return net_setup(self.learner, rows, each, spared, flip=flip, teachers=teachers)
 
-    def n_required(self, error: object, failure: object = None) -> int:
+    def n_required(self, error: Number, failure: Number | None = None) -> int:
         """The rows with which an error can be promised for a concept class, but for a `failure`; see Promise.
 
-        `OutOfReach` where `fit` cannot run on so many. Planning, in floating point.
+        Raises `OutOfReach` if `fit` cannot run on that many. Planning, in floating point.
         """
         self._check_parameters()
         check_class(self.learner, "learner, for a promise,")
@@ -275,7 +274,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
             return
         check_memory(rows, self.learner.columns)
         if isinstance(setup, (Flip, Net)):
-            check_net(self.learner, setup.split.subset)
+            check_net(self.learner, setup.draw.subset)
         if isinstance(setup, (Votes, Net)):
             self.learner.check_erm(
                 -(-rows // setup.teachers), what="rows of a teacher", remedy="take more teachers, or another method"
@@ -300,11 +299,11 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
             required = rows_needed(self.n_required, self.error)
             check_rows(units, required=required, error=self.error, failure=self.failure)
         setup = self.setup(units)
-        labels = self._labels(y, rows)
+        labels = as_labels(y, rows, self.classes)
         classes = as_classes(self.classes, labels)
         if self.method != "votes" and len(classes) != 2:
             raise ValueError(f"classes must be 2 for method={self.method!r}, got {len(classes)}")
-        learned = self._learned(setup, table, self._codes_of(labels, classes), classes, groups)
+        learned = self._learned(setup, table, self._class_indices(labels, classes), classes, groups)
         event: Event = Repeated(setup.event, queries)
         seeded = event if unsafe_noise is None else Seeded(event)
         pure = fits(event, epsilon=epsilon, delta=0)
@@ -321,14 +320,15 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
     @silent()
     def _learned(
-        self, setup: Setup, table: Any, codes: Labels, classes: Array, groups: Any
+        self, setup: Setup, table: Any, class_indices: Labels, classes: Array, groups: Any
     ) -> Teachers | LabelledRows:
         """What answers will need: teachers, or the rows themselves."""
         if isinstance(setup, Votes):
-            return self._new_teachers(setup.teachers, range(len(classes))).fit(table, codes, groups=groups)
-        points = table[:, 0] if table.shape[1] == 1 == self.learner.columns else table
+            return self._new_teachers(setup.teachers, range(len(classes))).fit(table, class_indices, groups=groups)
+        points = points_of(table, self.learner.columns)
         refuse_bad_points(self.learner, points)  # all of them: which are drawn must not show in an error
-        return LabelledRows(np.array(table), np.array(points), codes)  # copies: the caller may change X before asking
+        # Copies: the caller may change X before asking.
+        return LabelledRows(np.array(table), np.array(points), class_indices)
 
     def _new_teachers(self, count: int, classes: Any) -> Teachers:
         return Teachers(self.learner, shards=count, classes=classes, random_state=self.random_state, n_jobs=self.n_jobs)
@@ -342,7 +342,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
             assert isinstance(self._learned_, Teachers)
             counts = self._learned_.votes(table)
             return lambda row: vote(counts[row], setup.epsilon / 2, noise)
-        questions = table[:, 0] if table.shape[1] == 1 == self.learner.columns else table
+        questions = points_of(table, self.learner.columns)
         if len(questions):
             refuse_bad_points(self.learner, questions)
         rows = self._learned_
@@ -353,11 +353,11 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return lambda row: self._net(setup, rows, table[row : row + 1], noise)
 
     def _flip(self, setup: Flip, rows: LabelledRows, question: Array, noise: Noise) -> int:
-        concept = draw_concept(self.learner, rows.points, rows.codes, setup.split, noise)
+        concept = draw_concept(self.learner, rows.points, rows.class_indices, setup.draw, noise)
         return int(self.learner.predict(concept, question)[0]) ^ noise.bernoulli(setup.flip)
 
     def _net(self, setup: Net, rows: LabelledRows, question: Array, noise: Noise) -> int:
-        concept = draw_concept(self.learner, rows.points, rows.codes, setup.split, noise)
+        concept = draw_concept(self.learner, rows.points, rows.class_indices, setup.draw, noise)
         relabelled: Integers = np.asarray(self.learner.predict(concept, rows.points), dtype=np.int64)
         teachers = self._new_teachers(setup.teachers, (0, 1)).fit(rows.table, relabelled)
         answer = vote(teachers.votes(question)[0], Fraction(1, 2 * setup.apart), noise)
@@ -373,20 +373,8 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
             return as_point_table(X, domain_declared=self.learner.declares_domain)
         return as_point_table(X)
 
-    def _labels(self, y: Any, rows: int) -> Array:
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None: y must have one value a row")
-        labels = as_column(y, rows, "y")
-        if label_array(y).ndim == 2:
-            labels = column_or_1d(y, warn=True)
-        if isinstance(self.classes, str):  # public
-            if labels.dtype.kind == "f" and not bool(np.isfinite(labels).all()):
-                raise ValueError("y must hold labels only: it contains NaN or infinity")
-            check_classification_targets(labels)
-        return labels
-
     @staticmethod
-    def _codes_of(labels: Array, classes: Array) -> Labels:
+    def _class_indices(labels: Array, classes: Array) -> Labels:
         """One message for all labels that are none; its words are those that scikit-learn's checks look for."""
         try:
             return as_class_indices(labels, classes)

@@ -17,7 +17,7 @@ from reticent.errors import InsufficientData
 from reticent.exact import exp_fractions, log_bounds
 from reticent.learners.sample_bounds import log_bad, log_bad_excess, log_growth
 from reticent.noise import Noise
-from reticent.predictors.stable import Split, keeps, net_excess, split, stability_of
+from reticent.predictors.stable import NetDraw, keeps, net_draw, net_excess, stability_of
 from reticent.privacy import calibrate
 from reticent.privacy.events import ApproximateDP, BoundedRange, Event, PureDP, Repeated
 from reticent.promises import fewest_rows
@@ -87,7 +87,7 @@ def vote(counts: Array, rate: Fraction, noise: Noise) -> int:
 class Flip:
     """The prediction of a stable draw, flipped with probability `flip`."""
 
-    split: Split
+    draw: NetDraw
     flip: Fraction
     epsilon: Fraction
 
@@ -99,7 +99,7 @@ class Flip:
     def keeps(self, concept_class: ConceptClass[Any], rows: int, *, error: float, failure: float) -> bool:
         """The error of the stable draw, and the flip."""
         left = error - float(self.flip)
-        return left > 0 and keeps(concept_class, rows, self.split, error=left, failure=failure)
+        return left > 0 and keeps(concept_class, rows, self.draw, error=left, failure=failure)
 
 
 def flip_cost(stability: Fraction, flip: Fraction) -> Fraction:
@@ -128,12 +128,12 @@ def flip_setup(concept_class: ConceptClass[Any], rows: int, epsilon: Fraction, f
                 f"flip must be below 1/(1 + e^ε) for the ε of one answer, which is {float(epsilon):g}: nothing need be "
                 f"stable with as large a flip as {float(flip):g}"
             )
-    how = split(rows, stability)
-    attained = stability_of(rows, how)
+    draw = net_draw(rows, stability)
+    attained = stability_of(rows, draw)
     if flip is None:
         flip = Fraction(math.ceil(attained / (least - 1 + 2 * attained) * 2**_FLIP_BITS), 2**_FLIP_BITS)
     assert flip_cost(attained, flip) <= least  # γ is attained or not reached, and α was rounded up
-    return Flip(how, flip, epsilon)
+    return Flip(draw, flip, epsilon)
 
 
 # ── by a private net ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -156,9 +156,9 @@ class Net:
         return ApproximateDP(self.epsilon, self.delta) if self.delta else PureDP(self.epsilon)
 
     @property
-    def split(self) -> Split:
+    def draw(self) -> NetDraw:
         """How the concept is drawn."""
-        return Split(self.subset, Fraction(1, self.apart))
+        return NetDraw(self.subset, Fraction(1, self.apart))
 
     def keeps(self, concept_class: ConceptClass[Any], rows: int, *, error: float, failure: float) -> bool:
         """What net, draw, teachers, votes and flip lose in turn; the first three have a third of the failure each."""

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from reticent.concepts.interface import ConceptClass
 from reticent.data.labels import as_column
-from reticent.data.tables import as_numbers, as_private_table, check_missing
+from reticent.data.tables import as_numeric_table, as_private_table, check_missing
 from reticent.learners.base import ConceptLearner
 from reticent.silence import silent
 
@@ -26,7 +26,7 @@ def concepts_of(learner: object) -> ConceptClass[Any] | None:
 
 def training_table(X: Any, concepts: ConceptClass[Any] | None) -> Array:
     """A dense array of finite numbers; for concepts, integers stay integers."""
-    table = as_numbers(as_private_table(X, "X"), "X")
+    table = as_numeric_table(as_private_table(X, "X"), "X")
     rows: Array = table.toarray() if sparse.issparse(table) else table
     if len(rows) == 0:
         raise ValueError("X must have at least one row (0 samples are too few)")

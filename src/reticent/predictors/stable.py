@@ -23,31 +23,31 @@ SHARE = Fraction(3, 5)  # of γ goes to the net: 1/q + 1/(2(γ − q)) is least 
 _BITS = 48  # rates are multiples of 2^-48
 
 
-class Split(NamedTuple):
+class NetDraw(NamedTuple):
     """How many rows the net is made of, and at which rate a concept is drawn: ∝ e^(−rate·errors)."""
 
     subset: int
     rate: Fraction
 
 
-def stability_of(rows: int, split: Split) -> Fraction:
+def stability_of(rows: int, draw: NetDraw) -> Fraction:
     """γ = q + (1 − q)·tanh(rate/2) with q = subset/rows, from above.
 
     The rate is ε_e/2 for an exponential mechanism of ε_e.
 
-    >>> round(float(stability_of(100, Split(5, Fraction(1, 10)))), 6)
+    >>> round(float(stability_of(100, NetDraw(5, Fraction(1, 10)))), 6)
     0.09746
     """
-    share = Fraction(split.subset, rows)
-    high = exp_fractions(split.rate, 96)[1]
+    share = Fraction(draw.subset, rows)
+    high = exp_fractions(draw.rate, 96)[1]
     return share + (1 - share) * (high - 1) / (high + 1)
 
 
-def split(rows: int, stability: Fraction) -> Split:
+def net_draw(rows: int, stability: Fraction) -> NetDraw:
     """How `stability` is spent on this many rows: three fifths of it on the net, the rest on the draw.
 
-    >>> split(1000, Fraction(1, 10))
-    Split(subset=60, rate=Fraction(23969792119317, 281474976710656))
+    >>> net_draw(1000, Fraction(1, 10))
+    NetDraw(subset=60, rate=Fraction(23969792119317, 281474976710656))
     """
     subset = math.floor(SHARE * stability * rows)
     if subset < 1:
@@ -60,17 +60,17 @@ def split(rows: int, stability: Fraction) -> Split:
     share = Fraction(subset, rows)
     left = (stability - share) / (1 - share)
     low = log_bounds((1 + left) / (1 - left), 2 * _BITS)[0]
-    return Split(subset, Fraction(math.floor(low * 2**_BITS) - 1, 2**_BITS))  # a unit less, which certifies γ
+    return NetDraw(subset, Fraction(math.floor(low * 2**_BITS) - 1, 2**_BITS))  # a unit less, which certifies γ
 
 
-def draw_concept(concept_class: ConceptClass[Any], points: Array, labels: Labels, how: Split, noise: Noise) -> Any:
+def draw_concept(concept_class: ConceptClass[Any], points: Array, labels: Labels, draw: NetDraw, noise: Noise) -> Any:
     """A concept out of those that stand for the labellings of some random rows, drawn by its errors on all rows.
 
     The candidates depend on the *set* of points drawn and on nothing else: neither on labels nor on other rows.
     """
-    drawn = noise.subset(len(points), how.subset)
+    drawn = noise.subset(len(points), draw.subset)
     candidates = concept_class.dichotomies(points[np.sort(drawn)])
-    return candidates.concept(noise.choose(-candidates.errors(labels, at=points), rate=how.rate))
+    return candidates.concept(noise.choose(-candidates.errors(labels, at=points), rate=draw.rate))
 
 
 def check_net(concept_class: ConceptClass[Any], subset: int) -> None:
@@ -83,9 +83,9 @@ def check_net(concept_class: ConceptClass[Any], subset: int) -> None:
 class StablePredictor(ConceptLearner):
     """A classifier of which no prediction depends much on any one row.
 
-    `fit` draws n' of the n rows at random, lists one concept for each way in which the class labels *their points*, and
-    draws one of these concepts by its errors on *all* rows: with probability ∝ e^(−ε_e·errors/2). `predict` says what
-    that concept says. Both n' and ε_e follow from the number of rows and the stability asked for.
+    `fit` draws n' of the n rows at random, lists one concept for each labelling that the class gives to *their points*,
+    and draws one of these concepts by its errors on *all* rows: with probability ∝ e^(−ε_e·errors/2). `predict` returns
+    the labels of that concept. Both n' and ε_e follow from the number of rows and the stability asked for.
 
     Guarantee. γ-uniform stability, γ ≤ `stability`: for every x, the probability that x is given the label 1 moves by
     at most γ when a row, value and label, is replaced. So does the probability of any set of hypotheses, hence of any
@@ -98,7 +98,7 @@ class StablePredictor(ConceptLearner):
     are at a total variation distance of at most (e^a − 1)(1 − e^(a−ε_e))/(e^a − e^(a−ε_e)), largest at a = ε_e/2,
     where it is tanh(ε_e/4). So γ = q + (1 − q)·tanh(ε_e/4), which is `stability_`.
 
-    Promise. With n ≥ `n_required(error)` independent rows from any distribution, labelled in any way, the error is at
+    Promise. With n ≥ `n_required(error)` independent rows from any distribution, with any labels, the error is at
     most `error` above that of the best concept h* of the class, with probability 1 − failure. For let τ(n) be the most
     labellings of n points. Some labelling that differs from h* on more than ηn rows agrees with it on all n' drawn
     with probability at most τ(n)(1 − η)^n'. If none does, a candidate g makes at most ηn errors more than h*, and a
@@ -160,8 +160,8 @@ class StablePredictor(ConceptLearner):
     def n_required(self, error: Number, failure: Number | None = None) -> int:
         """The rows with which the error is at most `error` above the best concept's, but for a `failure`.
 
-        `failure` is the predictor's own unless it is given. `OutOfReach` where `fit` cannot run on so many. Planning,
-        in floating point.
+        `failure` is the predictor's own unless it is given. Raises `OutOfReach` if `fit` cannot run on that many.
+        Planning, in floating point.
         """
         self._check_parameters()
         alpha = float(check_share(error, "error"))
@@ -170,7 +170,7 @@ class StablePredictor(ConceptLearner):
         needed = fewest_rows(
             lambda rows: (
                 SHARE * gamma * rows >= 1
-                and keeps(self.concept_class, rows, split(rows, gamma), error=alpha, failure=beta)
+                and keeps(self.concept_class, rows, net_draw(rows, gamma), error=alpha, failure=beta)
             )
         )
         return in_reach(needed, self.check_size)
@@ -178,7 +178,7 @@ class StablePredictor(ConceptLearner):
     def check_size(self, rows: int) -> None:
         """The labellings of the net are listed."""
         super().check_size(rows)
-        check_net(self.concept_class, split(rows, check_share(self.stability, "stability")).subset)
+        check_net(self.concept_class, net_draw(rows, check_share(self.stability, "stability")).subset)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -187,11 +187,11 @@ class StablePredictor(ConceptLearner):
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
         self._refuse_bad_rows(rows)
-        how = split(len(rows), check_share(self.stability, "stability"))
-        self.subset_, self.draw_epsilon_ = how.subset, float(2 * how.rate)
-        self.stability_ = upward(stability_of(len(rows), how))
-        concept = draw_concept(self.concept_class, rows, labels, how, noise_or_system(unsafe_noise))
-        return release(concept, BoundedRange(2 * how.rate), unsafe_noise)
+        draw = net_draw(len(rows), check_share(self.stability, "stability"))
+        self.subset_, self.draw_epsilon_ = draw.subset, float(2 * draw.rate)
+        self.stability_ = upward(stability_of(len(rows), draw))
+        concept = draw_concept(self.concept_class, rows, labels, draw, noise_or_system(unsafe_noise))
+        return release(concept, BoundedRange(2 * draw.rate), unsafe_noise)
 
     def _keep(self, found: Release[Any]) -> Self:
         # No guarantee_ and no event_: a stable draw is private for no ε.
@@ -217,7 +217,7 @@ def net_excess(concept_class: ConceptClass[Any], rows: int, subset: int, failure
     return -math.expm1((math.log(failure) - log_growth(concept_class, rows)) / subset)
 
 
-def keeps(concept_class: ConceptClass[Any], rows: int, how: Split, *, error: float, failure: float) -> bool:
+def keeps(concept_class: ConceptClass[Any], rows: int, draw: NetDraw, *, error: float, failure: float) -> bool:
     """Whether the concept drawn is within `error` of the best one, half of the `failure` going to net and draw each."""
-    left = error - net_excess(concept_class, rows, how.subset, failure / 2)
-    return left > 0 and log_bad_excess(concept_class, rows, left, rate=float(how.rate)) <= math.log(failure / 2)
+    left = error - net_excess(concept_class, rows, draw.subset, failure / 2)
+    return left > 0 and log_bad_excess(concept_class, rows, left, rate=float(draw.rate)) <= math.log(failure / 2)

@@ -30,14 +30,14 @@ KINDS = "biufUSMm"  # of arrays: numbers, truths, strings, datetimes; never obje
 NAME = re.compile(r"[A-Za-z0-9_]+(?:[./-][A-Za-z0-9_]+)*")
 CHUNK = 1 << 24  # bytes worked on at a time
 LARGE = 1 << 26  # an array of more bytes is mapped, not read into memory
-ALIGNED = 64  # arrays start at a multiple of so many bytes
+ALIGNED = 64  # arrays start at a multiple of this many bytes
 PADDING = 0xD935  # the kind of extra field by which others align files in a zip
 
 
 class State(NamedTuple):
-    """What was saved: JSON, arrays, and a way to let go of the memory that arrays mapped from the file take up.
+    """What was saved: JSON, arrays, and a function that releases the memory of arrays mapped from the file.
 
-    Arrays cannot be written to. The large ones are views of the file: pass `release` to whoever reads them through.
+    Arrays cannot be written to. The large ones are views of the file: pass `release` to what reads them.
     """
 
     header: dict[str, Any]
@@ -63,24 +63,24 @@ def write(
     gives it a new one. `header` is anything that JSON can hold. Names of arrays are words, joined by `/`, `.` or `-`.
     Arrays are written in parts, and `release` is called after each, for arrays that are views of larger files.
     """
-    place = Path(path)
+    target = Path(path)
     values = {name: _checked(name, array) for name, array in arrays.items()}
     try:
         json.dumps(dict(header), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"header must be what JSON can hold: {error}") from None
-    descriptor, unfinished = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.", suffix=".part")  # mode 0600
+    descriptor, unfinished = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")  # mode 0600
     try:
         with os.fdopen(descriptor, "w+b") as file:
             _write(file, dict(header), values, identity or new_identity(), release)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(unfinished, place)
+        os.replace(unfinished, target)
     except BaseException:
         with suppress(OSError):
             os.unlink(unfinished)
         raise
-    _sync_folder(place.parent)
+    _sync_folder(target.parent)
 
 
 def new_identity() -> str:
@@ -98,7 +98,7 @@ def _checked(name: str, array: Array) -> Array:
 
 
 def _write(
-    file: IO[bytes], header: dict[str, Any], arrays: dict[str, Array], identity: str, release: Any
+    file: IO[bytes], header: dict[str, Any], arrays: dict[str, Array], identity: str, release: Callable[[], None] | None
 ) -> None:
     digests = {}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
@@ -161,13 +161,13 @@ def _sync_folder(folder: Path) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> State:
-    """Look at a saved state, every byte of which is checked; to go on from it is to `load` it."""
+    """Read a saved state and check every byte of it, without continuing from it: for that, `load` it."""
     with open(path, "rb") as file:
         return _read(file, path)
 
 
 def load(path: str | os.PathLike[str], *, again: bool = False) -> State:
-    """Read a saved state to go on from it, which can be done once; see `claim`."""
+    """Read a saved state to continue from it, which can be done once; see `claim`."""
     with open(path, "rb") as file:
         state = _read(file, path)
     claim(path, state.identity, again=again)
@@ -175,9 +175,9 @@ def load(path: str | os.PathLike[str], *, again: bool = False) -> State:
 
 
 def claim(path: str | os.PathLike[str], identity: str, *, again: bool = False) -> None:
-    """Mark the state that was read from this file as gone on from; refuse if it was, unless `again`.
+    """Mark the state in this file as continued; refuse if it is marked already, unless `again`.
 
-    Two copies that go on from one state would both give the answers that are left in it, each with noise of its own, so
+    Two copies that continue from one state would both give the answers that are left in it, each with its own noise, so
     that its rows would pay twice. The mark is an empty file beside it, named after the identity of the state, which one
     process alone can create, and which is on the disk before this returns. It stays when a new state is saved under the
     same name, and it is the same for a state that is saved or copied under two names in one folder; so an old state
@@ -191,13 +191,13 @@ def claim(path: str | os.PathLike[str], identity: str, *, again: bool = False) -
         if again:
             return
         raise ValueError(
-            f"{path} was loaded before ({mark.name} says so): two that go on from one state would spend its answers "
+            f"{path} was loaded before ({mark.name} says so): two that continue from one state would spend its answers "
             "twice. Save from the one that runs; or, if it is gone and gave no answers since, load with again=True"
         ) from None
     _sync_folder(folder)
 
 
-class _Refused(ValueError):
+class _RefusedState(ValueError):
     pass
 
 
@@ -206,7 +206,7 @@ def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
     """Whatever else goes wrong with the bytes of a file that could be opened, it is refused as damaged."""
     try:
         yield
-    except _Refused:
+    except _RefusedState:
         raise
     except Exception as error:
         raise ValueError(f"{path} is not a saved state, or it is damaged ({type(error).__name__})") from error
@@ -216,9 +216,9 @@ def _page(archive: zipfile.ZipFile, path: str | os.PathLike[str]) -> dict[str, A
     """What is written about the state, if it is one of a version that can be read."""
     page = json.loads(archive.read(STATE))
     if page["format"] != FORMAT:
-        raise _Refused(f"{path} is not a saved state: its format is not {FORMAT!r}")
+        raise _RefusedState(f"{path} is not a saved state: its format is not {FORMAT!r}")
     if type(page["version"]) is not int or page["version"] > VERSION:
-        raise _Refused(
+        raise _RefusedState(
             f"{path} was saved in version {page['version']!r} of the format, and this reticent reads up to version "
             f"{VERSION}: load it with a newer one"
         )
@@ -233,20 +233,20 @@ def _read(file: IO[bytes], path: str | os.PathLike[str]) -> State:
         length = file.seek(0, os.SEEK_END)
         file.seek(length - 64 - len(SEAL))
         if file.read() != SEAL + _digest(file, 0, length - 64).encode():
-            raise _Refused(f"{path} is damaged: its bytes are not those that were saved")
+            raise _RefusedState(f"{path} is damaged: its bytes are not those that were saved")
         members = {one.filename: one for one in archive.infolist()}
         named = {STATE, *(f"{one}.npy" for one in page["arrays"])}
         if len(members) < len(archive.infolist()) or members.keys() != named:
-            raise _Refused(f"{path} is damaged: it does not hold the arrays that it names")
+            raise _RefusedState(f"{path} is damaged: it does not hold the arrays that it names")
         mapped = None
         arrays = {}
         for name, digest in page["arrays"].items():
             start, size = _content(file, members[f"{name}.npy"])
             if start + size > length or _digest(file, start, size) != digest:
-                raise _Refused(f"{path} is damaged: the array {name!r} is not the one that was saved")
+                raise _RefusedState(f"{path} is damaged: the array {name!r} is not the one that was saved")
             shape, dtype, first = _described(file, start)
             if first + int(np.prod(shape, dtype=object)) * dtype.itemsize != start + size:
-                raise _Refused(f"{path} is damaged: the array {name!r} is not as long as it says")
+                raise _RefusedState(f"{path} is damaged: the array {name!r} is not as long as it says")
             if size > LARGE:
                 mapped = mapped or mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                 arrays[name] = np.ndarray(shape, dtype, buffer=mapped, offset=first)

@@ -28,7 +28,7 @@ from reticent.service.processes import end_with_parent
 
 Array = NDArray[Any]
 
-FILES = ("X", "codes", "groups")  # of rows
+FILES = ("X", "class_indices", "groups")  # of rows
 TRIES = 2  # to learn a phase, if the process that learns is killed
 # Signals of a system that is out of memory, of a supervisor that stops all processes of a service, and of a terminal
 # that is closed. A process that ends by any other has crashed.

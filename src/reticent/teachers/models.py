@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Memory, wrap_non_picklable_objects
@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 from reticent.data.executor import Executor, as_executor
 from reticent.data.labels import class_indices
 from reticent.data.shards import Shards
-from reticent.data.tables import Array, Integers, Table, own, take
+from reticent.data.tables import Array, Integers, Table, pack_rows, take, unpack_rows
 from reticent.silence import silent
 from reticent.teachers.linear import LINEAR, LogisticTeacher
 from reticent.teachers.linear_voters import LinearVoters
@@ -88,16 +88,43 @@ def fit_models(
     def parts() -> Iterator[tuple[Any, ...]]:
         for chunk in chunks:
             # The caller's estimator may depend on labels, as by `class_weight`: here indices become labels.
-            some = [(rows, shards.classes[indices]) for rows, indices in shards.parts(chunk)]
+            some = [(_sent(rows), shards.classes[indices]) for rows, indices in shards.parts(chunk)]
             yield estimator, some, [(random_state, int(one)) for one in chunk], sent
 
     sent = executor.workers > 1
+    if sent:
+        _check_sent(estimator)
     with silent():
         for chunk, (fitted, failed) in zip(chunks, executor.map(_fit_some, parts()), strict=True):
             failures += failed
             for one, model in zip(chunk, fitted, strict=True):
                 models[one] = pickle.loads(model) if isinstance(model, bytes) else model
     return models, failures
+
+
+class Unsent(NamedTuple):
+    """In place of rows that cannot be sent to a worker: the kind of the error. Their teacher has failed."""
+
+    kind: str
+
+
+def _sent(rows: Table) -> Table | bytes | Unsent:
+    """Rows as a worker gets them, whether it is another process or not: what fails must not depend on `n_jobs`."""
+    try:
+        return pack_rows(rows)
+    except BaseException as error:  # its message may hold data
+        return Unsent(failure(error))
+
+
+def _check_sent(estimator: Any) -> None:
+    """Refuse, whatever the rows are, an estimator that cannot be sent to workers."""
+    try:
+        _packed(estimator)
+    except Exception:
+        raise TypeError(
+            f"estimator must be one that can be pickled for n_jobs above 1, {type(estimator).__name__} cannot: set "
+            "n_jobs=1"
+        ) from None
 
 
 @silent()  # again: it may run in another process
@@ -112,8 +139,12 @@ def _fit_some(
     models: list[Any] = []
     failures: list[str] = []
     for (rows, labels), seed in zip(parts, seeds, strict=True):
+        if isinstance(rows, Unsent):
+            failures.append(rows.kind)
+            models.append(None)
+            continue
         try:
-            model = seeded(estimator, *seed).fit(own(rows), own(labels))
+            model = seeded(estimator, *seed).fit(unpack_rows(rows), unpack_rows(pack_rows(labels)))
             models.append(_packed(model) if pack else model)
         except BaseException as error:  # its message may hold data
             failures.append(failure(error))
@@ -171,8 +202,11 @@ class ModelVoters:
         parts = [models[start::chunks] for start in range(chunks)]
         failures: list[str] = []
         with silent():
-            for votes, failed in executor.map(_count, ((part, X, self.classes) for part in parts)):
-                counts += votes
+            sent, rows, unsent = _sent_queries(X)
+            counts[np.setdiff1d(np.arange(X.shape[0]), rows), 0] += len(models)  # as if every model failed on them
+            failures += unsent * len(models)
+            for votes, failed in executor.map(_count, ((part, sent, self.classes) for part in parts)):
+                counts[rows] += votes
                 failures += failed
         self.report(failures)
         return counts
@@ -190,14 +224,27 @@ class ModelVoters:
         return answers
 
 
+def _sent_queries(X: Table) -> tuple[Table | bytes, Integers, list[str]]:
+    """The queries that can be sent, as workers get them; their indices; and the kind of error of the first other one.
+
+    A query that cannot be sent is left out by itself, so that the others of its batch do not tell of it.
+    """
+    if not isinstance(found := _sent(X), Unsent):
+        return found, np.arange(X.shape[0]), []
+    each = [_sent(take(X, np.array([row]))) for row in range(X.shape[0])]
+    rows = np.array([row for row, one in enumerate(each) if not isinstance(one, Unsent)], dtype=np.int64)
+    return pack_rows(take(X, rows)), rows, [one.kind for one in each if isinstance(one, Unsent)][:1]
+
+
 @silent()
-def _count(models: list[Any], X: Table, classes: Array) -> tuple[Integers, list[str]]:
+def _count(models: list[Any], sent: Table | bytes, classes: Array) -> tuple[Integers, list[str]]:
+    X = unpack_rows(sent)
     counts = np.zeros((X.shape[0], len(classes)), dtype=np.int64)
     rows, failures = np.arange(X.shape[0]), list[str]()
     for model in models:
-        own: list[str] = []
-        counts[rows, _answer(model, X, classes, own)] += 1
-        failures += own[:1]
+        failed: list[str] = []
+        counts[rows, _answer(model, X, classes, failed)] += 1
+        failures += failed[:1]
     return counts, failures
 
 
@@ -207,7 +254,8 @@ def _answer(model: Any, X: Table, classes: Array, failures: list[str]) -> Intege
     If a query that makes a model fail changed the answers to the rest of its batch, they would reveal it.
     """
     try:
-        return np.maximum(class_indices(np.asarray(model.predict(own(X))).reshape(X.shape[0]), classes), 0)
+        found = np.asarray(model.predict(unpack_rows(pack_rows(X)))).reshape(X.shape[0])
+        return np.maximum(class_indices(found, classes), 0)
     except BaseException as error:  # its message may hold data
         kind = failure(error)
     if X.shape[0] <= 1:

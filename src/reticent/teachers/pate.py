@@ -19,12 +19,12 @@ from reticent.concepts.interface import ConceptClass
 from reticent.data.classes import declared_classes
 from reticent.data.executor import Executor
 from reticent.data.groups import as_groups, numbered
-from reticent.data.labels import Labels, read_labels
+from reticent.data.labels import ClassLabels, read_labels
 from reticent.data.tables import (
     Array,
     Integers,
     Table,
-    as_numbers,
+    as_numeric_table,
     as_private_table,
     as_table,
     check_missing,
@@ -287,7 +287,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         student = students.informed(student, labeller)
         self._rehearse(student, shown, settings.n_queries, len(classes))
-        space = PublicSpace().fit(as_numbers(shown, "public")) if self._needs_space() else None
+        space = PublicSpace().fit(as_numeric_table(shown, "public")) if self._needs_space() else None
         asked = most_questions(labeller, settings.n_queries, public_rows=shown.shape[0])
         transcript = Transcript(shown.shape[0], asked)
         chooser = self._chooser(transcript, shown, space=space, classes=len(classes), seed=seed)
@@ -295,8 +295,8 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         taught, questions = table, shown
         with silent():
             if space is not None and self._space() == "pca":
-                taught, questions = space.transform(as_numbers(table)), space.transform(as_numbers(shown))
-            teachers.fit(taught, Labels(np.arange(len(classes)), labels.indices), groups=groups)
+                taught, questions = space.transform(as_numeric_table(table)), space.transform(as_numeric_table(shown))
+            teachers.fit(taught, ClassLabels(np.arange(len(classes)), labels.indices), groups=groups)
             queries.ask_all(chooser, transcript, lambda asked: teachers.votes(take(questions, asked)), labeller)
 
         for name in ("margins_", "student_"):  # of an earlier fit, which has its own guarantee
@@ -393,7 +393,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._chooses_in_space():
             assert space is not None
             choose = queries.by_margin if self.queries == "active" else queries.by_ridge_disagreement
-            points = space.transform(as_numbers(shown, "public"))
+            points = space.transform(as_numeric_table(shown, "public"))
             return choose(transcript, points, classes=classes, random_state=seed)
         oracle = students.check_student(self.student, classes, semi_supervised=False)  # it has labelled rows only
         return queries.by_oracle(transcript, shown, oracle, classes=classes, random_state=seed)
@@ -439,7 +439,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read(self, table: Table, name: str) -> Table:
         if self._needs_space() or self.teacher is None or self.student is None:
-            numbers = as_numbers(table, name)
+            numbers = as_numeric_table(table, name)
             check_missing(numbers, allow_nan=False, name=name)
             # The caller's pipelines may select columns by name: for them, frames stay frames.
             return numbers if self.teacher is None and self.student is None else table
@@ -469,7 +469,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _in_space(self, rows: Table) -> Table:
-        return rows if self._space_ is None else self._space_.transform(as_numbers(rows))
+        return rows if self._space_ is None else self._space_.transform(as_numeric_table(rows))
 
     def _student_rows(self, X: Any) -> Table:
         table = as_table(X)

@@ -28,7 +28,7 @@ from reticent.data.tables import (
     Array,
     Integers,
     Table,
-    as_numbers,
+    as_numeric_table,
     as_private_table,
     as_table,
     check_missing,
@@ -334,7 +334,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
                 estimator.ranks(rows)  # refuses values outside the domain
             return as_array(table, "X")  # objects get one type here; read in parts, their types might differ
         if type(unscaled(estimator)[0]) in (*LINEAR, LogisticTeacher, DecisionTreeClassifier):
-            table = as_numbers(table)
+            table = as_numeric_table(table)
         check_missing(table, allow_nan=takes_nan(estimator))
         return table
 

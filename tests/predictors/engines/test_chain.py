@@ -264,7 +264,7 @@ class StartsAtTheRows(ChainFactory):
     def train(self, rows: Rows, places: Any, previous: Any, unsafe_noise: Noise | None) -> Any:
         start = Linear(0.1234567 * rows.X[places].sum(axis=0).reshape(1, 1), np.zeros(1))  # between all lattice points
         learner = self.prepared().set_params(start=start)
-        return learner._fit(rows.X[places], rows.codes[places], unsafe_noise)
+        return learner._fit(rows.X[places], rows.class_indices[places], unsafe_noise)
 
 
 @pytest.mark.slow

@@ -192,8 +192,8 @@ class LearnsFromAll(VotesEngine):
         return found
 
     def next(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> VotesEngine:
-        flipped = rows.codes if getattr(self, "seen", None) is None else 1 - rows.codes
-        return super().next(phase, rows._replace(codes=flipped), unsafe_noise)
+        flipped = rows.class_indices if getattr(self, "seen", None) is None else 1 - rows.class_indices
+        return super().next(phase, rows._replace(class_indices=flipped), unsafe_noise)
 
 
 class LearnsFromAllFactory(VotesFactory):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast, get_args
 
@@ -18,10 +18,10 @@ from reticent.noise import Noise
 from reticent.predictors.drift import FALSE_ALARM, Shape, Summary, drift_summary, drifted, unit_features
 from reticent.predictors.engines.engine import Array, Drift, EngineSettings, EngineState, Integers
 from reticent.predictors.engines.private_model import (
+    ModelAnswers,
     PrivateModels,
     first_of_each_group,
     model_state,
-    one_answer,
     restored_model,
 )
 from reticent.predictors.phases import Phase, Schedule
@@ -72,14 +72,7 @@ class ChainFactory(PrivateModels):
     @classmethod
     def from_settings(cls, settings: EngineSettings) -> Self:
         """Take what concerns a chain."""
-        return cls(
-            learner=settings.learner,
-            classes=settings.classes,
-            columns=settings.columns,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            retrain=cast(Retrain, settings.retrain),
-        )
+        return replace(super().from_settings(settings), retrain=cast(Retrain, settings.retrain))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -170,7 +163,7 @@ class ChainFactory(PrivateModels):
         )
 
 
-class ChainEngine:
+class ChainEngine(ModelAnswers):
     """The private model of a phase, and the reference by which later phases find out whether queries have drifted.
 
     A released private model answers any number of queries at no cost. At the end of a phase its queries, with the
@@ -203,20 +196,11 @@ class ChainEngine:
         retrained: bool,
         due: int = 0,
     ) -> None:
-        self.factory, self.phase, self.model, self.reference = factory, phase, model, reference
+        super().__init__(model)
+        self.factory, self.phase, self.reference = factory, phase, reference
         self.event = event
         self.retrained = retrained
         self.due = due  # how many of the next phases train a new model, whatever the test says
-
-    @silent()
-    def label(self, X: Array) -> Integers:
-        """The class indices that the model gives to the rows."""
-        return np.asarray(self.model.predict(X)).astype(np.int64)
-
-    @property
-    def one_answer(self) -> int | None:
-        """The class index that the model gives to every query, if there is one."""
-        return one_answer(self.model)
 
     @property
     def drift(self) -> Drift:
@@ -270,12 +254,6 @@ class ChainEngine:
             "retrained": self.retrained,
             "due": self.due,
         }, arrays
-
-    def progress(self) -> None:
-        """Answers change nothing."""
-
-    def resume(self, progress: Mapping[str, Any] | None) -> None:
-        """There is nothing to continue from."""
 
 
 def shortened_start(model: PrivateLogisticRegression) -> Linear:

@@ -40,7 +40,7 @@ def check_engine(
     *,
     schedule: Schedule | None = None,
 ) -> None:
-    """Raise `AssertionError` if engines break the contract of `Engine` and `EngineFactory` in a way that can be seen.
+    """Raise `AssertionError` if engines break the contract of `Engine` and `EngineFactory` if that can be observed.
 
     It checks types and shapes; that events keep to (ε, δ); that a restored engine answers alike; that an answer does
     not depend on earlier queries or on the other queries of a call; that the next engine depends on its rows and on
@@ -76,7 +76,7 @@ def check_engine(
     points = np.unique(queries, axis=0)[:: max(1, len(np.unique(queries, axis=0)) // POINTS)][:POINTS]
     _require(len(points) >= 2, "queries must have at least two different rows")
     phase = _checked_phase(factory, schedule.phase(1, len(rows.X), 0), schedule)
-    rows = Rows(rows.X.copy(), rows.codes.copy(), rows.groups)
+    rows = Rows(rows.X.copy(), rows.class_indices.copy(), rows.groups)
     watched = weakref.ref(rows.X)
     engine = factory.first(phase, rows, None)
     _check_public(engine, settings)

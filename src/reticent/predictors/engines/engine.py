@@ -32,7 +32,7 @@ class EngineSettings:
 
     Parameters
     ----------
-    learner : object
+    learner : estimator, ConceptClass or None
         The learner of the predictor, unfitted.
     classes, columns : int
         The number of classes, which the engine sees as 0, 1, …, classes − 1, and of columns.

@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from reticent.data.rows import Rows
 from reticent.errors import InsufficientData
 from reticent.noise import Noise
-from reticent.predictors.engines.engine import Array, Drift, Engine, EngineSettings, EngineState, Integers, NoPhase
+from reticent.predictors.engines.engine import Array, Drift, Engine, EngineSettings, EngineState, NoPhase
 from reticent.predictors.engines.private_model import (
+    ModelAnswers,
     PrivateModels,
     first_of_each_group,
     model_state,
-    one_answer,
     restored_model,
 )
 from reticent.predictors.phases import NO_END, Phase, Schedule
@@ -29,6 +27,7 @@ class ModelFactory(PrivateModels):
     """Makes the engine of a single private model. There is one phase, which ends after `answers`, or never.
 
     >>> from fractions import Fraction
+    >>> import numpy as np
     >>> from reticent.learners import ThresholdLearner
     >>> factory = ModelFactory(
     ...     learner=ThresholdLearner(bits=10, epsilon=1), classes=2, columns=1, epsilon=Fraction(1), delta=Fraction(0)
@@ -50,13 +49,7 @@ class ModelFactory(PrivateModels):
         """Take what concerns a private model."""
         if settings.trusted:
             raise ValueError("training_stream must be 'queries' for engine='model', which learns from `fit` alone")
-        return cls(
-            learner=settings.learner,
-            classes=settings.classes,
-            columns=settings.columns,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-        )
+        return super().from_settings(settings)
 
     def complete(self, phase: Phase, units: int, schedule: Schedule) -> Phase:
         """The only phase: as many answers as were asked for, and no rows for another."""
@@ -80,7 +73,7 @@ class ModelFactory(PrivateModels):
         return ModelEngine(restored_model(self.prepared(), header["model"], arrays))
 
 
-class ModelEngine:
+class ModelEngine(ModelAnswers):
     """One private model, which never learns from queries.
 
     Guarantee. (ε, δ)-differential privacy for a replaced training row, features and label (with groups: for all rows
@@ -90,9 +83,6 @@ class ModelEngine:
     With groups, the model sees one row of each group. An answer depends on its own query and on no other query.
     """
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
     @property
     def event(self) -> Event:
         """What the learner spent."""
@@ -100,19 +90,9 @@ class ModelEngine:
         return event
 
     @property
-    def one_answer(self) -> int | None:
-        """The class index that the model gives to every query, if there is one."""
-        return one_answer(self.model)
-
-    @property
     def drift(self) -> Drift:
         """Queries are not looked at, so drift is never tested."""
         return "not tested"
-
-    @silent()
-    def label(self, X: Array) -> Integers:
-        """The class indices that the model gives to the rows."""
-        return np.asarray(self.model.predict(X)).astype(np.int64)
 
     def next(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> Engine:
         """There is no next phase."""
@@ -122,9 +102,3 @@ class ModelEngine:
         """The model."""
         header, arrays = model_state(self.model)
         return {"model": header}, arrays
-
-    def progress(self) -> None:
-        """Answers change nothing."""
-
-    def resume(self, progress: Mapping[str, Any] | None) -> None:
-        """There is nothing to continue from."""

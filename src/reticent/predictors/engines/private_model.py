@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -18,11 +18,12 @@ from reticent.learners.base import ConceptLearner
 from reticent.learners.logistic import Linear, Plan, PrivateLogisticRegression
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
-from reticent.predictors.engines.engine import Array, EngineState, Integers
+from reticent.predictors.engines.engine import Array, EngineSettings, EngineState, Integers
 from reticent.predictors.stable import StablePredictor
 from reticent.privacy import fits, guarantee
 from reticent.privacy.events import event_from_json
 from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.silence import silent
 
 
 def is_private_learner(estimator: object) -> bool:
@@ -77,6 +78,17 @@ class PrivateModels:
         check_epsilon(self.epsilon)
         check_delta(self.delta)
 
+    @classmethod
+    def from_settings(cls, settings: EngineSettings) -> Self:
+        """Take the learner and its privacy."""
+        return cls(
+            learner=settings.learner,
+            classes=settings.classes,
+            columns=settings.columns,
+            epsilon=settings.epsilon,
+            delta=settings.delta,
+        )
+
     @property
     def rows_per_group(self) -> int:
         """One: a private learner protects rows, so a group is protected if it has one row."""
@@ -92,10 +104,39 @@ class PrivateModels:
 
     def trained(self, learner: Any, rows: Rows, indices: Integers, unsafe_noise: Noise | None) -> Any:
         """Fit the learner to the rows at these indices; refuse one that spends more than (ε, δ)."""
-        model = learner._fit(rows.X[indices], rows.codes[indices], unsafe_noise)
+        model = learner._fit(rows.X[indices], rows.class_indices[indices], unsafe_noise)
         if not fits(model.event_, epsilon=self.epsilon, delta=self.delta):
             raise ValueError(f"{type(learner).__name__} does not keep to the epsilon and delta that it was given")
         return model
+
+
+class ModelAnswers:
+    """What the engines of the chain and of the single model share: a released model answers, at no cost.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted private learner.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @silent()
+    def label(self, X: Array) -> Integers:
+        """The class indices that the model gives to the rows."""
+        return np.asarray(self.model.predict(X)).astype(np.int64)
+
+    @property
+    def one_answer(self) -> int | None:
+        """The class index that the model gives to every query, if there is one."""
+        return constant_answer(self.model)
+
+    def progress(self) -> None:
+        """Answers change nothing."""
+
+    def resume(self, progress: Mapping[str, Any] | None) -> None:
+        """There is nothing to continue from."""
 
 
 def first_of_each_group(rows: Rows) -> Integers:
@@ -105,12 +146,12 @@ def first_of_each_group(rows: Rows) -> Integers:
     return np.sort(np.unique(rows.groups, return_index=True)[1])
 
 
-def one_answer(model: Any) -> int | None:
+def constant_answer(model: Any) -> int | None:
     """The class index that a released model gives to every possible row, if that follows from the model; else None.
 
     For a linear model: one class has the highest score for every row of at most the declared length. For a threshold:
     both ends of its domain have the same label. For other concepts it is None. It is a function of the model alone, so
-    whoever may see the model may see it.
+    everybody who may see the model may see it.
     """
     if isinstance(model, PrivateLogisticRegression):
         coef, intercept = model.hypothesis_

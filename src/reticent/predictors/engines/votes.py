@@ -108,7 +108,7 @@ class VotesFactory:
         )
 
     def __post_init__(self) -> None:
-        check_labeller(self.labeller, self.labeller_options)
+        check_labeller_choice(self.labeller, self.labeller_options)
 
     @property
     def rows_per_group(self) -> int:
@@ -274,7 +274,7 @@ class VotesFactory:
             n_jobs=self.n_jobs,
         )
         classes = np.arange(self.classes)
-        return teachers.fit_rows(rows.X, rows.codes, classes=classes, groups=rows.groups, release=rows.release)
+        return teachers.fit_rows(rows.X, rows.class_indices, classes=classes, groups=rows.groups, release=rows.release)
 
 
 class VotesEngine:
@@ -323,7 +323,7 @@ class VotesEngine:
         self.labeller.resume(progress)
 
 
-def rows_for_a_teacher(rows_per_teacher: object, columns: int) -> int:
+def rows_for_a_teacher(rows_per_teacher: int | str, columns: int) -> int:
     """As given, or as many as there are columns, but at least 10 and at most 50.
 
     Fewer rows make weaker teachers, but more of them: their majority is hardly worse, and the noise is much smaller.
@@ -333,8 +333,8 @@ def rows_for_a_teacher(rows_per_teacher: object, columns: int) -> int:
     return min(50, max(10, columns))
 
 
-def check_labeller(labeller: LabellerLike, options: Mapping[str, Any] | None) -> None:
-    """Refuse a labeller that cannot serve for ever: one that declines queries, cannot be saved, or exposes queries."""
+def check_labeller_choice(labeller: LabellerLike, options: Mapping[str, Any] | None) -> None:
+    """Refuse a labeller that declines queries, cannot be saved, or exposes queries."""
     if taken := sorted({*SHARED, *OF_QUERIES} & set(options or {})):
         raise ValueError(f"labeller_options must not set {', '.join(taken)}: the predictor does")
     if labeller == "auto":
