@@ -169,7 +169,7 @@ class Answers(ConceptLearner):
         self.failure = failure
         self.unsafe_seed = None
 
-    def _hypotheses(self) -> Finite:
+    def hypothesis_class(self) -> Finite:
         return self.concept_class
 
     def _learn(self, rows: Array, labels: Array, unsafe_noise: Noise | None) -> Release[tuple[int, ...]]:
@@ -194,7 +194,7 @@ class IndexOrder(Noise):
 
 
 def whole(boost: LabelBoost, broken: Callable[[Noise], Noise] = lambda noise: noise) -> Callable[[Noise, Data], Any]:
-    return lambda noise, data: boost._fit(*table(data), broken(noise)).hypothesis_
+    return lambda noise, data: boost.fit_with_noise(*table(data), broken(noise)).hypothesis_
 
 
 def losses(run: Callable[[Noise, Data], Any], pairs: list[tuple[Data, Data]]) -> list[tuple[float, float]]:
@@ -208,7 +208,7 @@ def test_drawn_rows_in_index_order_gain_less_than_is_claimed() -> None:
     known = ((0, 0),)
     pairs: list[tuple[Data, Data]] = [((known, (0, 0, last)), (known, (1, 0, last))) for last in (0, 1)]
     with mock.patch.object(module, "_LOG4", Fraction(0)):
-        drawn = boost._fit(*table(pairs[0][0]), Seeded(unsafe_seed=0)).event_.event.events[1]  # type: ignore[attr-defined]
+        drawn = boost.fit_with_noise(*table(pairs[0][0]), Seeded(unsafe_seed=0)).event_.event.events[1]  # type: ignore[attr-defined]
         assert isinstance(drawn, Subsampled)
         assert drawn.rate == Fraction(2, 3)
         claimed = price(drawn, delta=0)
@@ -264,7 +264,7 @@ def test_exact_law_where_one_row_of_six_is_drawn() -> None:
     assert boost.schedule_ == Schedule(3, (3,), (1,))
     assert all(high <= 1 for _, high in found)
     assert max(low for low, _ in found) > 0.15
-    fitted = boost._fit(*table(SPARSE[0][0]), Seeded(unsafe_seed=0))
+    fitted = boost.fit_with_noise(*table(SPARSE[0][0]), Seeded(unsafe_seed=0))
     assert fits(fitted.event_, epsilon=1, delta=0)
 
 
@@ -619,7 +619,7 @@ def test_a_learner_without_a_promise_on_its_sample_can_be_used_but_not_promised_
 class HidesHalf(LabelBoost):
     """LabelBoost on the first of several columns, every other row losing its label: the checks label all rows."""
 
-    def _points(self, rows: Array) -> Array:
+    def as_points(self, rows: Array) -> Array:
         return rows[:, 0]
 
     def _labels(self, y: Any, rows: int) -> Array:
@@ -710,7 +710,7 @@ def test_bad_labels_are_refused(y: Any) -> None:
 def test_any_parameters_are_taken_or_refused(epsilon: Any, delta: Any) -> None:
     boost = LabelBoost(GOOD["learner"], GOOD["concept_class"], epsilon=epsilon, delta=delta)
     with suppress(TypeError, ValueError):
-        boost._check_parameters()
+        boost.check_parameters()
         assert 0 < boost._share() <= 1
 
 

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -298,10 +298,11 @@ def test_the_exact_law_of_the_whole_learner(case: int, doubled: bool, monkeypatc
         epsilon=2, delta=0.02, row_norm=1, classes=[0, 1], fit_intercept=False, steps=1
     )
     X, y, X2, y2 = WHOLE[case]
-    first, second = (
-        law(lambda noise, rows=rows, labels=labels: float(learner._fit(rows, labels, noise).coef_[0, 0]), tail_bits=30)  # type: ignore[misc]
-        for rows, labels in ((X, y), (X2, y2))
-    )
+
+    def weight(rows: Array, labels: Array, noise: Noise) -> float:
+        return float(learner.fit_with_noise(rows, labels, noise).coef_[0, 0])
+
+    first, second = (law(partial(weight, *data), tail_bits=30) for data in ((X, y), (X2, y2)))
     pair, event = exact(first, second), learner.event_
     assert event == Seeded(plan.event)
     kept = all(pair.delta(at)[1] <= delta(event, epsilon=at) + 1e-8 for at in (0, 0.5, 1, 2, 3))

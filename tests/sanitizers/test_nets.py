@@ -40,7 +40,7 @@ TAIL_BITS = 20
 
 
 def sanitizer_law(sanitizer: NetSanitizer) -> Callable[[Noise, Rows], Found]:
-    """All that is published. What `_fit` does besides is checks and accounting, which draw nothing."""
+    """All that is published. What `fit_with_noise` does besides is checks and accounting, which draw nothing."""
 
     def run(noise: Noise, rows: Rows) -> Found:
         (points, weights), _ = sanitizer._sanitize(np.array(rows), noise)
@@ -132,7 +132,7 @@ def test_exact_law_of_the_exact_method_and_its_twins() -> None:
             assert worst(twin(concepts, **privacy), pairs)[0] > 0.001, twin
     six = list(row_replacements(range(3), 6, ordered=False))[::3]
     assert worst(NetSanitizer(Intervals(), points=range(3), **privacy), six)[1] < 1e-12
-    assert real._fit(pairs[0][0], None).event_ == BoundedRange(Fraction(2))
+    assert real.fit_with_noise(pairs[0][0], None).event_ == BoundedRange(Fraction(2))
 
 
 @pytest.mark.slow
@@ -189,7 +189,7 @@ def test_the_law_of_fit_is_the_law_that_was_audited() -> None:
     sanitizer, rows = NetSanitizer(Thresholds(bits=1), epsilon=6, method="weights", rounds=1), (0, 1, 1)
 
     def fit(noise: Noise) -> Found:
-        fitted = sanitizer._fit(rows, noise)
+        fitted = sanitizer.fit_with_noise(rows, noise)
         return tuple(fitted.points_.tolist()), tuple(fitted.weights_.tolist())
 
     whole = law(fit, tail_bits=TAIL_BITS)
@@ -228,7 +228,7 @@ def test_the_law_of_the_exact_method_by_hand() -> None:
 @pytest.mark.parametrize("concepts", [Thresholds(bits=2), Intervals(bits=2), Points(bits=2)])
 @given(shares=st.lists(st.integers(0, 20), min_size=4, max_size=4).filter(any), size=st.integers(1, 6))
 def test_some_database_lies_within_the_radius(concepts: ConceptClass[Any], shares: list[int], size: int) -> None:
-    net = NetSanitizer(concepts, epsilon=1)._net()
+    net = NetSanitizer(concepts, epsilon=1).query_net()
     truth = net.labels @ np.array(shares) / sum(shares)
     members = itertools.combinations_with_replacement(range(4), size)
     best = min(np.abs(truth - net.labels[:, list(database)].mean(axis=1)).max() for database in members)
@@ -239,7 +239,7 @@ def test_some_database_lies_within_the_radius(concepts: ConceptClass[Any], share
 
 
 def greatest_error(sanitizer: NetSanitizer, data: Array) -> float:
-    dichotomies = sanitizer._net().dichotomies
+    dichotomies = sanitizer.query_net().dichotomies
     shares = dichotomies.sums(np.ones(len(data), dtype=int), at=data) / len(data)
     found = dichotomies.sums(np.rint(sanitizer.weights_ * 2**40).astype(int), at=sanitizer.points_) / 2**40
     return float(np.abs(shares - found).max())
@@ -368,8 +368,8 @@ EXPECTED = {
 class FirstColumn(NetSanitizer):
     """The sanitizer on the first of several columns, since the checks use several."""
 
-    def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
-        return super()._fit(as_point_table(X)[:, :1], unsafe_noise)
+    def fit_with_noise(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
+        return super().fit_with_noise(as_point_table(X)[:, :1], unsafe_noise)
 
 
 @pytest.mark.parametrize("seed", [0, None])

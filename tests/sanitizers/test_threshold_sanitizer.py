@@ -761,8 +761,8 @@ EXPECTED = {
 class FirstColumn(ThresholdSanitizer):
     """The sanitizer of the first of several columns, since most of the checks use several."""
 
-    def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
-        return super()._fit(as_point_table(X)[:, :1], unsafe_noise)
+    def fit_with_noise(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
+        return super().fit_with_noise(as_point_table(X)[:, :1], unsafe_noise)
 
 
 @pytest.mark.parametrize("seed", [0, None])

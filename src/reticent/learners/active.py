@@ -12,14 +12,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent import noise
 from reticent.concepts.interface import ConceptClass
 from reticent.data.labels import UNLABELLED, as_binary_labels
 from reticent.data.points import Array, Labels, as_point_table
 from reticent.exact import Number, exp_fractions, integer, log_bounds
 from reticent.learners.base import ConceptLearner, PartlyLabelled
 from reticent.learners.label_private import SemiPrivateLearner
-from reticent.mechanisms.release import Release, noise_or_system
+from reticent.mechanisms.release import Release, noise_from_seed, noise_or_system
 from reticent.noise import Noise
 from reticent.privacy.events import Event, Subsampled
 from reticent.privacy.guarantee import Protects
@@ -161,8 +160,8 @@ class ActiveLearner(ConceptLearner):
         is how many rows are drawn, where the learner takes rows without labels. By default these are as many as leave
         it ε* ≥ 1 ("hidden"), or all ("private").
         """
-        source = None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed)
-        return self._fit(X, y, source, oracle=oracle, n_labels=n_labels, n_rows=n_rows)
+        source = noise_from_seed(self.unsafe_seed)
+        return self.fit_with_noise(X, y, source, oracle=oracle, n_labels=n_labels, n_rows=n_rows)
 
     def predict(self, X: ArrayLike) -> Labels:
         """The label, 0 or 1, that the hypothesis gives to each row of `X`."""
@@ -179,7 +178,7 @@ class ActiveLearner(ConceptLearner):
         Without `n_labels`, `labels_required` of them. Fewer labels need a larger pool, down to some number of labels
         with which no pool would do.
         """
-        self._check_parameters()
+        self.check_parameters()
         check_share(error, "error")
         beta = check_share(self.failure if failure is None else failure, "failure")
         labels = self.labels_required(error, beta) if n_labels is None else integer(n_labels, "n_labels", least=1)
@@ -202,13 +201,13 @@ class ActiveLearner(ConceptLearner):
         self._check_draw(self._draw(rows, rows if n_labels is None else n_labels, n_rows), self.error)
 
     def _check_draw(self, draw: Draw, error: Number | None) -> None:
-        _check_inner(self._inner(draw.epsilon, draw.delta, error), draw)
+        _check_inner(self.inner_learner(draw.epsilon, draw.delta, error), draw)
 
     def labels_required(self, error: Number, failure: Number | None = None) -> int:
         """The labels that the learner inside needs at ε* = max(1, ε), or at ε where the transcript is private."""
-        self._check_parameters()
+        self.check_parameters()
         epsilon = check_epsilon(self.epsilon)
-        inner = self._inner(max(epsilon, Fraction(1)) if self.transcript == "hidden" else epsilon, self._delta())
+        inner = self.inner_learner(max(epsilon, Fraction(1)) if self.transcript == "hidden" else epsilon, self._delta())
         return _needs(inner, error, self.failure if failure is None else failure)[1]
 
     def _check_promise(self, draw: Draw, *, every_row: bool) -> None:
@@ -225,13 +224,13 @@ class ActiveLearner(ConceptLearner):
 
     def _keeps(self, draw: Draw, error: Number, failure: Number) -> bool:
         """Whether the learner inside keeps its promise from what it is handed."""
-        inner = self._inner(draw.epsilon, draw.delta)
+        inner = self.inner_learner(draw.epsilon, draw.delta)
         rows, labels = _needs(inner, error, failure)
         return labels <= draw.labels and rows - labels <= draw.rows - draw.labels
 
     # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _fit(
+    def fit_with_noise(
         self,
         X: ArrayLike,
         y: ArrayLike | None,
@@ -241,24 +240,37 @@ class ActiveLearner(ConceptLearner):
         n_labels: int | None = None,
         n_rows: int | None = None,
     ) -> Self:
-        self._check_parameters()
+        """Call `fit` on a given source of noise, as audits and estimators that contain this one do.
+
+        Parameters
+        ----------
+        X, y, oracle, n_labels, n_rows
+            As for `fit`.
+        unsafe_noise : Noise or None
+            None draws from the operating system. Any other noise makes the guarantee void.
+
+        Returns
+        -------
+        self
+        """
+        self.check_parameters()
         _check_questions(y, oracle, n_labels)
         table = as_point_table(X)
         validate_data(self, X, reset=True, skip_check_array=True)
         target = None if oracle is not None else self._labels(y, len(table))  # type: ignore[arg-type]
         draw = self._draw(len(table), len(table) if n_labels is None else n_labels, n_rows)
-        inner = self._inner(draw.epsilon, draw.delta, self.error)
-        inner._check_parameters()
+        inner = self.inner_learner(draw.epsilon, draw.delta, self.error)
+        inner.check_parameters()
         self._check_promise(draw, every_row=n_labels is None)
         validate_data(inner, X, reset=True, skip_check_array=True)
         _check_inner(inner, draw)
-        inner._refuse_bad_rows(inner._points(table))
+        inner.refuse_bad_rows(inner.as_points(table))
 
         order = noise_or_system(unsafe_noise).subset(draw.pool, draw.rows)  # in the order of draw: roles go by place
         asked = order[: draw.labels]
         labels = np.full(draw.rows, UNLABELLED)
         labels[: draw.labels] = target[asked] if oracle is None else _answer(oracle, X, table, asked)  # type: ignore[index]
-        self._keep_inner(inner._fit(table[order], labels, unsafe_noise), draw, asked)
+        self._keep_inner(inner.fit_with_noise(table[order], labels, unsafe_noise), draw, asked)
         return self
 
     def _keep_inner(self, inner: ConceptLearner, draw: Draw, asked: Array) -> None:
@@ -269,7 +281,7 @@ class ActiveLearner(ConceptLearner):
             event = Subsampled(event, Fraction(draw.rows, draw.pool))
             self.__dict__.pop("transcript_", None)  # of an earlier fit
         self.learner_, self.n_labels_, self.n_rows_ = inner, draw.labels, draw.rows
-        self._keep(Release(inner.hypothesis_, event))
+        self.adopt_release(Release(inner.hypothesis_, event))
 
     def _draw(self, pool: int, n_labels: object, n_rows: object) -> Draw:
         """The sizes, checked, and the privacy that they leave to the learner inside."""
@@ -297,7 +309,7 @@ class ActiveLearner(ConceptLearner):
         rate = Fraction(rows, pool)
         return Draw(pool, rows, labels, inner_epsilon(epsilon, rate), min(delta / rate, max(delta, Fraction(1, 2))))
 
-    def _inner(self, epsilon: Fraction, delta: Fraction, error: Number | None = None) -> ConceptLearner:
+    def inner_learner(self, epsilon: Fraction, delta: Fraction, error: Number | None = None) -> ConceptLearner:
         """The learner inside, with its privacy and the error that it is to promise set."""
         inner: ConceptLearner = clone(self.learner)
         settings = {
@@ -312,10 +324,11 @@ class ActiveLearner(ConceptLearner):
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
         if not isinstance(self.learner, ConceptLearner) or "epsilon" not in self.learner.get_params(deep=False):
             raise TypeError(f"learner must be a private learner of concepts, got {type(self.learner).__name__}")
-        super()._check_parameters()
+        super().check_parameters()
         epsilon, delta = check_epsilon(self.epsilon), self._delta()
         if isinstance(self.learner, SemiPrivateLearner):
             raise ValueError("learner must learn from rows and labels alone: SemiPrivateLearner takes public points")
@@ -328,16 +341,18 @@ class ActiveLearner(ConceptLearner):
             )
         if self.transcript == "hidden":  # ε* and δ* depend on the draw, after which they are checked
             epsilon, delta = max(epsilon, _AMPLE), max(delta, Fraction(1, 2)) if delta else delta
-        self._inner(epsilon, delta)._check_parameters()
+        self.inner_learner(epsilon, delta).check_parameters()
 
-    def _refuse_bad_rows(self, rows: Array) -> None:
-        self.learner._refuse_bad_rows(rows)
+    def refuse_bad_rows(self, rows: Array) -> None:
+        """Raise if any row cannot be read, whichever rows are drawn later."""
+        self.learner.refuse_bad_rows(rows)
 
     def _delta(self) -> Fraction:
         return check_delta(self.delta)
 
-    def _hypotheses(self) -> ConceptClass[Any]:
-        return self.learner._hypotheses()
+    def hypothesis_class(self) -> ConceptClass[Any]:
+        """The concept class that the hypothesis belongs to."""
+        return self.learner.hypothesis_class()
 
 
 # ── how private the learner inside is ─────────────────────────────────────────────────────────────────────────────

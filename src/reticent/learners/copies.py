@@ -23,7 +23,7 @@ from reticent.sanitizers.nets import NetSanitizer
 
 def check_sanitizer(sanitizer: Sanitizer, concept_class: ConceptClass[Any]) -> None:
     """Refuse a sanitizer whose copies the class could not label: of other columns, or of another declared domain."""
-    queries = sanitizer._queries()
+    queries = sanitizer.query_class()
     if queries.columns != concept_class.columns:
         raise ValueError(
             f"sanitizer must take rows of as many columns as concept_class, {concept_class.columns}, "
@@ -41,7 +41,7 @@ def check_promise(sanitizer: Sanitizer, rows: Array | None = None) -> None:
     """
     if not isinstance(sanitizer, NetSanitizer) or sanitizer.points is None:
         return
-    queries, points = sanitizer._queries(), sanitizer._dichotomies().points
+    queries, points = sanitizer.query_class(), sanitizer.query_net().points
     domain = _domain(queries)
     if domain is not None and domain.size is not None:
         if len(points) < domain.size**queries.columns:

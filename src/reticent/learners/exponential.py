@@ -110,13 +110,13 @@ class ExponentialLearner(ConceptLearner):
         learner's own unless they are given. `OutOfReach` where `fit` cannot run on so many. Planning, in floating
         point.
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha = float(check_share(error, "error"))
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
         rate = float(check_epsilon(self.epsilon)) / 2
         fits = self.realizable if realizable is None else realizable
         step = log_step(alpha, 0, rate=rate) if fits else log_step_excess(alpha, rate=rate)
-        return in_reach(math.ceil((math.log(self._candidates()) - math.log(beta)) / -step), self.check_size)
+        return in_reach(math.ceil((math.log(self.n_candidates()) - math.log(beta)) / -step), self.check_size)
 
     def sample_errors(self, rows: int, columns: int = 1) -> int:
         """The most errors on this many rows that a concept fits, but for a probability of failure/2.
@@ -127,7 +127,7 @@ class ExponentialLearner(ConceptLearner):
 
     def _excess(self, beta: float) -> int:
         """How many errors more than the best candidate the draw makes at most, but for a probability of β/2."""
-        return math.ceil(2 / float(check_epsilon(self.epsilon)) * (math.log(self._candidates()) + math.log(2 / beta)))
+        return math.ceil(2 / float(check_epsilon(self.epsilon)) * (math.log(self.n_candidates()) + math.log(2 / beta)))
 
     def check_size(self, rows: int) -> None:
         """A net has no limit but its own. Without one the labellings of the rows are listed, or else all concepts."""
@@ -141,7 +141,7 @@ class ExponentialLearner(ConceptLearner):
         elif not self._is_listed():
             raise OutOfReach(
                 f"net must be given: {type(self.concept_class).__name__} does not count how many concepts have each "
-                f"labelling, and of its {about(self._candidates())} concepts no list of at most 2^"
+                f"labelling, and of its {about(self.n_candidates())} concepts no list of at most 2^"
                 f"{MOST_LISTED.bit_length() - 1} can be made"
             )
 
@@ -177,7 +177,7 @@ class ExponentialLearner(ConceptLearner):
 
     def _is_listed(self) -> bool:
         """Whether the concepts can be gone through one by one."""
-        if self._candidates() > MOST_LISTED:
+        if self.n_candidates() > MOST_LISTED:
             return False
         try:
             next(iter(self.concept_class.concepts()), None)
@@ -185,7 +185,7 @@ class ExponentialLearner(ConceptLearner):
             return False
         return True
 
-    def _candidates(self) -> int:
+    def n_candidates(self) -> int:
         """How many concepts the draw is from."""
         if self.net is not None:
             return self._net().count
@@ -197,14 +197,16 @@ class ExponentialLearner(ConceptLearner):
             )
         return size
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         if not isinstance(self.realizable, bool):
             raise TypeError(f"realizable must be True or False, got {type(self.realizable).__name__}")
         check_epsilon(self.epsilon)
         if not isinstance(self.concept_class, ConceptClass):
             raise TypeError(f"concept_class must be a ConceptClass, got {type(self.concept_class).__name__}")
-        self._candidates()
+        self.n_candidates()
 
-    def _hypotheses(self) -> ConceptClass[Any]:
+    def hypothesis_class(self) -> ConceptClass[Any]:
+        """The concept class that the hypothesis belongs to."""
         return self.concept_class

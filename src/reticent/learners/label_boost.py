@@ -243,7 +243,7 @@ class LabelBoost(PartlyLabelled):
         for scored, labelled in zip(schedule.scored, schedule.fresh, strict=True):
             self.concept_class.check_points(scored + labelled, **ROUND)
         last = schedule.fresh[-1] + (schedule.scored[-1] if self.variant == "printed" else 0)
-        self._base(len(schedule.fresh)).check_size(last)
+        self.base_learner(len(schedule.fresh)).check_size(last)
 
     def _check_size(self, rows: int) -> None:
         """Which rows have a label is not known yet: see `_learn`."""
@@ -261,7 +261,7 @@ class LabelBoost(PartlyLabelled):
         schedule = self._schedule(len(known), len(pool))
         self._check_schedule(schedule)
         check_delta(self.delta, rows=len(rows))
-        self._refuse_bad_rows(rows)
+        self.refuse_bad_rows(rows)
         source = noise_or_system(unsafe_noise)
         drawn = pool[source.subset(len(pool), sum(schedule.fresh))]
         parts = np.split(drawn, np.cumsum(schedule.fresh)[:-1])
@@ -270,7 +270,7 @@ class LabelBoost(PartlyLabelled):
                 kept = source.subset(len(known), scored)
                 known, target = known[kept], target[kept]
             known, target = self._relabel(known, target, fresh, epsilon, unsafe_noise)
-        hypothesis, spent = self._base(len(parts))._learn(known, target, unsafe_noise)
+        hypothesis, spent = self.base_learner(len(parts))._learn(known, target, unsafe_noise)
         self.schedule_ = schedule
         return release(hypothesis, self._event(spent, int(has_label.sum()), len(pool)), unsafe_noise)
 
@@ -300,7 +300,7 @@ class LabelBoost(PartlyLabelled):
         rate = Fraction(self.schedule_.scored[0], labelled)
         return Parallel((Subsampled(cost(inner + printed_cost(self._printed_epsilon())), rate), unlabelled))
 
-    def _base(self, rounds: int, failure: Number | None = None) -> ConceptLearner:
+    def base_learner(self, rounds: int, failure: Number | None = None) -> ConceptLearner:
         """The learner with its own part of the privacy and of the failure; without a seed or a promise of its own."""
         beta = check_share(self.failure if failure is None else failure, "failure")
         given: dict[str, object] = {"epsilon": self._inner(), "delta": self._inner_delta()}
@@ -373,11 +373,11 @@ class LabelBoost(PartlyLabelled):
 
     def _planned(self, error: Number, failure: Number | None = None) -> Schedule:
         """The schedule that promises an error; more rounds as long as they need fewer labels."""
-        self._check_parameters()
-        if self._hypotheses() != self.concept_class:
+        self.check_parameters()
+        if self.hypothesis_class() != self.concept_class:
             raise ValueError(
                 f"learner must have the hypotheses of concept_class, {self.concept_class}, for an error to be "
-                f"promised, got {self._hypotheses()}; or set error=None"
+                f"promised, got {self.hypothesis_class()}; or set error=None"
             )
         alpha = float(check_share(error, "error"))
         check_share(self.failure if failure is None else failure, "failure")
@@ -394,7 +394,7 @@ class LabelBoost(PartlyLabelled):
 
         Each of the rounds and the learner has an equal part of the failure; the learner half of it for its search.
         """
-        learner = self._base(rounds, failure)
+        learner = self.base_learner(rounds, failure)
         later = alpha / (2 * rounds)
         beta = float(check_share(self.failure if failure is None else failure, "failure")) / (rounds + 1)
 
@@ -473,8 +473,9 @@ class LabelBoost(PartlyLabelled):
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         check_epsilon(self.epsilon)
         check_delta(self.delta)
         _check_variant(self.variant)
@@ -496,19 +497,20 @@ class LabelBoost(PartlyLabelled):
             raise ValueError(
                 f"learner must learn from labelled rows alone: {type(self.learner).__name__} takes more than these"
             )
-        self._base(1)._check_parameters()
-        if self._hypotheses().columns != self.concept_class.columns:
+        self.base_learner(1).check_parameters()
+        if self.hypothesis_class().columns != self.concept_class.columns:
             raise ValueError(
                 f"concept_class must have as many columns as the hypotheses of learner, "
-                f"{self._hypotheses().columns}, got {self.concept_class.columns}"
+                f"{self.hypothesis_class().columns}, got {self.concept_class.columns}"
             )
 
     def _check_rows(self, rows: int) -> None:
         """Whether they are enough depends on how many have a label: `_schedule` sees to it."""
 
-    def _refuse_bad_rows(self, rows: Array) -> None:
+    def refuse_bad_rows(self, rows: Array) -> None:
+        """Raise if any row cannot be read, whichever rows are drawn later."""
         refuse_bad_points(self.concept_class, rows)
-        self._base(1)._refuse_bad_rows(rows)
+        self.base_learner(1).refuse_bad_rows(rows)
 
     def _rounds(self) -> int:
         if self.rounds == "auto":
@@ -517,8 +519,9 @@ class LabelBoost(PartlyLabelled):
             raise ValueError(f'rounds must be "auto" or a whole number ≥ 1, got {self.rounds!r}')
         return integer(self.rounds, "rounds", least=1, most=16)
 
-    def _hypotheses(self) -> ConceptClass[Any]:
-        return self.learner._hypotheses()
+    def hypothesis_class(self) -> ConceptClass[Any]:
+        """The concept class that the hypothesis belongs to."""
+        return self.learner.hypothesis_class()
 
 
 # ── costs, exactly ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent import noise
 from reticent.concepts.input import read_as
 from reticent.concepts.interface import ConceptClass
 from reticent.data.points import Array, Labels, as_point_table
@@ -18,7 +17,7 @@ from reticent.exact import Number, integer
 from reticent.learners import sample_bounds
 from reticent.learners.base import ConceptLearner
 from reticent.mechanisms.exponential import exponential
-from reticent.mechanisms.release import Release
+from reticent.mechanisms.release import Release, noise_from_seed
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_epsilon
 from reticent.promises import check_memory, check_share, fewest_rows, in_reach, rows_needed
@@ -60,13 +59,15 @@ class NetLearner(ConceptLearner):
                 required=required,
             )
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         check_epsilon(self.epsilon)
         if not isinstance(self.concept_class, ConceptClass):
             raise TypeError(f"concept_class must be a ConceptClass, got {type(self.concept_class).__name__}")
 
-    def _hypotheses(self) -> ConceptClass[Any]:
+    def hypothesis_class(self) -> ConceptClass[Any]:
+        """The concept class that the hypothesis belongs to."""
         return self.concept_class
 
 
@@ -151,7 +152,7 @@ class LabelPrivateLearner(NetLearner):
         labelled in any way, and the error is what comes on top of the best concept's; this needs `net_rows=None`.
         `failure` is the learner's own unless it is given. Planning, in floating point.
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha, log_beta, rate = float(check_share(error, "error")), self._log_failure(failure), self._rate()
         if agnostic and self.net_rows is not None:
             raise ValueError("net_rows must be None for agnostic=True: that promise needs the labellings of all points")
@@ -186,8 +187,9 @@ class LabelPrivateLearner(NetLearner):
         net = rows[np.arange(size) * len(rows) // size]
         return self._draw(net, rows, labels, unsafe_noise, name="X", remedy=_FEWER)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         if self.net_rows is not None:
             integer(self.net_rows, "net_rows", least=1)
 
@@ -263,8 +265,7 @@ class SemiPrivateLearner(NetLearner):
 
         `public` has the columns of `X`, must be given, and must not be `X`.
         """
-        seed = self.unsafe_seed
-        return self._fit(X, y, None if seed is None else noise.Seeded(unsafe_seed=seed), public=public)
+        return self.fit_with_noise(X, y, noise_from_seed(self.unsafe_seed), public=public)
 
     def n_required(
         self, error: Number, failure: Number | None = None, *, public: int | None = None, agnostic: bool = False
@@ -276,7 +277,7 @@ class SemiPrivateLearner(NetLearner):
         any way, and the error is what comes on top of the best concept's. `failure` is the learner's own unless it is
         given. Planning, in floating point.
         """
-        self._check_parameters()
+        self.check_parameters()
         if public is None:
             public = rows_needed(self.n_public_required, error, failure)
         needed = rows_beside_net(
@@ -298,15 +299,28 @@ class SemiPrivateLearner(NetLearner):
 
     def n_public_required(self, error: Number, failure: Number | None = None) -> int:
         """The public points that are a net for a quarter of the error, but for half of the failure."""
-        self._check_parameters()
+        self.check_parameters()
         alpha = float(check_share(error, "error"))
         needed = sample_bounds.net_rows(self.concept_class, alpha / 4, math.exp(self._log_failure(failure)) / 2)
         return in_reach(needed, lambda public: self.check_size(1, public=public))
 
-    def _fit(
+    def fit_with_noise(
         self, X: ArrayLike, y: ArrayLike, unsafe_noise: Noise | None, public: ArrayLike | None = None
     ) -> Self:
-        self._check_parameters()
+        """Call `fit` on a given source of noise, as audits and estimators that contain this one do.
+
+        Parameters
+        ----------
+        X, y, public
+            As for `fit`.
+        unsafe_noise : Noise or None
+            None draws from the operating system. Any other noise makes the guarantee void.
+
+        Returns
+        -------
+        self
+        """
+        self.check_parameters()
         if public is None:
             raise ValueError(
                 "public must be given: points without labels that need no protection; "
@@ -314,8 +328,8 @@ class SemiPrivateLearner(NetLearner):
             )
         if public is X:
             raise ValueError("public must not be X itself: the rows of X are secret, and public points are not")
-        self._public = self._points(as_point_table(public, "public"))
-        return super()._fit(X, y, unsafe_noise)
+        self._public = self.as_points(as_point_table(public, "public"))
+        return super().fit_with_noise(X, y, unsafe_noise)
 
     def _check_rows(self, rows: int) -> None:
         if self.error is not None:

@@ -28,6 +28,7 @@ from reticent.data.labels import Labels, indices_in_declared, observed_labels, r
 from reticent.data.tables import refuse_infinite, refuse_unreadable
 from reticent.exact import Number, integer
 from reticent.mechanisms.counts import WIDEST, gaussian_count
+from reticent.mechanisms.release import noise_from_seed
 from reticent.noise import Noise
 from reticent.privacy import calibrate, fits, guarantee
 from reticent.privacy.events import DiscreteGaussian, Event, Repeated, Seeded
@@ -153,9 +154,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def fit(self, X: Any, y: Any) -> PrivateLogisticRegression:
         """Learn from rows `X`, dense or sparse, and their labels `y`."""
-        return self._fit(X, y, None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed))
+        return self.fit_with_noise(X, y, noise_from_seed(self.unsafe_seed))
 
-    def _fit(self, X: Any, y: Any, unsafe_noise: Noise | None) -> PrivateLogisticRegression:
+    def fit_with_noise(self, X: Any, y: Any, unsafe_noise: Noise | None) -> PrivateLogisticRegression:
         """`fit` with any noise, such as that which an audit walks through."""
         epsilon, row_norm = check_epsilon(self.epsilon), self._checked_norm()
         check_delta(self.delta, positive=True)

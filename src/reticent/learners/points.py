@@ -98,7 +98,7 @@ class PointLearner(ConceptLearner):
         >>> PointLearner(bits=100, epsilon=1, delta=1e-6).n_required(0.1)
         370
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha = float(check_share(error, "error"))
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
         withheld = self._withheld()
@@ -128,13 +128,15 @@ class PointLearner(ConceptLearner):
         leader, event = stable_argmax(scores, epsilon=self.epsilon, delta=delta, unsafe_noise=unsafe_noise)
         return Release(PointSet(()) if leader is None else Point(domain.value(line.point(leader))), event)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         release_table(epsilon=check_epsilon(self.epsilon), delta=check_delta(self.delta, positive=True))
         if Points(self.bits, domain=self.domain).values is None and self.domain is None:
             raise ValueError("give bits, or a domain such as Floats() or Integers(): which values there are is public")
 
-    def _hypotheses(self) -> Points | KPoints:
+    def hypothesis_class(self) -> Points | KPoints:
+        """The concept class that the hypothesis belongs to."""
         if isinstance(getattr(self, "hypothesis_", None), PointSet):
             return KPoints(1, self.bits, domain=self.domain)
         return Points(self.bits, domain=self.domain)

@@ -142,7 +142,7 @@ class RectangleLearner(ConceptLearner):
         >>> RectangleLearner(bits=16, epsilon=1).n_required(0.1, dimensions=2)
         12016
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha = float(check_share(error, "error"))
         beta = check_share(self.failure if failure is None else failure, "failure")
         columns = self._dimensions(dimensions)
@@ -150,7 +150,7 @@ class RectangleLearner(ConceptLearner):
         if self.method == "partition":
             needed = plan_partition(self._sanitizer(columns, beta), columns, alpha, beta)[0]
         else:
-            cut = self._search(2 * columns, beta).cut
+            cut = self.side_search(2 * columns, beta).cut
             needed = fewest_rows(lambda rows: bool(2 * columns * binom.cdf(cut, rows, slab) <= beta / 2))
         return in_reach(needed, lambda rows: check_memory(rows, columns))
 
@@ -161,14 +161,14 @@ class RectangleLearner(ConceptLearner):
         """
         if self.method == "partition":
             return rows
-        return min(rows, 2 * columns * self._search(2 * columns, check_share(self.failure, "failure")).cut)
+        return min(rows, 2 * columns * self.side_search(2 * columns, check_share(self.failure, "failure")).cut)
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Rectangle]:
         learn = self._learn_sides if self.method == "sides" else self._learn_partition
         event = self._event()
         if not fits(event, epsilon=self.epsilon, delta=0):
             check_delta(self.delta, rows=len(rows))
-        rectangles = self._hypotheses()
+        rectangles = self.hypothesis_class()
         ranks, domain = rectangles.ranks(rows)
         sides = learn(ranks.reshape(len(rows), -1), labels, domain, unsafe_noise)
         if sides is None:
@@ -179,7 +179,7 @@ class RectangleLearner(ConceptLearner):
     # ── side by side ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _learn_sides(self, ranks: Array, labels: Labels, domain: Domain, unsafe_noise: Noise | None) -> Sides | None:
-        search = self._search(2 * ranks.shape[1], check_share(self.failure, "failure"))
+        search = self.side_search(2 * ranks.shape[1], check_share(self.failure, "failure"))
         self.depth_ = search.depth
         first, last = _ends(domain)
         found: list[int] = []
@@ -190,14 +190,14 @@ class RectangleLearner(ConceptLearner):
                     return None
         return found[::2], [first + last - end for end in found[1::2]]
 
-    def _search(self, sides: int, failure: Fraction) -> Search:
+    def side_search(self, sides: int, failure: Fraction) -> Search:
         """How each of so many sides is looked for; all of them fail with half of the probability of failure."""
         if self.depth != "auto":
             if isinstance(self.depth, str):
                 raise ValueError(f'depth must be "auto" or a whole number ≥ 1, got {self.depth!r}')
             integer(self.depth, "depth", least=1)
         return plan_search(
-            self._values() + 1,
+            self.domain_size() + 1,
             sides=sides,
             depth=self.depth,
             epsilon=check_epsilon(self.epsilon),
@@ -219,7 +219,7 @@ class RectangleLearner(ConceptLearner):
             sanitizer.set_params(error=off)
         low, high = [], []
         for axis in ranks.T:
-            copy = sanitizer._fit(domain.values(axis), unsafe_noise)
+            copy = sanitizer.fit_with_noise(domain.values(axis), unsafe_noise)
             cells = axis_cells(domain.ranks(copy.points_).tolist(), copy.weights_.tolist(), 1 / grid.size, domain)
             counts = cell_counts(axis[labels == 1], cells, domain)
             ends = _outermost(cells, counts, grid.noise, 2 / share, noise_or_system(unsafe_noise))
@@ -245,11 +245,12 @@ class RectangleLearner(ConceptLearner):
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         if self.method not in ("sides", "partition"):
             raise ValueError(f'method must be "sides" or "partition", got {self.method!r}')
-        self._search(2, Fraction(1, 20))
+        self.side_search(2, Fraction(1, 20))
 
     def _dimensions(self, dimensions: object = None) -> int:
         if dimensions is None:
@@ -258,19 +259,21 @@ class RectangleLearner(ConceptLearner):
             raise ValueError("dimensions must be given, the number of columns: the learner has not seen any rows yet")
         return integer(dimensions, "dimensions", least=1)
 
-    def _values(self) -> int:
+    def domain_size(self) -> int:
+        """How many values a column may have; ValueError if the domain is not finite."""
         values = Rectangles(1, self.bits, domain=self.domain).values
         if values is None:
             raise ValueError("give bits, or a finite domain such as Floats(): a private rectangle needs a known range")
         return values
 
-    def _hypotheses(self) -> Rectangles:
+    def hypothesis_class(self) -> Rectangles:
+        """The concept class that the hypothesis belongs to."""
         return Rectangles(self._dimensions(), self.bits, domain=self.domain)
 
     def _event(self) -> Event:
         columns = self._dimensions()
         if self.method == "sides":
-            return Repeated(self._search(2 * columns, check_share(self.failure, "failure")).event, 2 * columns)
+            return Repeated(self.side_search(2 * columns, check_share(self.failure, "failure")).event, 2 * columns)
         return _partition_event(self._share(columns), columns, check_delta(self.delta))
 
 

@@ -172,18 +172,18 @@ class SanitizedLearner(ConceptLearner):
         copy = self._copy()
         if isinstance(copy, NetSanitizer):
             self.concept_class.check_erm(
-                len(copy._dichotomies().points), what="points of sanitizer", remedy="give it fewer points"
+                len(copy.query_net().points), what="points of sanitizer", remedy="give it fewer points"
             )
 
     def _accuracy(self, error: Number, failure: Number | None = None, realizable: bool | None = None) -> Accuracy:
         """The accuracy of the copies with which the fewest rows do."""
-        self._check_parameters()
+        self.check_parameters()
         alpha = check_share(error, "error")
         beta = check_share(self.failure if failure is None else failure, "failure")
         fits = self.realizable if realizable is None else realizable
         step, copy = self._step(), self._copy()
         check_promise(copy)
-        parts = concept_parts(self.concept_class, copy._queries())
+        parts = concept_parts(self.concept_class, copy.query_class())
         off = laplace_tail(rate=self._split().counting, probability=beta / 8) + step // 2
 
         @cache  # most of the accuracies are powers of the step
@@ -227,8 +227,8 @@ class SanitizedLearner(ConceptLearner):
             raise ValueError(f"step must divide the number of rows, {len(rows)}, got {step}")
         together = joined(rows, self._padding(rows))  # of one type, whether or not a half comes to be padded
         rows, padding = together[:-1], together[-1:]
-        self._refuse_bad_rows(rows)
-        for each in (self.concept_class, self._copy()._queries()):
+        self.refuse_bad_rows(rows)
+        for each in (self.concept_class, self._copy().query_class()):
             refuse_bad_points(each, padding, "padding")
         zeros = int(np.count_nonzero(labels == 0))
         # The noisy count, rounded and kept within [0, rows], only ever is compared with multiples of the step.
@@ -256,8 +256,9 @@ class SanitizedLearner(ConceptLearner):
     def _check_rows(self, rows: int) -> None:
         """Whether they are enough is checked with what accuracy the copies need: see `_promised`."""
 
-    def _refuse_bad_rows(self, rows: Array) -> None:
-        for each in (self.concept_class, self._copy()._queries()):
+    def refuse_bad_rows(self, rows: Array) -> None:
+        """Raise if any row cannot be read, whichever rows are drawn later."""
+        for each in (self.concept_class, self._copy().query_class()):
             refuse_bad_points(each, rows)
 
     def _sanitized(
@@ -266,7 +267,7 @@ class SanitizedLearner(ConceptLearner):
         if size == 0:
             return None
         kept = joined(half[:size], np.repeat(padding, max(0, size - len(half)), axis=0))
-        copy = self._copy(error)._fit(kept[noise_or_system(unsafe_noise).permutation(size)], unsafe_noise)
+        copy = self._copy(error).fit_with_noise(kept[noise_or_system(unsafe_noise).permutation(size)], unsafe_noise)
         split = self._split()
         if not fits(copy.event_, epsilon=split.copying, delta=split.delta):
             raise ValueError(f"sanitizer must keep to the epsilon and delta that are set: {type(copy).__name__} fails")
@@ -331,8 +332,9 @@ class SanitizedLearner(ConceptLearner):
     def _step(self) -> int:
         return integer(self.step, "step", least=1)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         if not isinstance(self.realizable, bool):
             raise TypeError(f"realizable must be True or False, got {type(self.realizable).__name__}")
         self._split()
@@ -342,12 +344,13 @@ class SanitizedLearner(ConceptLearner):
         if not isinstance(self.sanitizer, Sanitizer) or "epsilon" not in self.sanitizer.get_params(deep=False):
             raise TypeError(f"sanitizer must be a Sanitizer, got {type(self.sanitizer).__name__}")
         copy = self._copy()
-        copy._check_parameters()
+        copy.check_parameters()
         if isinstance(copy, PointSanitizer) and copy.method == "choosing" and copy.rounds is None:
             raise ValueError('sanitizer must have rounds for method="choosing": its own error is not looked at')
         check_sanitizer(copy, self.concept_class)
 
-    def _hypotheses(self) -> ConceptClass[Any]:
+    def hypothesis_class(self) -> ConceptClass[Any]:
+        """The concept class that the hypothesis belongs to."""
         return self.concept_class
 
 

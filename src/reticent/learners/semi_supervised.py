@@ -143,7 +143,7 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         alpha, beta = (float(check_share(share, "")) for share in (self.error, self.failure))
         points, sanitizer = self._net_rows(alpha, beta / 4), self._sanitizer()
         if isinstance(sanitizer, NetSanitizer):
-            points = min(points, len(sanitizer._dichotomies().points))
+            points = min(points, len(sanitizer.query_net().points))
         self.concept_class.check_points(points, **COPY)
 
     def labels_required(self, error: Number, failure: Number | None = None, *, agnostic: bool = False) -> int:
@@ -153,7 +153,7 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         concept of the class. With `agnostic=True` they are labelled in any way, and the error is what comes on top of
         the best concept's. `failure` is the learner's own unless it is given. Planning, in floating point.
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha, log_quarter = float(check_share(error, "error")), self._log_failure(failure) - math.log(4)
         if agnostic:
             step = sample_bounds.log_step_excess(alpha * (1 - NEAR), rate=self._rate())
@@ -166,7 +166,7 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
 
     def unlabelled_required(self, error: Number, failure: Number | None = None) -> int:
         """The rows *without a label* with which the promise of `labels_required` holds."""
-        self._check_parameters()
+        self.check_parameters()
         exact = check_share(error, "error")
         alpha, log_quarter = float(exact), self._log_failure(failure) - math.log(4)
         # Of the rows a share of 2·MISSED·α may be missed; at the rate ln 2 this is best told from NEAR·α = 4·MISSED·α.
@@ -185,7 +185,7 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
 
     def _off(self, error: Fraction) -> Fraction:
         """By how much the copy may put the share of a query of the sanitizer off."""
-        return error * Fraction(MISSED) / disagreement_parts(self.concept_class, self._sanitizer()._queries())
+        return error * Fraction(MISSED) / disagreement_parts(self.concept_class, self._sanitizer().query_class())
 
     # ── the copy, and the draw ────────────────────────────────────────────────────────────────────────────────────
 
@@ -197,8 +197,8 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
             self._require(int(labelled.sum()), self.labels_required(self.error), "labelled rows")
             self._require(int((~labelled).sum()), self.unlabelled_required(self.error), "rows without a label")
             check_promise(self._sanitizer(), rows[~labelled])
-        self._refuse_bad_rows(rows)
-        sanitizer = self._promising()._fit(rows[~labelled], unsafe_noise)
+        self.refuse_bad_rows(rows)
+        sanitizer = self._promising().fit_with_noise(rows[~labelled], unsafe_noise)
         found = self._draw(
             self._net(sanitizer, 0 if unsafe_noise is not None else None),
             rows[labelled],
@@ -231,8 +231,9 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
     def _check_rows(self, rows: int) -> None:
         """How many rows of either kind there are is checked once their labels are read."""
 
-    def _refuse_bad_rows(self, rows: Array) -> None:
-        for each in (self.concept_class, self._sanitizer()._queries()):
+    def refuse_bad_rows(self, rows: Array) -> None:
+        """Raise if any row cannot be read, whichever rows are drawn later."""
+        for each in (self.concept_class, self._sanitizer().query_class()):
             refuse_bad_points(each, rows)
 
     # ── the sanitizer ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,8 +273,9 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
             "NetSanitizer(Disagreements(concept_class), points=…, epsilon=…) with public points"
         )
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         check_delta(self.delta)
         if self.sanitizer is not None:
             if not isinstance(self.sanitizer, Sanitizer):
@@ -286,5 +288,5 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
                     f"delta must be at least that of the sanitizer, {self.sanitizer.delta}, got {self.delta}"
                 )
         sanitizer = self._sanitizer()
-        sanitizer._check_parameters()
+        sanitizer.check_parameters()
         check_sanitizer(sanitizer, self.concept_class)

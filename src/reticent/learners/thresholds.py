@@ -117,11 +117,11 @@ class ThresholdLearner(ConceptLearner):
         probabilities, except with probability 4·e^(−2nu²), by the inequality of Dvoretzky, Kiefer, Wolfowitz and
         Massart for either; so 4u and the share of errors that the search adds must fit into `error`.
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha = float(check_share(error, "error"))
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
-        if agnostic and self._depth() > 1:
-            raise ValueError(f"agnostic=True needs depth=1, got depth={self._depth()}: set depth=1")
+        if agnostic and self.search_depth() > 1:
+            raise ValueError(f"agnostic=True needs depth=1, got depth={self.search_depth()}: set depth=1")
 
         def spare(rows: int) -> int:
             """How many errors on the sample are allowed, half of the failure being kept for the search."""
@@ -140,13 +140,13 @@ class ThresholdLearner(ConceptLearner):
     # ── the search ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Threshold]:
-        ranks, domain = self._hypotheses().ranks(rows)
+        ranks, domain = self.hypothesis_class().ranks(rows)
         starts, false_ones, false_zeros = error_counts(ranks, labels if self.sign == "<" else 1 - labels, domain)
 
         def pieces(scores: Array) -> Pieces:
             return Pieces.from_breakpoints(starts, scores, last=_last(domain) + 1)
 
-        self.depth_ = self._depth()
+        self.depth_ = self.search_depth()
         if self.depth_ == 1:
             correct = pieces(len(rows) - false_ones - false_zeros)
             rank, event = exponential_over_pieces(correct, epsilon=self.epsilon, unsafe_noise=unsafe_noise)
@@ -175,35 +175,38 @@ class ThresholdLearner(ConceptLearner):
 
     def _promise(self, accuracy: Fraction, beta: Number) -> int:
         return required_promise(
-            self._thresholds(),
+            self.n_thresholds(),
             accuracy=accuracy,
             epsilon=self.epsilon,
             delta=self.delta,
             failure=beta,
-            depth=self._depth(),
+            depth=self.search_depth(),
         )
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         check_epsilon(self.epsilon)
         check_delta(self.delta)
         check_sign(self.sign)
         self._promise(Fraction(1, 2), Fraction(1, 20))  # refuses a depth that needs a positive δ
 
-    def _hypotheses(self) -> Thresholds:
+    def hypothesis_class(self) -> Thresholds:
+        """The concept class that the hypothesis belongs to."""
         return Thresholds(self.bits, domain=self.domain)
 
-    def _thresholds(self) -> int:
+    def n_thresholds(self) -> int:
         """How many thresholds there are: one more than values."""
-        size = self._hypotheses().size
+        size = self.hypothesis_class().size
         if size is None:
             raise ValueError("give bits, or a finite domain such as Floats(): a private threshold needs a known range")
         return size
 
-    def _depth(self) -> int:
-        size, failure = self._thresholds(), check_share(self.failure, "failure") / 2
+    def search_depth(self) -> int:
+        """The depth of the search: `depth`, or with "auto" the one that needs the fewest rows."""
+        size, failure = self.n_thresholds(), check_share(self.failure, "failure") / 2
         if self.depth == "auto":
             # The promises of all depths are inversely proportional to the accuracy, so any one compares them.
             tenth = Fraction(1, 10)

@@ -65,10 +65,10 @@ def rectangle(
     learner = RectangleLearner(
         bits=bits, domain=domain, epsilon=epsilon, delta=delta, method=method, failure=failure
     )
-    learner._check_parameters()
+    learner.check_parameters()
     columns = integer(dimensions, "dimensions", least=1)
     exact_epsilon, exact_delta, beta = check_epsilon(epsilon), check_delta(delta), check_share(failure, "failure")
-    width = math.ceil(math.log2(learner._values()))
+    width = math.ceil(math.log2(learner.domain_size()))
 
     def paper(alpha: Fraction) -> int:
         return printed_rectangle_rows(
@@ -122,7 +122,7 @@ def iterated_logarithm(number: float) -> int:
 def _reason(learner: RectangleLearner, columns: int, failure: Fraction) -> str:
     if learner.method == "partition":
         return "A sanitizer divides every axis into cells of about equal weight; noisy counts find the outermost ones."
-    search = learner._search(2 * columns, failure)
+    search = learner.side_search(2 * columns, failure)
     return (
         f"Each of the {2 * columns} sides is searched for at depth {search.depth} with ε = "
         f"{float(search.event.epsilon):.3g}, and cuts off at most {search.cut} rows labelled 1."

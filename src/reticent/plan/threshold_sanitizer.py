@@ -66,7 +66,7 @@ def threshold_sanitizer(
         bits=bits, domain=domain, epsilon=epsilon, delta=delta, method=method, failure=failure
     )
     guarantee = planned_guarantee(epsilon, delta)
-    beta, width = check_share(failure, "failure"), (sanitizer._size() - 1).bit_length()
+    beta, width = check_share(failure, "failure"), (sanitizer.domain_size() - 1).bit_length()
 
     def paper(alpha: Fraction) -> int:
         budget = {"epsilon": guarantee.epsilon, "delta": guarantee.delta}

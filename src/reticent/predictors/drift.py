@@ -222,7 +222,7 @@ def unit_features(model: Any, X: Array) -> Floats:
     """
     if isinstance(model, PrivateLogisticRegression):
         return np.asarray(shortened(np.asarray(X, dtype=np.float64), float(model._checked_norm())))
-    concepts = model._hypotheses() if isinstance(model, ConceptLearner) else None
+    concepts = model.hypothesis_class() if isinstance(model, ConceptLearner) else None
     domain = declared(concepts.bits, concepts.domain) if isinstance(concepts, Ordered) else None
     if domain is None or domain.size is None or domain.first is None:
         return np.empty((len(X), 0))

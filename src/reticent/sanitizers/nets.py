@@ -144,16 +144,16 @@ class NetSanitizer(Sanitizer):
         The rows are any that lie among the points. `failure` is the sanitizer's own unless it is given. Planning, in
         floating point.
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha = float(check_share(error, "error"))
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
-        ways = self._ways(self._net(), beta)
+        ways = self._ways(self.query_net(), beta)
         return in_reach(fewest_rows(lambda rows: any(way.error(rows) <= alpha for way in ways)), self.check_size)
 
     # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Release[Copy]:
-        net = self._net()
+        net = self.query_net()
         try:
             counts = net.dichotomies.sums(np.ones(len(rows), dtype=np.int64), at=rows)
         except (TypeError, ValueError) as error:
@@ -167,10 +167,24 @@ class NetSanitizer(Sanitizer):
             check_delta(way.delta, rows=len(rows))
         return way.copy(counts, len(rows), unsafe_noise)
 
-    def _net(self) -> _Net:
-        return _Net(self._dichotomies())
+    def query_net(self) -> QueryNet:
+        """The public points and the queries on them, as `concept_class` and `points` determine them.
 
-    def _ways(self, net: _Net, failure: float) -> list[_Databases | _Rounds]:
+        Returns
+        -------
+        QueryNet
+            The points, and one query for each labelling that the class gives to them.
+
+        Raises
+        ------
+        OutOfReach
+            If there are more points or labellings than can be kept.
+        ValueError
+            If the class cannot label the points.
+        """
+        return QueryNet(self._dichotomies())
+
+    def _ways(self, net: QueryNet, failure: float) -> list[_Databases | _Rounds]:
         """The sizes of databases and the numbers of rounds that come into question."""
         epsilon, delta = check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
         ways: list[_Databases | _Rounds] = []
@@ -181,7 +195,7 @@ class NetSanitizer(Sanitizer):
             ways += [_Rounds(net, number, epsilon, delta, failure) for number in rounds]
         return ways
 
-    def _sizes(self, net: _Net) -> list[int]:
+    def _sizes(self, net: QueryNet) -> list[int]:
         most = min(MOST_DATABASES, MOST_SCORES // net.queries) if net.listed else 0
         points = len(net.points)
         if self.size is not None:
@@ -201,8 +215,9 @@ class NetSanitizer(Sanitizer):
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         check_epsilon(self.epsilon)
         check_delta(self.delta)
         if not isinstance(self.concept_class, ConceptClass):
@@ -214,7 +229,7 @@ class NetSanitizer(Sanitizer):
                 integer(value, name, least=1, most=ROUNDS[-1])
                 if self.method != method:
                     raise ValueError(f'{name} is for method="{method}", got method={self.method!r}')
-        net = self._net()
+        net = self.query_net()
         if self.method != "weights":
             self._sizes(net)
 
@@ -254,11 +269,12 @@ class NetSanitizer(Sanitizer):
             return values
         return np.stack(np.meshgrid(*[values] * concepts.columns, indexing="ij"), -1).reshape(-1, concepts.columns)
 
-    def _queries(self, concept: Any = None) -> ConceptClass[Any]:
+    def query_class(self, concept: Any = None) -> ConceptClass[Any]:
+        """The class whose concepts `frequency` accepts, or for a given concept the class that it belongs to."""
         return self.concept_class
 
 
-class _Net:
+class QueryNet:
     """The public points and the queries: all their labellings."""
 
     def __init__(self, dichotomies: Dichotomies[Any]) -> None:
@@ -287,7 +303,7 @@ class _Net:
 class _Databases:
     """The exact method: a draw from all databases of a size."""
 
-    net: _Net
+    net: QueryNet
     size: int
     epsilon: Fraction
     failure: float
@@ -325,7 +341,7 @@ class _Databases:
 class _Rounds:
     """Multiplicative weights: so many rounds of a choice and a count."""
 
-    net: _Net
+    net: QueryNet
     rounds: int
     epsilon: Fraction
     delta: Fraction

@@ -158,7 +158,7 @@ class PointSanitizer(Sanitizer):
         >>> PointSanitizer(bits=100, epsilon=1, delta=1e-6).n_required(0.1)
         360
         """
-        self._check_parameters()
+        self.check_parameters()
         share = check_share(error, "error") / integer(k, "k", least=1)
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
         alpha = float(share)
@@ -167,13 +167,14 @@ class PointSanitizer(Sanitizer):
 
     # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
+    def fit_with_noise(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
+        """Call `fit` on a given source of noise; see `Sanitizer.fit_with_noise`."""
         if self.method == "choosing":
             self._rounds()  # refuses what leaves their number open
-        return super()._fit(X, unsafe_noise)
+        return super().fit_with_noise(X, unsafe_noise)
 
     def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Release[Copy]:
-        ranks, domain = self._queries().ranks(rows)
+        ranks, domain = self.query_class().ranks(rows)
         delta = check_delta(self.delta, positive=True, rows=len(rows))
         if self.method == "choosing":
             found, event = self._chosen(Line(ranks), unsafe_noise)
@@ -234,8 +235,9 @@ class PointSanitizer(Sanitizer):
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         histogram_threshold(epsilon=self.epsilon, delta=self.delta)
         self._domain()
         if self.method not in ("histogram", "choosing"):
@@ -264,7 +266,8 @@ class PointSanitizer(Sanitizer):
             raise ValueError("give bits, or a domain such as Floats() or Integers(): which values there are is public")
         return domain
 
-    def _queries(self, concept: Any = None) -> Any:
+    def query_class(self, concept: Any = None) -> Any:
+        """The class whose concepts `frequency` accepts, or for a given concept the class that it belongs to."""
         if concept is None or isinstance(concept, Point):
             return Points(self.bits, domain=self.domain)
         if isinstance(concept, PointSet):

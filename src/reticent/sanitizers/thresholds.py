@@ -106,7 +106,7 @@ class ThresholdSanitizer(Sanitizer):
     def cdf(self, x: Any) -> Any:
         """About which share of the rows is at most x; for an array, an array of shares."""
         check_is_fitted(self)
-        domain, _ = self._queries().finite_domain()
+        domain, _ = self.query_class().finite_domain()
         ranks, totals = domain.ranks(self.points_), np.append(0.0, np.cumsum(self.weights_))
 
         def share(value: Any) -> float:
@@ -141,7 +141,7 @@ class ThresholdSanitizer(Sanitizer):
         >>> ThresholdSanitizer(bits=64, epsilon=1, delta=1e-6).n_required(0.05)
         25042
         """
-        self._check_parameters(fitting=False)
+        self.check_parameters(fitting=False)
         alpha = check_share(error, "error")
         beta = check_share(self.failure if failure is None else failure, "failure")
 
@@ -153,9 +153,9 @@ class ThresholdSanitizer(Sanitizer):
     # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Release[Copy]:
-        ranks, domain = self._queries().ranks(rows)
+        ranks, domain = self.query_class().ranks(rows)
         check_delta(self.delta, rows=len(rows))
-        first, size = domain.first, self._size()
+        first, size = domain.first, self.domain_size()
         assert first is not None
         data = np.sort(_offsets(ranks, first, size))
         scheme = self._scheme(len(rows))
@@ -175,7 +175,7 @@ class ThresholdSanitizer(Sanitizer):
         return best.calibrated(check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta))
 
     def _schemes(self, rows: int, error: Fraction | None, failure: Fraction) -> list[Scheme]:
-        size, epsilon, delta = self._size(), check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
+        size, epsilon, delta = self.domain_size(), check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
         if self.method == "paper":
             alpha = check_share(error, "error")
             return [san_thresholds(size, rows, alpha=alpha, epsilon=epsilon, delta=delta, failure=failure)]
@@ -194,8 +194,9 @@ class ThresholdSanitizer(Sanitizer):
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check_parameters(self, *, fitting: bool = True) -> None:
-        super()._check_parameters()
+    def check_parameters(self, *, fitting: bool = True) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         check_epsilon(self.epsilon)
         check_delta(self.delta)
         if self.method not in METHODS:
@@ -208,15 +209,17 @@ class ThresholdSanitizer(Sanitizer):
                     'error must be given for method="paper", got None: SanThresholds looks for some 25/error '
                     "intervals, and is always fitted with a promise"
                 )
-        self._size()
+        self.domain_size()
 
-    def _size(self) -> int:
-        size = self._queries().values
+    def domain_size(self) -> int:
+        """How many values a row may have; ValueError if the domain is not finite."""
+        size = self.query_class().values
         if size is None:
             raise ValueError("give bits, or a finite domain such as Floats(): a private copy needs a known range")
         return int(size)
 
-    def _queries(self, concept: Any = None) -> Any:
+    def query_class(self, concept: Any = None) -> Any:
+        """The class whose concepts `frequency` accepts, or for a given concept the class that it belongs to."""
         if concept is None or isinstance(concept, Threshold):
             return Thresholds(self.bits, domain=self.domain)
         if isinstance(concept, Interval):

@@ -29,8 +29,8 @@ def is_private_learner(estimator: object) -> bool:
     """Whether `fit(X, y)` of this estimator releases a model that is private in the rows and their labels.
 
     True for the learners of this package that need rows and labels alone, and for classes derived from them that leave
-    `_fit` as it is. An estimator that merely has an `epsilon` is not trusted, nor is a pipeline around a private
-    learner: its other steps may have seen the rows. A learner that protects labels only is not private here.
+    `fit_with_noise` as it is. An estimator that merely has an `epsilon` is not trusted, nor is a pipeline around a
+    private learner: its other steps may have seen the rows. A learner that protects labels only is not private here.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> from reticent.learners import LabelPrivateLearner, ThresholdLearner
@@ -41,10 +41,10 @@ def is_private_learner(estimator: object) -> bool:
     False
     """
     if isinstance(estimator, PrivateLogisticRegression):
-        return type(estimator)._fit is PrivateLogisticRegression._fit
+        return type(estimator).fit_with_noise is PrivateLogisticRegression.fit_with_noise
     if not isinstance(estimator, ConceptLearner) or isinstance(estimator, StablePredictor):  # stable is not private
         return False
-    return type(estimator)._fit is ConceptLearner._fit and estimator.protects == "rows"
+    return type(estimator).fit_with_noise is ConceptLearner.fit_with_noise and estimator.protects == "rows"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class PrivateModels:
 
     def trained(self, learner: Any, rows: Rows, indices: Integers, unsafe_noise: Noise | None) -> Any:
         """Fit the learner to the rows at these indices; refuse one that spends more than (ε, δ)."""
-        model = learner._fit(rows.X[indices], rows.codes[indices], unsafe_noise)
+        model = learner.fit_with_noise(rows.X[indices], rows.codes[indices], unsafe_noise)
         if not fits(model.event_, epsilon=self.epsilon, delta=self.delta):
             raise ValueError(f"{type(learner).__name__} does not keep to the epsilon and delta that it was given")
         return model
@@ -121,7 +121,7 @@ def one_answer(model: Any) -> int | None:
         others = np.arange(len(intercept)) != best
         reach = np.linalg.norm(coef[:, others] - coef[:, [best]], axis=0)
         return best if bool((intercept[best] - intercept[others] > reach).all()) else None
-    concepts = model._hypotheses()
+    concepts = model.hypothesis_class()
     if not isinstance(concepts, Thresholds):
         return None
     domain, ranks = concepts.finite_domain()
@@ -157,7 +157,7 @@ def restored_model(learner: Any, header: Mapping[str, Any], arrays: Mapping[str,
     event = event_from_json(header["event"])
     learner.n_features_in_ = header["columns"]
     if not linear:
-        return learner._keep(Release(Concept.from_dict(header["concept"]), event))
+        return learner.adopt_release(Release(Concept.from_dict(header["concept"]), event))
     learner._plan = Plan(**header["plan"] | {"sigma": Fraction(header["plan"]["sigma"])})
     learner._row_norm = float(learner._checked_norm())
     learner.frequencies_, learner.fourier_seed_ = arrays.get("frequencies"), header["fourier_seed"]
