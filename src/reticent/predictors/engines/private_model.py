@@ -15,12 +15,14 @@ from reticent.concepts.thresholds import Thresholds
 from reticent.concepts.values import Concept
 from reticent.data.rows import Rows
 from reticent.learners.base import ConceptLearner
-from reticent.learners.logistic import Linear, Plan, PrivateLogisticRegression
+from reticent.learners.descent import DescentPlan
+from reticent.learners.features import FeatureMap
+from reticent.learners.logistic import Linear, PrivateLogisticRegression
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.predictors.engines.engine import Array, EngineState, Integers
 from reticent.predictors.stable import StablePredictor
-from reticent.privacy import fits, guarantee
+from reticent.privacy import fits
 from reticent.privacy.events import event_from_json
 from reticent.privacy.parameters import check_delta, check_epsilon
 
@@ -114,7 +116,7 @@ def one_answer(model: Any) -> int | None:
     """
     if isinstance(model, PrivateLogisticRegression):
         coef, intercept = model.hypothesis_
-        coef = coef * (model._row_norm if model.frequencies_ is None else 1.0)
+        coef = coef * model.feature_map_.length
         if coef.shape[1] == 1:  # the score of the second of two classes
             coef, intercept = np.hstack([0 * coef, coef]), np.append(0.0, intercept)
         best = int(np.argmax(intercept))
@@ -137,10 +139,11 @@ def model_state(model: Any) -> EngineState:
     """A fitted private learner as JSON and arrays, without its parameters, which the predictor saves itself."""
     header: dict[str, Any] = {"columns": int(model.n_features_in_), "event": model.event_.to_json()}
     if isinstance(model, PrivateLogisticRegression):
-        plan = dataclasses.asdict(model._plan) | {"sigma": str(model._plan.sigma)}
+        plan = dataclasses.asdict(model.descent_plan_) | {"sigma": str(model.descent_plan_.sigma)}
         header |= {"kind": "linear", "plan": plan, "fourier_seed": model.fourier_seed_}
         arrays = {"coef": model.hypothesis_.coef, "intercept": model.hypothesis_.intercept}
-        return header, arrays if model.frequencies_ is None else arrays | {"frequencies": model.frequencies_}
+        frequencies = model.feature_map_.frequencies
+        return header, arrays if frequencies is None else arrays | {"frequencies": frequencies}
     if not isinstance(model.hypothesis_, Concept):
         raise TypeError(
             f"a hypothesis of type {type(model.hypothesis_).__name__} has no file format: linear models and the "
@@ -158,11 +161,9 @@ def restored_model(learner: Any, header: Mapping[str, Any], arrays: Mapping[str,
     learner.n_features_in_ = header["columns"]
     if not linear:
         return learner.adopt_release(Release(Concept.from_dict(header["concept"]), event))
-    learner._plan = Plan(**header["plan"] | {"sigma": Fraction(header["plan"]["sigma"])})
-    learner._row_norm = float(learner._checked_norm())
-    learner.frequencies_, learner.fourier_seed_ = arrays.get("frequencies"), header["fourier_seed"]
-    learner.classes_, learner.n_iter_ = np.array(learner.classes), learner._plan.steps
-    learner.event_, learner.guarantee_ = event, guarantee(event, delta=learner.delta)
-    learner.hypothesis_ = Linear(np.array(arrays["coef"]), np.array(arrays["intercept"]))
-    learner.coef_, learner.intercept_ = learner.hypothesis_.coef.T.copy(), learner.hypothesis_.intercept
-    return learner
+    return learner.adopt_release(
+        Release(Linear(np.array(arrays["coef"]), np.array(arrays["intercept"])), event),
+        plan=DescentPlan(**header["plan"] | {"sigma": Fraction(header["plan"]["sigma"])}),
+        feature_map=FeatureMap(float(learner.checked_row_norm()), arrays.get("frequencies"), header["fourier_seed"]),
+        classes=np.array(learner.classes),
+    )
