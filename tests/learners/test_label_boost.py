@@ -34,7 +34,6 @@ from reticent.learners.label_boost import (
     Relabelled,
     Schedule,
     Variant,
-    _log_hypergeometric,
     inner_epsilon,
     label_boost,
     largest_share,
@@ -44,6 +43,7 @@ from reticent.learners.label_boost import (
 from reticent.learners.label_private import SemiPrivateLearner
 from reticent.learners.points import PointLearner
 from reticent.learners.rectangles import RectangleLearner
+from reticent.learners.relabelling_bounds import log_distance, log_error, log_hypergeometric
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.mechanisms.release import Release, release
 from reticent.noise import Noise, Seeded
@@ -518,7 +518,7 @@ def test_bound_on_the_hypergeometric_tail(data: st.DataObject) -> None:
     points = data.draw(st.integers(2, 4000))
     marked, drawn = data.draw(st.integers(0, points)), data.draw(st.integers(1, points))
     most = data.draw(st.integers(max(0, marked + drawn - points), min(marked, drawn)))
-    bound, tail = _log_hypergeometric(most, points, marked, drawn), hypergeom.logcdf(most, points, marked, drawn)
+    bound, tail = log_hypergeometric(most, points, marked, drawn), hypergeom.logcdf(most, points, marked, drawn)
     assert tail - 1e-6 <= bound <= 0.0 + 1e-6
     if tail < -20:
         assert bound < 0.9 * tail
@@ -528,13 +528,12 @@ def test_bound_on_the_hypergeometric_tail(data: st.DataObject) -> None:
 def test_sample_bounds_where_the_truth_is_known(rows: int, wrong: int, error: float) -> None:
     """Two concepts that differ with a probability just above the error."""
     two = Finite([[0, 0], [0, 1]])
-    boost = LabelBoost(ExponentialLearner(two, epsilon=1), two, epsilon=1)
     far = binom.logcdf(wrong, rows, error)
-    assert far <= boost._log_far(wrong, rows, error) < 0.6 * far < -4
+    assert far <= log_distance(two, rows, wrong=wrong, error=error) < 0.6 * far < -4
     drawn = rows * math.log1p(-error * -math.expm1(-0.5))  # the bad one is drawn with probability E[e^(−J/2)] at most
-    found = boost._log_bad(rows, labelled=10, error=error, rate=0.5, targets=0)
+    found = log_error(two, rows, labelled=10, error=error, rate=0.5, targets=0)
     assert drawn <= found <= drawn + math.log(2) + 1e-9
-    wide = LabelBoost(LEARNER, Thresholds(), epsilon=1)._log_bad(rows, labelled=10, error=error, rate=0.5, targets=0)
+    wide = log_error(Thresholds(), rows, labelled=10, error=error, rate=0.5, targets=0)
     assert drawn < wide < drawn + math.log(2 * 80 * rows) + 1
 
 

@@ -20,7 +20,7 @@ from reticent.exact import Number, exp_fractions, integer, log_bounds
 from reticent.learners.active import ActiveLearner
 from reticent.learners.base import ConceptLearner, PartlyLabelled
 from reticent.learners.label_private import SemiPrivateLearner
-from reticent.learners.sample_bounds import log_growth
+from reticent.learners.relabelling_bounds import log_distance, log_error, log_excess
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import fits
@@ -33,7 +33,6 @@ Variant = Literal["max", "printed"]
 _BITS = 64  # of the bounds on costs, which are rounded up
 _LOG4 = log_bounds(Fraction(4), _BITS)[1]
 _MOST_ROUNDS = 4  # that rounds="auto" tries; sizes grow as a tower of exponentials
-_LN2 = math.log(2)
 
 ROUND = {
     "what": "rows of a round",
@@ -400,7 +399,7 @@ class LabelBoost(PartlyLabelled):
 
         def learns(rows: int) -> bool:
             errors = learner.sample_errors(rows, self.concept_class.columns)
-            return self._log_far(errors, rows, later) <= math.log(beta / 2)
+            return log_distance(self.concept_class, rows, wrong=errors, error=later) <= math.log(beta / 2)
 
         try:
             size = fewest_rows(learns)
@@ -413,63 +412,15 @@ class LabelBoost(PartlyLabelled):
         fresh: list[int] = []
         for epsilon in reversed(self._epsilons(rounds)):
             first = len(scored) == rounds - 1
-            off = self._log_off if first and self.agnostic else partial(self._log_bad, targets=0 if first else 1)
-            bound = partial(off, labelled=size, error=alpha / 2 if first else later, rate=float(epsilon / 2))
-            looked = fewest_rows(lambda rows, bound=bound: bound(rows) <= math.log(beta))  # type: ignore[misc]
+            off = log_excess if first and self.agnostic else partial(log_error, targets=0 if first else 1)
+            bound = partial(
+                off, self.concept_class, labelled=size, error=alpha / 2 if first else later, rate=float(epsilon / 2)
+            )
+            looked = fewest_rows(lambda rows, bound=bound: bound(rows=rows) <= math.log(beta))  # type: ignore[misc]
             scored.insert(0, looked)
             fresh.insert(0, size if self.variant == "max" else max(1, size - looked))
             size = math.ceil(looked / self._scored_share(first=first))
         return Schedule(size, tuple(scored), tuple(fresh))
-
-    def _log_bad(self, rows: int, *, labelled: int, error: float, rate: float, targets: int) -> float:
-        """ln of the probability that a round draws a labelling of `labelled` rows that is off by more than `error`.
-
-        The labelling z is drawn with probability at most e^(−t·J), where t = `rate` and J is the errors on the n rows
-        of S of the best concept c with that labelling. Draw m rows more. If c is bad, it errs on at least ⌊m·error⌋ of
-        them with probability at least 1/2, a median. So the probability is at most twice the expected sum of
-        e^(−t·J)·1[K ≥ ⌊m·error⌋] over all labellings of the n + m rows and T, K being the errors on the m. Permuting
-        the n + m rows bounds each term by (1 + (n/m)(1 − e^(−t)))^−⌊m·error⌋, as `sample_bounds` proves. If the rows of
-        S are labelled by a concept that was itself chosen by them (`targets` = 1), the sum is over all of these too.
-        """
-        kept = -math.expm1(-rate)
-        size = self.concept_class.size
-        least = math.inf if size is None else (1 + targets) * math.log(size) + rows * math.log1p(-error * kept)
-        for more in _further(rows):
-            tail = math.floor(more * error) * math.log1p(rows / more * kept)
-            least = min(least, _LN2 + (1 + targets) * log_growth(self.concept_class, rows + more + labelled) - tail)
-        return least
-
-    def _log_off(self, rows: int, *, labelled: int, error: float, rate: float) -> float:
-        """The same where labels are any, and a concept is bad that errs more often than the best by `error`.
-
-        With x the errors of a concept less those of the best, on a row, z is drawn with probability at most e^(−tΣx),
-        for every t up to the rate; the rest is the proof of `sample_bounds.log_bad_excess`, with T among the points.
-        """
-        least = math.inf
-        for more in _further(rows):
-            gap, spread = error - math.sqrt(2 * _LN2 / more), (1 + rows / more) ** 2
-            if gap > 0:
-                t = min(rate, gap / spread)
-                ways = log_growth(self.concept_class, rows + more + labelled)
-                least = min(least, _LN2 + ways - rows * (t * gap - t * t * spread / 2))
-        return least
-
-    def _log_far(self, wrong: int, rows: int, error: float) -> float:
-        """ln of the probability that two concepts which differ on at most `wrong` of `rows` rows differ by > `error`.
-
-        It holds for all pairs at once. Draw m rows more. A set that is too large is hit by at least a = ⌊m·error⌋ of
-        them with probability at least 1/2. So the probability is at most twice that of some pair's difference being hit
-        ≤ k times by the first n rows and ≥ a times by the others. With all rows in random order, a difference that
-        holds r of them does so with a probability that rises in r up to a + k and falls from there on: it is at most
-        P(Hypergeometric(n + m, a + k, n) ≤ k). There are at most τ²/2 differences.
-        """
-        least = math.inf
-        for more in _further(rows):
-            hits = math.floor(more * error) + wrong
-            if wrong < rows and hits <= more:
-                tail = _log_hypergeometric(wrong, rows + more, hits, rows)
-                least = min(least, 2 * log_growth(self.concept_class, rows + more) + tail)
-        return least
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -556,28 +507,6 @@ def printed_epsilon(inner: Fraction) -> Fraction:
     The rows looked at are ∝ 1/ε and their share is ∝ 1/((1 + g)²·e^inner − 1).
     """
     return min((Fraction(i, 10) for i in range(1, 101)), key=lambda e: math.expm1(float(printed_cost(e) + inner)) / e)
-
-
-def _further(rows: int) -> list[int]:
-    """Numbers of further rows to try in a bound that holds for any."""
-    return [1 << power for power in range(max(0, rows.bit_length() - 2), rows.bit_length() + 5)]
-
-
-def _log_hypergeometric(most: int, points: int, marked: int, drawn: int) -> float:
-    """ln of a bound on the probability that at most so many of the marked points are drawn.
-
-    Going down from k = `most`, each probability is at most the share s of the one before that the next one is of the
-    first: they sum to at most P(k)/(1 − s).
-    """
-    share = most * (points - marked - drawn + most) / ((marked - most + 1) * (drawn - most + 1))
-    if share >= 1:
-        return 0.0
-    ways = _log_choose(marked, most) + _log_choose(points - marked, drawn - most) - _log_choose(points, drawn)
-    return min(0.0, ways - math.log1p(-share))
-
-
-def _log_choose(n: int, k: int) -> float:
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def _check_variant(variant: object) -> None:

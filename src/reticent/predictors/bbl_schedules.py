@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from reticent.concepts.interface import ConceptClass
 from reticent.exact import exp_fractions
-from reticent.learners.label_boost import LabelBoost, Variant, largest_share
+from reticent.learners.label_boost import Variant, largest_share
+from reticent.learners.relabelling_bounds import log_distance, log_error
 from reticent.predictors.bbl_phases import LOG4, BBLLabeller, BBLPhase, relabelling_cost
 from reticent.privacy import calibrate
 from reticent.privacy.events import ZCDP
@@ -110,8 +111,8 @@ class Calibrated:
     are that are t-good: for at most (15/16)·t/(3/16) = 7e/10 of the points. *Noise.* Elsewhere the votes are T/4 away
     from half. "gaussian": the noise of an answer is larger with probability at most e/20. "between-thresholds": so are
     half the band, the noise of the thresholds (but for β_i/4, in all segments) and that of an answer (but for e/20)
-    together; halts are as many as 3e/4 of R, and what Chernoff's bound adds for β_i/4. *Labels.* By `LabelBoost`'s
-    bound, for labels that a concept gave which itself depends on the points, but for β_i/4.
+    together; halts are as many as 3e/4 of R, and what Chernoff's bound adds for β_i/4. *Labels.* By the bound of
+    `log_error`, for labels that a concept gave which itself depends on the points, but for β_i/4.
     """
 
     def __init__(
@@ -133,9 +134,8 @@ class Calibrated:
         inner = self.votes + spent
         self.first, self.drawn = largest_share(epsilon, inner), largest_share(epsilon, inner + LOG4)
         self.delta = min(delta / self.first, Fraction(1, 2))
-        self._bounds = LabelBoost(cast("Any", None), concept_class, epsilon=1)  # for its bounds on errors
         good = 0.14 * self.error
-        self.shard = fewest_rows(lambda rows: self._bounds._log_far(0, rows, good) <= -math.log(32))
+        self.shard = fewest_rows(lambda rows: log_distance(concept_class, rows, wrong=0, error=good) <= -math.log(32))
         self.unit = _unit_noise(self.votes, self.delta)
 
     def phase(self, i: int, first: int) -> BBLPhase:
@@ -184,7 +184,7 @@ class Calibrated:
             return False
         off = self.error / (4 * i * (i + 1))
         rate = float(self.relabel) / 2
-        return self._bounds._log_bad(scored, labelled=drawn, error=off, rate=rate, targets=1) <= log_part
+        return log_error(self.concept_class, scored, labelled=drawn, error=off, rate=rate, targets=1) <= log_part
 
     def _part(self, i: int) -> float:
         return self.failure / (4 * i * (i + 1))

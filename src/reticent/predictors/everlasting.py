@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
 from reticent import noise
@@ -34,7 +33,7 @@ from reticent.privacy.parameters import check_delta
 Array = NDArray[Any]
 
 
-class EverlastingPredictor(ResumablePredictor, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class EverlastingPredictor(ResumablePredictor):
     """Predicts without end, on one privacy guarantee for the people in its training rows and in its queries.
 
     It works in phases. A phase learns from its rows and answers a public number of queries. These queries, with the

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent.data.queries import as_queries
@@ -23,13 +24,14 @@ from reticent.privacy.guard import Guard, Guarded
 Array = NDArray[Any]
 
 
-class RunningPredictor(Guarded):
+class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A fitted `EverlastingPredictor`: one thread of one process at a time uses its machine.
 
     All attributes but `engine_` may be shown to everyone. They are functions of parameters, of who asked when, and of
     models and tests that were released and are paid for.
     """
 
+    learner: Any
     background: bool
     guarantee_: Guarantee
     classes_: Array

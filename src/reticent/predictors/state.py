@@ -198,7 +198,8 @@ class ResumablePredictor(RunningPredictor):
         trust_models: bool = False,
     ) -> EngineState:
         """What the phase after the one saved at `path` learns from these rows: for `learn_elsewhere`; no answers."""
-        model, _ = cls._loaded(path, learner=learner, labeller=labeller, engine=engine, trust_models=trust_models)
+        saved = read(path, learner=learner, labeller=labeller, engine=engine)
+        model = cls(**saved.arguments)._continue(saved, trust_models=trust_models)
         return model.engine_.next(phase, rows, None).state()
 
     def save(self, path: str | Path) -> None:
@@ -235,24 +236,22 @@ class ResumablePredictor(RunningPredictor):
         trust_models : bool, default False
             Whether teachers may be loaded whose file could run code.
         """
-        given = {"learner": learner, "labeller": labeller, "engine": engine}
-        model, identity = cls._loaded(path, trust_models=trust_models, **given)
-        state_file.claim(path, identity, again=again)  # last, so that a load that fails can be tried again
+        saved = read(path, learner=learner, labeller=labeller, engine=engine)
+        model = cls(**saved.arguments)._continue(saved, trust_models=trust_models)
+        state_file.claim(path, saved.identity, again=again)  # last, so that a load that fails can be tried again
         return model
 
-    @classmethod
-    def _loaded(cls, path: str | Path, *, trust_models: bool, **given: Any) -> tuple[Self, str]:
-        saved = read(path, **given)
-        model: Any = cls(**saved.arguments)
-        checked = CheckedParameters.of(model.get_params(deep=False))
-        fitted = saved.fitted(checked.given, concepts_of(model.learner))
+    def _continue(self, saved: Saved, *, trust_models: bool) -> Self:
+        """Become the predictor that was saved, whose parameters this one has."""
+        checked = CheckedParameters.of(self.get_params(deep=False))
+        fitted = saved.fitted(checked.given, concepts_of(self.learner))
         factory = checked.factory(columns=fitted.columns, classes=len(fitted.classes), grouped=fitted.grouped)
         machine = checked.machine(fitted, factory, None)
         machine.restore(saved.header, saved.arrays, saved.release, trust_models=trust_models)
         if fitted.names is not None:
-            model.feature_names_in_ = np.asarray(fitted.names, dtype=object)
-        model._begin(checked, fitted, machine, seeded=False)
-        return model, saved.identity
+            self.feature_names_in_ = np.asarray(fitted.names, dtype=object)
+        self._begin(checked, fitted, machine, seeded=False)
+        return self
 
     def clock(self) -> dict[str, Any]:
         """How far this phase has come: what `replay` needs besides the rows. The part "labeller" is secret."""
