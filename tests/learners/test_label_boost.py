@@ -25,25 +25,22 @@ from reticent.audit.neighbours import divergences
 from reticent.concepts import Finite, Floats, Intervals, Point, Points, Rectangles, Thresholds
 from reticent.errors import InsufficientData, PrivacyWarning
 from reticent.exact import log_bounds
-from reticent.learners import label_boost as module
+from reticent.learners import relabelling_costs
 from reticent.learners.active import ActiveLearner
 from reticent.learners.base import ConceptLearner
 from reticent.learners.exponential import ExponentialLearner
-from reticent.learners.label_boost import (
-    LabelBoost,
-    Relabelled,
-    Schedule,
-    Variant,
-    inner_epsilon,
-    label_boost,
-    largest_share,
-    printed_cost,
-    printed_epsilon,
-)
+from reticent.learners.label_boost import BoostSchedule, LabelBoost, Relabelled, label_boost
 from reticent.learners.label_private import SemiPrivateLearner
 from reticent.learners.points import PointLearner
 from reticent.learners.rectangles import RectangleLearner
 from reticent.learners.relabelling_bounds import log_distance, log_error, log_hypergeometric
+from reticent.learners.relabelling_costs import (
+    Variant,
+    inner_epsilon,
+    largest_share,
+    printed_cost,
+    printed_epsilon,
+)
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.mechanisms.release import Release, release
 from reticent.noise import Noise, Seeded
@@ -207,7 +204,7 @@ def test_drawn_rows_in_index_order_gain_less_than_is_claimed() -> None:
     boost = LabelBoost(Answers(one, ((0, 0), (1, 1)), epsilon=1), one, epsilon=0.8)
     known = ((0, 0),)
     pairs: list[tuple[Data, Data]] = [((known, (0, 0, last)), (known, (1, 0, last))) for last in (0, 1)]
-    with mock.patch.object(module, "_LOG4", Fraction(0)):
+    with mock.patch.object(relabelling_costs, "LOG4", Fraction(0)):
         drawn = boost.fit_with_noise(*table(pairs[0][0]), Seeded(unsafe_seed=0)).event_.event.events[1]  # type: ignore[attr-defined]
         assert isinstance(drawn, Subsampled)
         assert drawn.rate == Fraction(2, 3)
@@ -252,7 +249,7 @@ SPARSE: list[tuple[Data, Data]] = [
 def test_exact_law_where_every_row_is_used() -> None:
     boost = LabelBoost(LEARNER, FORK, epsilon=4)
     found = losses(whole(boost), SURE)
-    assert boost.schedule_ == Schedule(4, (4,), (2,))
+    assert boost.schedule_ == BoostSchedule(4, (4,), (2,))
     assert all(high <= 4 for _, high in found)
     assert found[0][0] > 2.6  # two thirds of ε for a row without a label
     assert found[1][0] > 3  # three quarters for one with
@@ -261,7 +258,7 @@ def test_exact_law_where_every_row_is_used() -> None:
 def test_exact_law_where_one_row_of_six_is_drawn() -> None:
     boost = LabelBoost(LEARNER, FORK, epsilon=1)
     found = losses(whole(boost), SPARSE)
-    assert boost.schedule_ == Schedule(3, (3,), (1,))
+    assert boost.schedule_ == BoostSchedule(3, (3,), (1,))
     assert all(high <= 1 for _, high in found)
     assert max(low for low, _ in found) > 0.15
     fitted = boost.fit_with_noise(*table(SPARSE[0][0]), Seeded(unsafe_seed=0))
@@ -272,7 +269,7 @@ def test_exact_law_of_two_rounds() -> None:
     boost = LabelBoost(LEARNER, FORK, epsilon=3, rounds=2)
     pairs: list[tuple[Data, Data]] = [((ONES, (A, A, P)), (ONES, (A, A, Q))), ((ONES, (A, P, P)), (ONES, (Q, P, P)))]
     found = losses(whole(boost), pairs)
-    assert boost.schedule_ == Schedule(3, (3, 1), (1, 2))
+    assert boost.schedule_ == BoostSchedule(3, (3, 1), (1, 2))
     assert all(high <= 3 for _, high in found)
     assert found[0][0] > 1.1
 
@@ -284,7 +281,7 @@ def test_exact_law_of_the_printed_variant() -> None:
         (((*ONES[:2], (P, 1)), (A, A)), ((*ONES[:2], (Q, 1)), (A, A))),
     ]
     found = losses(whole(boost), pairs)
-    assert boost.schedule_ == Schedule(3, (1,), (2,))
+    assert boost.schedule_ == BoostSchedule(3, (1,), (2,))
     assert all(high <= 5 for _, high in found)
     assert found[0][0] > 3
 
@@ -307,8 +304,8 @@ def test_exact_law_with_a_learner_of_the_package() -> None:
 class Uncharged(LabelBoost):
     """A twin: it uses every row, and claims what a drawn part would cost."""
 
-    def _schedule(self, labels: int, pool: int) -> Schedule:
-        return Schedule(labels, (labels,), (pool,))
+    def _schedule(self, labels: int, pool: int) -> BoostSchedule:
+        return BoostSchedule(labels, (labels,), (pool,))
 
 
 class KeepsLabelled(LabelBoost):
@@ -385,7 +382,7 @@ def test_event_and_guarantee() -> None:
     cost = Fraction(9, 10) + log_bounds(Fraction(4), 64)[1]
     assert boost.event_ == Parallel((PureDP(Fraction(1)), Subsampled(PureDP(cost), Fraction(17, 90))))
     assert boost.guarantee_ == Guarantee(epsilon=1.0)
-    assert boost.schedule_ == Schedule(10, (10,), (17,))
+    assert boost.schedule_ == BoostSchedule(10, (10,), (17,))
     seeded = clone(boost).set_params(unsafe_seed=3).fit(X, y)
     assert seeded.guarantee_.seeded
     again = clone(seeded).fit(X, y)
@@ -710,7 +707,7 @@ def test_any_parameters_are_taken_or_refused(epsilon: Any, delta: Any) -> None:
     boost = LabelBoost(GOOD["learner"], GOOD["concept_class"], epsilon=epsilon, delta=delta)
     with suppress(TypeError, ValueError):
         boost.check_parameters()
-        assert 0 < boost._share() <= 1
+        assert 0 < boost._budget().unlabelled_share <= 1
 
 
 def test_bad_rounds_of_the_procedure_are_refused() -> None:

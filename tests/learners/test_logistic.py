@@ -698,7 +698,7 @@ def test_a_descent_starts_from_the_scores_of_the_model_given(features: int | Non
     plan = model.descent_plan_
     length = 4.0 if features is None else 1.0
     weights = logistic.start_weights(model.hypothesis_, plan, features or 5, length)
-    scores = np.asarray(integer_rows(model._unit_rows(X), plan) @ weights)[:, 0] / plan.radius
+    scores = np.asarray(integer_rows(model.feature_map_.unit_rows(X), plan) @ weights)[:, 0] / plan.radius
     assert np.allclose(scores, model.decision_function(X), atol=0.05)
 
 

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from reticent.concepts.interface import ConceptClass
 from reticent.exact import Number
 from reticent.learners.base import ConceptLearner
-from reticent.learners.label_boost import LabelBoost, Variant
+from reticent.learners.label_boost import LabelBoost
+from reticent.learners.relabelling_costs import Variant
 from reticent.plan.plan import Plan, make_plan, planned_guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share, rows_needed
