@@ -21,7 +21,9 @@ from reticent.audit import worst_case
 from reticent.audit.neighbours import divergences, random_row_replacements, row_replacements
 from reticent.concepts import Datetimes, Floats, Integers, Rectangle
 from reticent.errors import InsufficientData, PrivacyWarning
-from reticent.learners.rectangles import RectangleLearner, Search, axis_cells, cell_counts, side_scores
+from reticent.learners.partitions import axis_cells, cell_counts
+from reticent.learners.rectangles import RectangleLearner
+from reticent.learners.sides import SideSearch, side_scores
 from reticent.mechanisms import Pieces, Release
 from reticent.noise import Noise
 from reticent.privacy import Guarantee, fits
@@ -105,7 +107,7 @@ class CountsTwice(RectangleLearner):
 class ChargesOneEndAnAxis(RectangleLearner):
     """A twin: it takes the two ends of an axis for one release."""
 
-    def side_search(self, sides: int, failure: Fraction) -> Search:
+    def side_search(self, sides: int, failure: Fraction) -> SideSearch:
         return super().side_search(sides // 2, failure)
 
 

@@ -320,15 +320,7 @@ class LabelBoost(PartlyLabelled):
     # ── how many rows ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def n_required(self, error: Number, failure: Number | None = None) -> int:
-        """The number of rows, with and without a label, with which the promise holds.
-
-        Parameters
-        ----------
-        error : float or Fraction
-            The error to promise, in (0, 1).
-        failure : float, Fraction or None, default None
-            The probability with which the promise may fail; None is the learner's own.
-        """
+        """The number of rows, with and without a label, with which the promise holds; see `ConceptLearner`."""
         schedule = self._promised_schedule(error, failure)
 
         def check(rows: int) -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from reticent.concepts.domains import Domain
 from reticent.exact import Number, integer
-from reticent.learners.rectangles import Method, RectangleLearner
+from reticent.learners.rectangles import RectangleLearner, RectangleMethod
 from reticent.plan.plan import Plan, make_plan, planned_guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_memory, check_share
@@ -23,7 +23,7 @@ def rectangle(
     dimensions: int,
     bits: int | None = None,
     domain: Domain | None = None,
-    method: Method = "sides",
+    method: RectangleMethod = "sides",
 ) -> Plan:
     """Plan `RectangleLearner`: the rows for an error, or the error for a number of rows.
 
