@@ -18,8 +18,8 @@ from reticent.learners.label_boost import LabelBoost, label_boost
 from reticent.learners.relabelling_costs import (
     LOG4,
     Variant,
-    inner_epsilon,
     largest_share,
+    learner_epsilon,
     printed_cost,
     printed_epsilon,
 )
@@ -158,7 +158,7 @@ def _runs() -> Table:
 def _shares() -> Table:
     rows = []
     for epsilon in (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(3)):
-        inner = inner_epsilon(epsilon)
+        inner = learner_epsilon(epsilon)
         drawn = largest_share(epsilon, inner + LOG4)
         scored = largest_share(epsilon, inner + printed_cost(printed_epsilon(inner)))
         rows.append((f"{float(epsilon):g}", f"{float(inner):g}", f"{float(drawn):.4f}", "1", f"{float(scored):.4f}"))

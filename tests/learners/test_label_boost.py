@@ -36,8 +36,8 @@ from reticent.learners.rectangles import RectangleLearner
 from reticent.learners.relabelling_bounds import log_distance, log_error, log_hypergeometric
 from reticent.learners.relabelling_costs import (
     Variant,
-    inner_epsilon,
     largest_share,
+    learner_epsilon,
     printed_cost,
     printed_epsilon,
 )
@@ -408,7 +408,7 @@ def test_delta_is_for_the_learner_and_only_claimed_if_it_was_used() -> None:
 @given(epsilon=st.fractions(Fraction(1, 1000), 20, max_denominator=1000))
 @settings(max_examples=30)
 def test_shares_and_costs_are_rounded_the_safe_way(epsilon: Fraction) -> None:
-    inner = inner_epsilon(epsilon)
+    inner = learner_epsilon(epsilon)
     assert inner >= Fraction(9, 10)
     for cost in (inner + log_bounds(Fraction(4), 64)[1], inner + printed_cost(printed_epsilon(inner))):
         share = largest_share(epsilon, cost)

@@ -23,7 +23,7 @@ from reticent.concepts import Floats, Intervals, KPoints, Point, Points, Rectang
 from reticent.concepts.interface import ConceptClass
 from reticent.errors import InsufficientData
 from reticent.learners.copies import concept_parts
-from reticent.learners.sanitized import SanitizedLearner, Split, rows_for_halves
+from reticent.learners.sanitized import HalvesBudget, SanitizedLearner, rows_for_halves
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import Guarantee
@@ -160,9 +160,9 @@ def test_exact_law_with_points() -> None:
 class UnchargedCount(SanitizedLearner):
     """A twin: all of ε goes to the copies, as if the sizes were public."""
 
-    def _split(self) -> Split:
-        split = super()._split()
-        return Split(split.counting, check_epsilon(self.epsilon) / 2, split.delta)
+    def _budget(self) -> HalvesBudget:
+        budget = super()._budget()
+        return HalvesBudget(budget.counting, check_epsilon(self.epsilon) / 2, budget.delta)
 
 
 class Wrapped(Noise):

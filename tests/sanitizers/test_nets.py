@@ -27,7 +27,7 @@ from reticent.privacy import epsilon as least_epsilon
 from reticent.privacy import fits
 from reticent.privacy.events import BoundedRange, Seeded
 from reticent.sanitizers import nets as module
-from reticent.sanitizers.nets import ROUNDS, NetSanitizer, databases, levels, rounds_event
+from reticent.sanitizers.nets import ROUNDS, NetSanitizer, databases, round_noise, rounds_event
 
 Array = NDArray[Any]
 Rows = tuple[int, ...]
@@ -180,8 +180,8 @@ def test_exact_law_of_two_rounds_and_its_twins(monkeypatch: pytest.MonkeyPatch) 
     pairs = list(row_replacements(range(2), 4, ordered=False))[1:2]
     assert worst(NetSanitizer(Thresholds(bits=1), **privacy), pairs)[1] < 1e-4
     assert worst(broken(Half)(Thresholds(bits=1), **privacy), pairs)[0] > 1e-3
-    once = levels(Fraction(10), Fraction(0), 1)
-    monkeypatch.setattr(module, "levels", lambda *_: once)  # each round spends the whole budget
+    once = round_noise(Fraction(10), Fraction(0), 1)
+    monkeypatch.setattr(module, "round_noise", lambda *_: once)  # each round spends the whole budget
     assert worst(NetSanitizer(Thresholds(bits=1), **privacy), pairs)[0] > 1e-3
 
 
@@ -201,7 +201,7 @@ def test_the_noise_of_the_rounds_fits_the_budget() -> None:
     for budget in ((1, Fraction(1, 10**6)), (Fraction(1, 10), Fraction(1, 10**9)), (2, Fraction(0))):
         epsilon, delta = Fraction(budget[0]), budget[1]
         for rounds in (1, 2, 16, 17, 100, 1024):
-            choice, scale = levels(epsilon, delta, rounds)
+            choice, scale = round_noise(epsilon, delta, rounds)
             event = rounds_event(choice, scale, rounds, gaussian=delta > 0)
             assert fits(event, epsilon=epsilon, delta=delta)
             assert least_epsilon(event, delta=delta) > 0.93 * epsilon

@@ -163,8 +163,8 @@ class ExponentialLearner(ConceptLearner):
         elif not self._is_listed():
             raise OutOfReach(
                 f"net of ExponentialLearner must be given: {type(self.concept_class).__name__} does not count how many "
-                f"concepts have each labelling, and its {about(self.n_candidates())} concepts cannot be listed: at "
-                f"most 2^{MOST_LISTED.bit_length() - 1} can be"
+                f"concepts have each labelling, and its {about(self.n_candidates())} concepts have no list of at most "
+                f"2^{MOST_LISTED.bit_length() - 1}"
             )
 
     # ── the draw ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -41,7 +41,7 @@ class RelabellingBudget:
     @property
     def learner_epsilon(self) -> Fraction:
         """ε_A of the learner."""
-        return inner_epsilon(self.epsilon)
+        return learner_epsilon(self.epsilon)
 
     @property
     def learner_delta(self) -> Fraction:
@@ -80,10 +80,10 @@ class RelabellingBudget:
         return largest_share(self.epsilon if first else self.learner_epsilon, self.labelled_cost)
 
 
-def inner_epsilon(epsilon: Fraction) -> Fraction:
+def learner_epsilon(epsilon: Fraction) -> Fraction:
     """ε_A of the learner: 9/10, or ε − ln 4 if that is more, where no row needs to be left out.
 
-    >>> inner_epsilon(Fraction(1)), inner_epsilon(Fraction(5))
+    >>> learner_epsilon(Fraction(1)), learner_epsilon(Fraction(5))
     (Fraction(9, 10), Fraction(3613, 1000))
     """
     return max(Fraction(9, 10), Fraction(math.floor(1000 * (epsilon - LOG4)), 1000))
