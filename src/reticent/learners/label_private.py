@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from reticent.concepts.input import check_concept_class, read_as
 from reticent.concepts.interface import ConceptClass
 from reticent.data.points import Array, Labels, as_point_table
-from reticent.errors import InsufficientData
 from reticent.exact import Number, integer
 from reticent.learners import sample_bounds
 from reticent.learners.base import ConceptLearner
@@ -20,7 +19,7 @@ from reticent.mechanisms.exponential import exponential
 from reticent.mechanisms.release import Release, noise_from_seed
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_epsilon
-from reticent.promises import check_memory, check_share, fewest_rows, in_reach, rows_needed
+from reticent.promises import check_memory, check_rows, check_share, fewest_rows, in_reach, rows_needed
 
 _FEWER = "set net_rows of LabelPrivateLearner to the number of points whose labellings are candidates"
 _FEWER_PUBLIC = "give fewer public points, or ask for a larger error"
@@ -54,12 +53,7 @@ class NetLearner(ConceptLearner):
 
     def _require(self, have: int, required: int, what: str) -> None:
         """Raise `InsufficientData` if there are fewer than the promise needs."""
-        if have < required:
-            raise InsufficientData(
-                f"error={self.error} with failure={self.failure} can be promised from {required} {what} on, "
-                f"got {have}; give more of them, ask for less, or set error=None for a fit without a promise",
-                required=required,
-            )
+        check_rows(have, required=required, error=self.error, failure=self.failure, what=what)
 
     def check_parameters(self) -> None:
         """Raise if a parameter is invalid. It reads no data."""
@@ -94,9 +88,9 @@ class LabelPrivateLearner(NetLearner):
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Definition 6.1, the generic label-private learner (Figure 13) and Theorem 6.2. Improved: the paper spends a first
-    part of the rows on the net and ignores their labels; where points are public, the net may be all of them.
-    Sharpened: the bounds above, in place of (768/(α²ε))·(VC·ln(64/α) + 2·ln(8/β)) rows, some thousand times as many.
-    New: labels that no concept fits (`agnostic=True`).
+    part of the rows on the net and ignores their labels; if points are public, the net may be all of them. Sharpened:
+    the bounds of `sample_bounds`, in place of (768/(α²ε))·(VC·ln(64/α) + 2·ln(8/β)) rows, about a thousand times as
+    many. New: labels that no concept fits (`agnostic=True`).
 
     Parameters
     ----------
@@ -236,8 +230,8 @@ class SemiPrivateLearner(NetLearner):
     is in `docs/learners/label_private.md`.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
-    §6.2 and Example 6.3, the semi-private learner. Sharpened: the bounds above, in place of the numbers of Figure 13.
-    New: labels that no concept fits (`agnostic=True`).
+    §6.2 and Example 6.3, the semi-private learner. Sharpened: the bounds of `sample_bounds`, in place of the numbers of
+    Figure 13. New: labels that no concept fits (`agnostic=True`).
 
     Parameters
     ----------
