@@ -189,7 +189,7 @@ class IndexOrder(ActiveLearner):
 class LabelsDrawn(ActiveLearner):
     """A twin: ε* is computed as if only the labelled rows had been drawn."""
 
-    def _draw(self, pool: int, n_labels: object, n_rows: object) -> Draw:
+    def _draw(self, pool: int, n_labels: int, n_rows: int | None) -> Draw:
         draw = super()._draw(pool, n_labels, n_rows)
         return draw._replace(epsilon=inner_epsilon(check_epsilon(self.epsilon), Fraction(draw.labels, pool)))
 

@@ -308,7 +308,7 @@ def test_the_exact_law_of_the_whole_learner(case: int, doubled: bool, monkeypatc
     )
     X, y, X2, y2 = WHOLE[case]
 
-    def weight(rows: Array, labels: Array, noise: Noise) -> float:
+    def weight(rows: Any, labels: Any, noise: Noise) -> float:
         return float(learner.fit_with_noise(rows, labels, noise).coef_[0, 0])
 
     first, second = (law(partial(weight, *data), tail_bits=30) for data in ((X, y), (X2, y2)))

@@ -9,14 +9,13 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent.concepts.interface import ConceptClass
 from reticent.data.labels import UNLABELLED, as_binary_labels
 from reticent.data.points import Array, Labels, as_point_table
 from reticent.exact import Number, exp_fractions, integer, log_bounds
-from reticent.learners.base import ConceptLearner, PartlyLabelled, set_known_parameters
+from reticent.learners.base import ConceptLearner, PartlyLabelled, clone_with
 from reticent.learners.label_private import SemiPrivateLearner
 from reticent.mechanisms.release import Release, noise_from_seed, noise_or_system
 from reticent.noise import Noise
@@ -370,8 +369,8 @@ class ActiveLearner(ConceptLearner):
         error : float, Fraction or None, default None
             The error that it must promise.
         """
-        return set_known_parameters(
-            clone(self.learner),
+        return clone_with(
+            self.learner,
             epsilon=epsilon,
             delta=delta,
             error=error,

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent.concepts.input import refuse_bad_points
@@ -26,24 +26,20 @@ from reticent.silence import silent
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 
 
-def set_known_parameters(estimator: Estimator, **settings: object) -> Estimator:
-    """Set those of the parameters that the estimator has, and ignore the others.
+def clone_with(estimator: Estimator, **settings: object) -> Estimator:
+    """An unfitted clone of an estimator, with those of the parameters set that it has.
 
     Parameters
     ----------
     estimator : estimator
-        It is changed in place.
+        The template. It is not changed.
     **settings : object
-        Values by the name of the parameter.
-
-    Returns
-    -------
-    estimator
-        The same estimator.
+        Values by the name of the parameter; names that the estimator does not have are ignored.
     """
-    known = estimator.get_params(deep=False)
-    estimator.set_params(**{name: value for name, value in settings.items() if name in known})
-    return estimator
+    copy: Estimator = clone(estimator)
+    known = copy.get_params(deep=False)
+    copy.set_params(**{name: value for name, value in settings.items() if name in known})
+    return copy
 
 
 class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
 from reticent.concepts.input import check_concept_class, refuse_bad_points
 from reticent.concepts.interface import ConceptClass, joined
@@ -18,7 +17,7 @@ from reticent.data.points import Array, Labels, as_array
 from reticent.errors import InsufficientData
 from reticent.exact import Number, integer
 from reticent.learners.active import ActiveLearner
-from reticent.learners.base import ConceptLearner, PartlyLabelled, set_known_parameters
+from reticent.learners.base import ConceptLearner, PartlyLabelled, clone_with
 from reticent.learners.label_private import SemiPrivateLearner
 from reticent.learners.relabelling_bounds import log_distance, log_error, log_excess
 from reticent.learners.relabelling_costs import RelabellingBudget, Variant, check_variant
@@ -308,8 +307,8 @@ class LabelBoost(PartlyLabelled):
             The failure of the whole; None is that of this learner.
         """
         budget = self._budget()
-        return set_known_parameters(
-            clone(self.learner),
+        return clone_with(
+            self.learner,
             epsilon=budget.learner_epsilon,
             delta=budget.learner_delta,
             failure=self._failure(failure) / (rounds + 1),

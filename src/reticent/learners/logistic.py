@@ -211,13 +211,12 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         start = None if self.start is None else _checked_start(self.start)
 
         refuse_unreadable(X)
-        if declared is not None and y is not None:
-            y = indices_in_declared(y, declared)
-        refuse_unreadable_labels(y)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        target: Any = y if declared is None or y is None else indices_in_declared(y, declared)
+        refuse_unreadable_labels(target)
+        X, target = validate_data(self, X, target, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
         refuse_infinite(X)
         delta = check_delta(self.delta, positive=True, rows=X.shape[0])
-        classes, class_indices = observed_labels(y) if declared is None else Labels(declared, y)
+        classes, class_indices = observed_labels(target) if declared is None else Labels(declared, target)
         columns = features or X.shape[1]
         plan = plan_descent(
             rows=X.shape[0],

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
 from reticent.concepts.input import check_concept_class, refuse_bad_points
 from reticent.concepts.interface import ConceptClass, joined
 from reticent.data.points import Array, Labels, as_rows
 from reticent.exact import Number, integer
-from reticent.learners.base import ConceptLearner, set_known_parameters
+from reticent.learners.base import ConceptLearner, clone_with
 from reticent.learners.copies import check_promise, check_sanitizer, concept_parts, heaviest
 from reticent.learners.sample_bounds import log_bad, log_bad_excess
 from reticent.mechanisms.counts import laplace_tail
@@ -349,8 +348,8 @@ class SanitizedLearner(ConceptLearner):
     def _copy(self, error: Fraction | None = None) -> Sanitizer:
         """An unfitted sanitizer of a half, with its privacy set."""
         budget = self._budget()
-        return set_known_parameters(
-            clone(self.sanitizer),
+        return clone_with(
+            self.sanitizer,
             epsilon=budget.copying,
             delta=budget.delta,
             error=error,
