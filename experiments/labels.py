@@ -14,13 +14,12 @@ from experiments.table import Table
 from reticent.audit.hockey_stick import exact
 from reticent.audit.laws import Law, law
 from reticent.concepts import Finite, Thresholds
-from reticent.exact import log_bounds
-from reticent.learners.label_boost import (
-    LabelBoost,
+from reticent.learners.label_boost import LabelBoost, label_boost
+from reticent.learners.relabelling_costs import (
+    LOG4,
     Variant,
-    inner_epsilon,
-    label_boost,
     largest_share,
+    learner_epsilon,
     printed_cost,
     printed_epsilon,
 )
@@ -159,8 +158,8 @@ def _runs() -> Table:
 def _shares() -> Table:
     rows = []
     for epsilon in (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(3)):
-        inner = inner_epsilon(epsilon)
-        drawn = largest_share(epsilon, inner + log_bounds(Fraction(4), 64)[1])
+        inner = learner_epsilon(epsilon)
+        drawn = largest_share(epsilon, inner + LOG4)
         scored = largest_share(epsilon, inner + printed_cost(printed_epsilon(inner)))
         rows.append((f"{float(epsilon):g}", f"{float(inner):g}", f"{float(drawn):.4f}", "1", f"{float(scored):.4f}"))
     return Table(

@@ -25,7 +25,7 @@ def tables() -> list[Table]:
 def _rows() -> Table:
     rows = []
     for concepts in (Points(bits=2), Thresholds(bits=3), Intervals(bits=3), Intervals(bits=7), Thresholds(bits=16)):
-        net = NetSanitizer(concepts, epsilon=1)._net()
+        net = NetSanitizer(concepts, epsilon=1).query_net()
         for error in (0.4, 0.2):
             rows.append((_name(concepts), f"{len(net.points):,}", f"{net.queries:,}", f"{error:g}",
                          _needed(concepts, error, method="exact"), _needed(concepts, error, method="weights"),
@@ -62,7 +62,7 @@ def _measured() -> Table:
     ):
         column = np.minimum(generator.geometric(0.1, count), 2**concepts.bits - 1)  # type: ignore[operator]
         sanitizer = NetSanitizer(concepts, epsilon=1, delta=delta, failure=FAILURE)
-        net = sanitizer._net()
+        net = sanitizer.query_net()
         promised = min(way.error(count) for way in sanitizer._ways(net, FAILURE))
         truth = net.dichotomies.sums(np.ones(count, dtype=np.int64), at=column) / count
         off = []

@@ -59,7 +59,7 @@ def _required(dimensions: int, bits: int, delta: float, **more: Any) -> int:
 def _shares() -> Table:
     rows = []
     for dimensions in (1, 2, 5, 10, 50):
-        search = RectangleLearner(bits=16, epsilon=1, delta=DELTA)._search(2 * dimensions, Fraction(1, 20))
+        search = RectangleLearner(bits=16, epsilon=1, delta=DELTA).side_search(2 * dimensions, Fraction(1, 20))
         own = float(search.event.epsilon)
         rows.append((str(dimensions), f"{1 / (2 * dimensions):.4f}", f"{own:.4f}", str(search.cut)))
     return Table(
@@ -90,7 +90,7 @@ def _laws() -> Table:
 
 
 def _law(learner: RectangleLearner, X: list[list[int]], y: list[int]) -> Law:
-    return law(lambda noise: learner._fit(np.array(X), np.array(y), noise).hypothesis_)
+    return law(lambda noise: learner.fit_with_noise(np.array(X), np.array(y), noise).hypothesis_)
 
 
 def _errors() -> Table:

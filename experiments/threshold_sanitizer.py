@@ -18,7 +18,7 @@ from reticent.noise import Noise, Seeded
 from reticent.plan.threshold_sanitizer import threshold_sanitizer
 from reticent.privacy import calibrate
 from reticent.sanitizers.cells import CountNoise, estimates
-from reticent.sanitizers.pivots import Pivots, Search
+from reticent.sanitizers.pivots import MedianSearch, Pivots
 from reticent.sanitizers.thresholds import ThresholdSanitizer
 from reticent.sanitizers.trees import Tree
 
@@ -211,7 +211,7 @@ def _error(data: Array, bits: int, method: Any, delta: float) -> float:
 
 def _laws() -> Table:
     """One level of two ranges, [0, 3] and [4, 7], at ε₁ = 2."""
-    search, counting = Search(Fraction(2), Fraction(0), 1), CountNoise(1, Fraction(1), gaussian=False)
+    search, counting = MedianSearch(Fraction(2), Fraction(0), 1), CountNoise(1, Fraction(1), gaussian=False)
     plan = Pivots(8, 5, search, counting, Fraction(1, 10))
 
     def run(rows: list[int], noise: Noise) -> tuple[int, int]:

@@ -71,12 +71,13 @@ def check_rows(
     required: int,
     error: object,
     failure: object,
+    what: str = "rows",
     otherwise: str = "set error=None for a fit without a promise",
 ) -> None:
     """Refuse to promise an error from fewer rows than that takes; `otherwise` is a way out that the estimator has."""
     if rows < required:
         raise InsufficientData(
-            f"error={error} with failure={failure} can be promised from {required} rows on, "
-            f"got {rows}; give more rows, ask for less, or {otherwise}",
+            f"error={error} with failure={failure} can be promised from {required} {what} on, "
+            f"got {rows}; give more {what}, ask for less, or {otherwise}",
             required=required,
         )

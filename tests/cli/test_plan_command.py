@@ -131,10 +131,10 @@ def test_a_plan_that_cannot_be_run_says_so(reticent_command: Reticent) -> None:
     outcome = reticent_command(line)
     assert outcome.code == 0
     assert "1,146 rows would promise" in outcome.out
-    assert "this cannot be run: net must be given" in outcome.out
+    assert "this cannot be run: net of ExponentialLearner must be given" in outcome.out
     found = json.loads(reticent_command(f"{line} --json").out)
     assert (found["rows"], found["feasible"]) == (1146, False)
-    assert found["obstacle"].startswith("net must be given")
+    assert found["obstacle"].startswith("net of ExponentialLearner must be given")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def table(rows: Rows) -> tuple[Array, Array]:
 
 def learner_law(learner: ConceptLearner) -> Callable[[Noise, Rows], Any]:
     """The whole learner as a function of its noise and its rows."""
-    return lambda noise, rows: learner._fit(*table(rows), noise).hypothesis_
+    return lambda noise, rows: learner.fit_with_noise(*table(rows), noise).hypothesis_
 
 
 def allowed(trials: int, failure: float) -> int:
@@ -92,7 +92,7 @@ ONE_COLUMN = dict.fromkeys(
 class FirstColumn:
     """Put before a learner of one column: it takes the first of several, since most of the checks use several."""
 
-    def _points(self, rows: Array) -> Array:
+    def as_points(self, rows: Array) -> Array:
         return rows[:, 0]
 
 

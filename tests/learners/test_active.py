@@ -61,7 +61,7 @@ class Counting(ConceptLearner):
     def n_required(self, error: Any, failure: Any = None) -> int:
         return math.ceil(10 / (float(self.epsilon) * float(error)))
 
-    def _hypotheses(self) -> ConceptClass[Any]:
+    def hypothesis_class(self) -> ConceptClass[Any]:
         return Thresholds(bits=7)
 
     def _learn(self, rows: Array, labels: Array, unsafe_noise: Noise | None) -> Release[Any]:
@@ -101,7 +101,7 @@ ALL_ROWS = [(value, label) for value in (0, 1) for label in (0, 1)]
 
 def published(learner: ActiveLearner, **sizes: int) -> Callable[[Noise, Rows], Any]:
     def run(noise: Noise, rows: Rows) -> Any:
-        fitted = learner._fit(*table(rows), noise, **sizes)  # type: ignore[arg-type]
+        fitted = learner.fit_with_noise(*table(rows), noise, **sizes)  # type: ignore[arg-type]
         return fitted.hypothesis_, *getattr(fitted, "transcript_", ())
 
     return run
@@ -186,14 +186,14 @@ class InOrder(Wrapped):
 class IndexOrder(ActiveLearner):
     """A twin: the rows drawn are put in the order of the data, and the smallest m indices are labelled, as printed."""
 
-    def _fit(self, X: Any, y: Any, unsafe_noise: Noise | None, **sizes: Any) -> Any:
-        return super()._fit(X, y, InOrder(unsafe_noise), **sizes)
+    def fit_with_noise(self, X: Any, y: Any, unsafe_noise: Noise | None, **sizes: Any) -> Any:
+        return super().fit_with_noise(X, y, InOrder(unsafe_noise), **sizes)
 
 
 class LabelsDrawn(ActiveLearner):
     """A twin: ε* is computed as if only the labelled rows had been drawn."""
 
-    def _draw(self, pool: int, n_labels: object, n_rows: object) -> Draw:
+    def _draw(self, pool: int, n_labels: int, n_rows: int | None) -> Draw:
         draw = super()._draw(pool, n_labels, n_rows)
         return draw._replace(epsilon=inner_epsilon(check_epsilon(self.epsilon), Fraction(draw.labels, pool)))
 
@@ -228,7 +228,7 @@ def test_other_twins_are_rejected() -> None:
     def exposed(noise: Noise, rows: Rows) -> Any:
         watched = Wrapped(noise)
         learner = ActiveLearner(Counting(), epsilon=EPSILON)
-        return learner._fit(*table(rows), watched, n_labels=2).hypothesis_, *watched.drawn.tolist()
+        return learner.fit_with_noise(*table(rows), watched, n_labels=2).hypothesis_, *watched.drawn.tolist()
 
     assert worst_case(exposed, [ONE], epsilon=EPSILON).lower > 1e-3  # hidden means hidden
 
@@ -495,7 +495,7 @@ OTHER_LABELS = {
 class FirstColumn(ThresholdLearner):
     """The learner on the first of several columns, since most of the checks use several."""
 
-    def _points(self, rows: Array) -> Array:
+    def as_points(self, rows: Array) -> Array:
         return rows[:, 0]
 
 

@@ -295,12 +295,12 @@ class Unlisted(Parities):
 
 
 def test_a_class_that_is_not_listed_needs_a_net() -> None:
-    with pytest.raises(ValueError, match="net must be given"):
+    with pytest.raises(ValueError, match="net of ExponentialLearner must be given"):
         ExponentialLearner(Unlisted(), epsilon=1).fit([[1], [3]], [0, 1])
 
 
 def test_a_class_too_large_to_be_listed_needs_a_net() -> None:
-    with pytest.raises(ValueError, match="net must be given"):
+    with pytest.raises(ValueError, match="net of ExponentialLearner must be given"):
         ExponentialLearner(Rectangles(2, bits=20), epsilon=1).fit([[1, 2], [3, 4]], [0, 1])
 
 

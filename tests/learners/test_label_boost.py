@@ -25,25 +25,22 @@ from reticent.audit.neighbours import divergences
 from reticent.concepts import Finite, Floats, Intervals, Point, Points, Rectangles, Thresholds
 from reticent.errors import InsufficientData, PrivacyWarning
 from reticent.exact import log_bounds
-from reticent.learners import label_boost as module
+from reticent.learners import relabelling_costs
 from reticent.learners.active import ActiveLearner
 from reticent.learners.base import ConceptLearner
 from reticent.learners.exponential import ExponentialLearner
-from reticent.learners.label_boost import (
-    LabelBoost,
-    Relabelled,
-    Schedule,
-    Variant,
-    inner_epsilon,
-    label_boost,
-    largest_share,
-    printed_cost,
-    printed_epsilon,
-)
+from reticent.learners.label_boost import BoostSchedule, LabelBoost, Relabelled, label_boost
 from reticent.learners.label_private import SemiPrivateLearner
 from reticent.learners.points import PointLearner
 from reticent.learners.rectangles import RectangleLearner
 from reticent.learners.relabelling_bounds import log_distance, log_error, log_hypergeometric
+from reticent.learners.relabelling_costs import (
+    Variant,
+    largest_share,
+    learner_epsilon,
+    printed_cost,
+    printed_epsilon,
+)
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.mechanisms.release import Release, release
 from reticent.noise import Noise, Seeded
@@ -169,7 +166,7 @@ class Answers(ConceptLearner):
         self.failure = failure
         self.unsafe_seed = None
 
-    def _hypotheses(self) -> Finite:
+    def hypothesis_class(self) -> Finite:
         return self.concept_class
 
     def _learn(self, rows: Array, labels: Array, unsafe_noise: Noise | None) -> Release[tuple[int, ...]]:
@@ -194,7 +191,7 @@ class IndexOrder(Noise):
 
 
 def whole(boost: LabelBoost, broken: Callable[[Noise], Noise] = lambda noise: noise) -> Callable[[Noise, Data], Any]:
-    return lambda noise, data: boost._fit(*table(data), broken(noise)).hypothesis_
+    return lambda noise, data: boost.fit_with_noise(*table(data), broken(noise)).hypothesis_
 
 
 def losses(run: Callable[[Noise, Data], Any], pairs: list[tuple[Data, Data]]) -> list[tuple[float, float]]:
@@ -208,8 +205,8 @@ def test_drawn_rows_in_index_order_gain_less_than_is_claimed() -> None:
     boost = LabelBoost(Answers(one, ((0, 0), (1, 1)), epsilon=1), one, epsilon=0.8)
     known = ((0, 0),)
     pairs: list[tuple[Data, Data]] = [((known, (0, 0, last)), (known, (1, 0, last))) for last in (0, 1)]
-    with mock.patch.object(module, "_LOG4", Fraction(0)):
-        drawn = boost._fit(*table(pairs[0][0]), Seeded(unsafe_seed=0)).event_.event.events[1]  # type: ignore[attr-defined]
+    with mock.patch.object(relabelling_costs, "LOG4", Fraction(0)):
+        drawn = boost.fit_with_noise(*table(pairs[0][0]), Seeded(unsafe_seed=0)).event_.event.events[1]  # type: ignore[attr-defined]
         assert isinstance(drawn, Subsampled)
         assert drawn.rate == Fraction(2, 3)
         claimed = price(drawn, delta=0)
@@ -253,7 +250,7 @@ SPARSE: list[tuple[Data, Data]] = [
 def test_exact_law_where_every_row_is_used() -> None:
     boost = LabelBoost(LEARNER, FORK, epsilon=4)
     found = losses(whole(boost), SURE)
-    assert boost.schedule_ == Schedule(4, (4,), (2,))
+    assert boost.schedule_ == BoostSchedule(4, (4,), (2,))
     assert all(high <= 4 for _, high in found)
     assert found[0][0] > 2.6  # two thirds of ε for a row without a label
     assert found[1][0] > 3  # three quarters for one with
@@ -263,10 +260,10 @@ def test_exact_law_where_every_row_is_used() -> None:
 def test_exact_law_where_one_row_of_six_is_drawn() -> None:
     boost = LabelBoost(LEARNER, FORK, epsilon=1)
     found = losses(whole(boost), SPARSE)
-    assert boost.schedule_ == Schedule(3, (3,), (1,))
+    assert boost.schedule_ == BoostSchedule(3, (3,), (1,))
     assert all(high <= 1 for _, high in found)
     assert max(low for low, _ in found) > 0.15
-    fitted = boost._fit(*table(SPARSE[0][0]), Seeded(unsafe_seed=0))
+    fitted = boost.fit_with_noise(*table(SPARSE[0][0]), Seeded(unsafe_seed=0))
     assert fits(fitted.event_, epsilon=1, delta=0)
 
 
@@ -275,7 +272,7 @@ def test_exact_law_of_two_rounds() -> None:
     boost = LabelBoost(LEARNER, FORK, epsilon=3, rounds=2)
     pairs: list[tuple[Data, Data]] = [((ONES, (A, A, P)), (ONES, (A, A, Q))), ((ONES, (A, P, P)), (ONES, (Q, P, P)))]
     found = losses(whole(boost), pairs)
-    assert boost.schedule_ == Schedule(3, (3, 1), (1, 2))
+    assert boost.schedule_ == BoostSchedule(3, (3, 1), (1, 2))
     assert all(high <= 3 for _, high in found)
     assert found[0][0] > 1.1
 
@@ -288,7 +285,7 @@ def test_exact_law_of_the_printed_variant() -> None:
         (((*ONES[:2], (P, 1)), (A, A)), ((*ONES[:2], (Q, 1)), (A, A))),
     ]
     found = losses(whole(boost), pairs)
-    assert boost.schedule_ == Schedule(3, (1,), (2,))
+    assert boost.schedule_ == BoostSchedule(3, (1,), (2,))
     assert all(high <= 5 for _, high in found)
     assert found[0][0] > 3
 
@@ -311,8 +308,8 @@ def test_exact_law_with_a_learner_of_the_package() -> None:
 class Uncharged(LabelBoost):
     """A twin: it uses every row, and claims what a drawn part would cost."""
 
-    def _schedule(self, labels: int, pool: int) -> Schedule:
-        return Schedule(labels, (labels,), (pool,))
+    def _schedule(self, labels: int, pool: int) -> BoostSchedule:
+        return BoostSchedule(labels, (labels,), (pool,))
 
 
 class KeepsLabelled(LabelBoost):
@@ -391,7 +388,7 @@ def test_event_and_guarantee() -> None:
     cost = Fraction(9, 10) + log_bounds(Fraction(4), 64)[1]
     assert boost.event_ == Parallel((PureDP(Fraction(1)), Subsampled(PureDP(cost), Fraction(17, 90))))
     assert boost.guarantee_ == Guarantee(epsilon=1.0)
-    assert boost.schedule_ == Schedule(10, (10,), (17,))
+    assert boost.schedule_ == BoostSchedule(10, (10,), (17,))
     seeded = clone(boost).set_params(unsafe_seed=3).fit(X, y)
     assert seeded.guarantee_.seeded
     again = clone(seeded).fit(X, y)
@@ -417,7 +414,7 @@ def test_delta_is_for_the_learner_and_only_claimed_if_it_was_used() -> None:
 @given(epsilon=st.fractions(Fraction(1, 1000), 20, max_denominator=1000))
 @settings(max_examples=30)
 def test_shares_and_costs_are_rounded_the_safe_way(epsilon: Fraction) -> None:
-    inner = inner_epsilon(epsilon)
+    inner = learner_epsilon(epsilon)
     assert inner >= Fraction(9, 10)
     for cost in (inner + log_bounds(Fraction(4), 64)[1], inner + printed_cost(printed_epsilon(inner))):
         share = largest_share(epsilon, cost)
@@ -627,7 +624,7 @@ def test_a_learner_without_a_promise_on_its_sample_can_be_used_but_not_promised_
 class HidesHalf(LabelBoost):
     """LabelBoost on the first of several columns, every other row losing its label: the checks label all rows."""
 
-    def _points(self, rows: Array) -> Array:
+    def as_points(self, rows: Array) -> Array:
         return rows[:, 0]
 
     def _labels(self, y: Any, rows: int) -> Array:
@@ -718,8 +715,8 @@ def test_bad_labels_are_refused(y: Any) -> None:
 def test_any_parameters_are_taken_or_refused(epsilon: Any, delta: Any) -> None:
     boost = LabelBoost(GOOD["learner"], GOOD["concept_class"], epsilon=epsilon, delta=delta)
     with suppress(TypeError, ValueError):
-        boost._check_parameters()
-        assert 0 < boost._share() <= 1
+        boost.check_parameters()
+        assert 0 < boost._budget().unlabelled_share <= 1
 
 
 def test_bad_rounds_of_the_procedure_are_refused() -> None:

@@ -137,7 +137,7 @@ def test_nets() -> None:
 
 
 def label_law(learner: LabelPrivateLearner) -> Callable[[Noise, Rows], Any]:
-    return lambda noise, rows: learner._fit(*table(rows), noise).hypothesis_
+    return lambda noise, rows: learner.fit_with_noise(*table(rows), noise).hypothesis_
 
 
 def flipped(points: tuple[int, ...]) -> Iterator[tuple[Rows, Rows]]:
@@ -218,7 +218,7 @@ def test_points_are_not_protected_and_the_guarantee_says_so() -> None:
 
 
 def semi_law(learner: SemiPrivateLearner, public: Any) -> Callable[[Noise, Rows], Any]:
-    return lambda noise, rows: learner._fit(*table(rows), noise, public=public).hypothesis_
+    return lambda noise, rows: learner.fit_with_noise(*table(rows), noise, public=public).hypothesis_
 
 
 class CountsRowsThrice(CountsThrice, SemiPrivateLearner):
@@ -523,9 +523,9 @@ CUTS = Finite([partial(cut, at=at, above=above) for at in np.linspace(-3, 3, 25)
 class KnowsPoints(SemiPrivateLearner):
     """The learner with public points of its own, since the checks give none."""
 
-    def _fit(self, X: Any, y: Any, unsafe_noise: Noise | None, public: Any = None) -> Any:
+    def fit_with_noise(self, X: Any, y: Any, unsafe_noise: Noise | None, public: Any = None) -> Any:
         columns = np.shape(X)[1] if np.ndim(X) == 2 and np.shape(X)[1] else 1
-        return super()._fit(X, y, unsafe_noise, np.repeat(np.linspace(-3, 3, 25)[:, None], columns, axis=1))
+        return super().fit_with_noise(X, y, unsafe_noise, np.repeat(np.linspace(-3, 3, 25)[:, None], columns, axis=1))
 
 
 @pytest.mark.parametrize("kind", [LabelPrivateLearner, KnowsPoints])

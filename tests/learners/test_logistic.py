@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,17 @@ from sklearn.utils.estimator_checks import check_estimator
 from reticent import noise
 from reticent.audit import exact, law
 from reticent.errors import PrivacyWarning
-from reticent.learners import PrivateLogisticRegression, logistic
-from reticent.learners.logistic import Plan, descend, integer_residuals, integer_rows, make_plan, pull, shortened
+from reticent.learners import PrivateLogisticRegression, descent, lattice, logistic
+from reticent.learners.descent import (
+    DescentPlan,
+    class_targets,
+    descend,
+    gradient_sum,
+    integer_residuals,
+    integer_rows,
+    plan_descent,
+)
+from reticent.learners.lattice import shortened
 from reticent.noise import Noise
 from reticent.privacy import calibrate, delta, fits
 from reticent.privacy.events import DiscreteGaussian, Repeated, Seeded
@@ -37,8 +46,8 @@ DATA = Path(os.environ.get("RETICENT_DATA", Path(__file__).resolve().parents[3] 
 
 
 @cache
-def plan_for(rows: int, columns: int, classes: int = 2, *, epsilon: float = 1, intercept: bool = True) -> Plan:
-    return make_plan(
+def plan_for(rows: int, columns: int, classes: int = 2, *, epsilon: float = 1, intercept: bool = True) -> DescentPlan:
+    return plan_descent(
         rows=rows,
         columns=columns,
         classes=classes,
@@ -48,7 +57,7 @@ def plan_for(rows: int, columns: int, classes: int = 2, *, epsilon: float = 1, i
     )
 
 
-def lattice_for(rows: int, classes: int = 2, *, intercept: bool = True) -> Plan:
+def lattice_for(rows: int, classes: int = 2, *, intercept: bool = True) -> DescentPlan:
     """A plan whose lattice is as it would be, while the noise is not looked at."""
     plan = plan_for(1, 40)
     return replace(
@@ -57,7 +66,7 @@ def lattice_for(rows: int, classes: int = 2, *, intercept: bool = True) -> Plan:
 
 
 def targets(labels: Any, classes: int) -> Array:
-    return logistic._targets(np.asarray(labels), classes)
+    return class_targets(np.asarray(labels), classes)
 
 
 def blobs(n: int, classes: int = 2, *, columns: int = 5, seed: int = 0) -> tuple[Array, Array]:
@@ -70,43 +79,43 @@ def blobs(n: int, classes: int = 2, *, columns: int = 5, seed: int = 0) -> tuple
 
 # ── privacy: what a replaced row can move ─────────────────────────────────────────────────────────────────────────
 
-Integers = Callable[[Any, Plan], Any]
+Integers = Callable[[Any, DescentPlan], Any]
 
 
 DataSet = tuple[Any, Any]  # rows and labels
 
 
-def moved(first: DataSet, second: DataSet, weights: Array, plan: Plan, integers: Integers) -> int:
+def moved(first: DataSet, second: DataSet, weights: Array, plan: DescentPlan, integers: Integers) -> int:
     """The squared distance between the sums of two data sets, in whole numbers of any size."""
     sums = []
     for rows, labels in (first, second):
         whole = integers(rows, plan)
-        likely = logistic.probabilities(whole, weights, plan)
-        sums.append(pull(whole, integer_residuals(targets(labels, max(2, plan.outputs)) - likely, plan)))
+        likely = descent.probabilities(whole, weights, plan)
+        sums.append(gradient_sum(whole, integer_residuals(targets(labels, max(2, plan.outputs)) - likely, plan)))
     return sum((int(a) - int(b)) ** 2 for a, b in zip(sums[0].flat, sums[1].flat, strict=True))
 
 
-def real(rows: Any, plan: Plan) -> Any:
+def real(rows: Any, plan: DescentPlan) -> Any:
     with np.errstate(all="ignore"):
         return integer_rows(shortened(rows, 1.0), plan)
 
 
-def float_clipped(rows: Any, plan: Plan) -> Any:
+def float_clipped(rows: Any, plan: DescentPlan) -> Any:
     """The twin that clips in floating point, rounds afterwards, and does not look again."""
     whole = np.rint(np.asarray(shortened(rows, 1.0)) * plan.reach)
     return np.hstack([whole, np.full((len(whole), 1), float(plan.constant))])
 
 
-def intercept_forgotten(rows: Any, plan: Plan) -> Any:
+def intercept_forgotten(rows: Any, plan: DescentPlan) -> Any:
     """The twin whose rows are as long as allowed before the constant column is added."""
-    whole = logistic.on_lattice(shortened(rows, 1.0) * plan.radius, plan.radius**2)
+    whole = lattice.on_lattice(shortened(rows, 1.0) * plan.radius, plan.radius**2)
     return np.hstack([whole, np.full((len(whole), 1), float(plan.constant))])
 
 
-def duplicates_apart(rows: Any, plan: Plan) -> Any:
+def duplicates_apart(rows: Any, plan: DescentPlan) -> Any:
     """The twin that takes a sparse row's entries one by one, also where two of them are in the same place."""
     X = sparse.csr_array(rows)
-    scaled = X.data / np.maximum(1.0, np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1])))[logistic._row_of_entry(X)]
+    scaled = X.data / np.maximum(1.0, np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1])))[lattice.row_of_entry(X)]
     whole = sparse.csr_array((np.trunc(scaled * plan.reach), X.indices, X.indptr), shape=X.shape).toarray()
     return np.hstack([whole, np.full((len(whole), 1), float(plan.constant))])
 
@@ -120,7 +129,7 @@ NUMBERS = st.one_of(
 
 
 @st.composite
-def neighbours(draw: st.DrawFn) -> tuple[DataSet, DataSet, Array, Plan]:
+def neighbours(draw: st.DrawFn) -> tuple[DataSet, DataSet, Array, DescentPlan]:
     rows, columns, classes = draw(st.integers(1, 4)), draw(st.integers(1, 6)), draw(st.integers(2, 4))
     numbers = st.lists(NUMBERS, min_size=columns, max_size=columns)
     X = np.array(draw(st.lists(numbers, min_size=rows, max_size=rows)))
@@ -139,7 +148,7 @@ def neighbours(draw: st.DrawFn) -> tuple[DataSet, DataSet, Array, Plan]:
 @pytest.mark.slow
 @given(neighbours())
 @settings(max_examples=400, deadline=None)
-def test_no_row_moves_the_sum_by_more_than_is_accounted(case: tuple[DataSet, DataSet, Array, Plan]) -> None:
+def test_no_row_moves_the_sum_by_more_than_is_accounted(case: tuple[DataSet, DataSet, Array, DescentPlan]) -> None:
     first, second, weights, plan = case
     assert moved(first, second, weights, plan, real) <= plan.squared_sensitivity
 
@@ -199,7 +208,7 @@ def test_a_replaced_row_leaves_the_integers_of_all_other_rows_alone(seed: int, i
     likely = []
     for data in (X, other):
         whole = real(sparse.csr_array(data) if is_sparse else data, plan)
-        likely.append(logistic.probabilities(whole, weights, plan)[1:])
+        likely.append(descent.probabilities(whole, weights, plan)[1:])
     assert np.array_equal(likely[0], likely[1])
 
 
@@ -224,15 +233,15 @@ def test_sums_are_exact(kind: Any) -> None:
     residuals = generator.integers(-plan.levels, plan.levels + 1, (3000, 1)).astype(np.float64)
     expected = whole_sum(rows, residuals[:, 0])
     for matrix in (rows.astype(kind), sparse.csr_array(rows.astype(kind)), np.asfortranarray(rows.astype(kind))):
-        found = pull(matrix, residuals.astype(kind)).ravel().tolist()
+        found = gradient_sum(matrix, residuals.astype(kind)).ravel().tolist()
         assert (found == expected) == (kind is np.float64)
 
 
 # ── privacy: the exact law of the whole descent ───────────────────────────────────────────────────────────────────
 
-def tiny(steps: int, *, outputs: int = 1, constant: int = 0, epsilon: float = 2, slack: float = 0.02) -> Plan:
+def tiny(steps: int, *, outputs: int = 1, constant: int = 0, epsilon: float = 2, slack: float = 0.02) -> DescentPlan:
     """A plan on the smallest of lattices, with noise as the calibration gives it."""
-    plan = Plan(2, outputs, 2 if constant else 1, constant, 1, Fraction(1), steps, 1.0, 0.5)
+    plan = DescentPlan(2, outputs, 2 if constant else 1, constant, 1, Fraction(1), steps, 1.0, 0.5)
     return replace(
         plan,
         sigma=calibrate.noise(
@@ -247,7 +256,7 @@ def tiny(steps: int, *, outputs: int = 1, constant: int = 0, epsilon: float = 2,
 TAIL = {1: 30, 3: 18}  # bits, by the number of outputs: the paths are many
 
 
-def descent_law(X: Any, y: Any, plan: Plan) -> Any:
+def descent_law(X: Any, y: Any, plan: DescentPlan) -> Any:
     rows, wanted = real(np.array(X, dtype=np.float64), plan), targets(y, max(2, plan.outputs))
 
     def run(noise: Noise) -> tuple[float, ...]:
@@ -256,7 +265,7 @@ def descent_law(X: Any, y: Any, plan: Plan) -> Any:
     return law(run, tail_bits=TAIL[plan.outputs])
 
 
-CASES: dict[str, tuple[Plan, list[list[float]], list[int], list[list[float]], list[int]]] = {
+CASES: dict[str, tuple[DescentPlan, list[list[float]], list[int], list[list[float]], list[int]]] = {
     "one step": (tiny(1), [[1.0], [1.0]], [1, 1], [[-1.0], [1.0]], [1, 1]),
     "one step, the label": (tiny(1), [[1.0], [1.0]], [1, 1], [[1.0], [1.0]], [0, 1]),
     "two steps": (tiny(2), [[1.0], [0.0]], [1, 0], [[-1.0], [0.0]], [1, 0]),
@@ -288,23 +297,24 @@ WHOLE: list[tuple[list[list[float]], list[int], list[list[float]], list[int]]] =
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "doubled"), [(0, False), (1, False), (2, False), (3, False), (0, True), (2, True)])
 def test_the_exact_law_of_the_whole_learner(case: int, doubled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logistic, "LEVELS", 1)  # on a coarse lattice, so that the noise can be walked through
-    monkeypatch.setattr(logistic, "LEAST_BITS", 0)
-    monkeypatch.setattr(logistic, "SPREAD", 0)
-    plan = make_plan(
+    monkeypatch.setattr(descent, "LEVELS", 1)  # on a coarse lattice, so that the noise can be walked through
+    monkeypatch.setattr(descent, "LEAST_BITS", 0)
+    monkeypatch.setattr(descent, "SPREAD", 0)
+    plan = plan_descent(
         rows=2, columns=1, classes=2, epsilon=Fraction(2), delta=Fraction(1, 50), intercept=False, steps=1
     )
     # The twin takes every row twice into the sum, so that a replaced one moves it twice as far.
-    monkeypatch.setattr(logistic, "make_plan", lambda **_: plan)
-    monkeypatch.setattr(logistic, "pull", lambda rows, residuals: (1 + doubled) * pull(rows, residuals))
+    monkeypatch.setattr(logistic, "plan_descent", lambda **_: plan)
+    monkeypatch.setattr(descent, "gradient_sum", lambda rows, residuals: (1 + doubled) * gradient_sum(rows, residuals))
     learner = PrivateLogisticRegression(
         epsilon=2, delta=0.02, row_norm=1, classes=[0, 1], fit_intercept=False, steps=1
     )
     X, y, X2, y2 = WHOLE[case]
-    first, second = (
-        law(lambda noise, rows=rows, labels=labels: float(learner._fit(rows, labels, noise).coef_[0, 0]), tail_bits=30)  # type: ignore[misc]
-        for rows, labels in ((X, y), (X2, y2))
-    )
+
+    def weight(rows: Any, labels: Any, noise: Noise) -> float:
+        return float(learner.fit_with_noise(rows, labels, noise).coef_[0, 0])
+
+    first, second = (law(partial(weight, *data), tail_bits=30) for data in ((X, y), (X2, y2)))
     pair, event = exact(first, second), learner.event_
     assert event == Seeded(plan.event)
     kept = all(pair.delta(at)[1] <= delta(event, epsilon=at) + 1e-8 for at in (0, 0.5, 1, 2, 3))
@@ -375,8 +385,8 @@ def test_everything_the_model_holds_was_public_or_released() -> None:
     X, y = blobs(300)
     model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4).fit(X, y)
     released = {"hypothesis_", "coef_", "intercept_"}
-    public = {"classes_", "n_features_in_", "n_iter_", "event_", "guarantee_", "frequencies_", "fourier_seed_"}
-    assert set(vars(model)) - set(model.get_params()) == released | public | {"_plan", "_row_norm"}
+    public = {"classes_", "n_features_in_", "n_iter_", "event_", "guarantee_", "feature_map_", "descent_plan_"}
+    assert set(vars(model)) - set(model.get_params()) == released | public
 
 
 # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -655,7 +665,7 @@ def test_rows_required_keep_the_noise_below_the_share_asked_for(columns: int, cl
     model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1, fit_intercept=intercept)
     rows = model.n_required(0.1, 0.2, columns=columns, classes=classes)
     public: dict[str, Any] = {"epsilon": Fraction(1), "delta": Fraction(1, 10**6), "intercept": intercept}
-    plan = make_plan(rows=rows, columns=columns, classes=classes, **public)
+    plan = plan_descent(rows=rows, columns=columns, classes=classes, **public)
     source, size = noise.Seeded(unsafe_seed=1), (columns + intercept) * plan.outputs
     runs = 30
     steps = source.discrete_gaussian(plan.sigma, runs * plan.steps * size).reshape(runs, plan.steps, size)
@@ -692,10 +702,10 @@ def test_a_descent_starts_from_the_scores_of_the_model_given(features: int | Non
     X, y = blobs(300)
     known: dict[str, Any] = {"row_norm": 4, "fourier_features": features, "fourier_seed": 1, "fit_intercept": intercept}
     model = PrivateLogisticRegression(epsilon=1, delta=1e-6, **known).fit(X, y)
-    plan = model._plan
+    plan = model.descent_plan_
     length = 4.0 if features is None else 1.0
     weights = logistic.start_weights(model.hypothesis_, plan, features or 5, length)
-    scores = np.asarray(integer_rows(model._unit_rows(X), plan) @ weights)[:, 0] / plan.radius
+    scores = np.asarray(integer_rows(model.feature_map_.unit_rows(X), plan) @ weights)[:, 0] / plan.radius
     assert np.allclose(scores, model.decision_function(X), atol=0.05)
 
 

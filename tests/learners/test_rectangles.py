@@ -21,7 +21,9 @@ from reticent.audit import worst_case
 from reticent.audit.neighbours import divergences, random_row_replacements, row_replacements
 from reticent.concepts import Datetimes, Floats, Integers, Rectangle
 from reticent.errors import InsufficientData, PrivacyWarning
-from reticent.learners.rectangles import RectangleLearner, Search, axis_cells, cell_counts, side_scores
+from reticent.learners.partitions import axis_cells, cell_counts
+from reticent.learners.rectangles import RectangleLearner
+from reticent.learners.sides import SideSearch, side_scores
 from reticent.mechanisms import Pieces, Release
 from reticent.noise import Noise
 from reticent.privacy import Guarantee, fits
@@ -89,7 +91,7 @@ def test_the_score_has_sensitivity_1(others: list[int], promise: int, moved: lis
 
 def learner_law(learner: RectangleLearner) -> Callable[[Noise, Rows], Rectangle]:
     def run(noise: Noise, rows: Rows) -> Rectangle:
-        found: Rectangle = learner._fit(*table(rows), noise).hypothesis_
+        found: Rectangle = learner.fit_with_noise(*table(rows), noise).hypothesis_
         return found
 
     return run
@@ -105,8 +107,8 @@ class CountsTwice(RectangleLearner):
 class ChargesOneEndAnAxis(RectangleLearner):
     """A twin: it takes the two ends of an axis for one release."""
 
-    def _search(self, sides: int, failure: Fraction) -> Search:
-        return super()._search(sides // 2, failure)
+    def side_search(self, sides: int, failure: Fraction) -> SideSearch:
+        return super().side_search(sides // 2, failure)
 
 
 class KnowsTheBox(RectangleLearner):
@@ -170,7 +172,7 @@ def test_exact_law_of_the_learner_that_spends_delta_on_the_composition_and_its_t
 def test_exact_law_of_a_deeper_search_for_one_side_and_its_twin() -> None:
     """The whole learner makes two of these, too many paths to walk; its event is theirs, twice."""
     learner = RectangleLearner(bits=6, epsilon=6, delta=1e-9, depth=2, failure=0.9)
-    search = learner._search(2, Fraction(9, 10))
+    search = learner.side_search(2, Fraction(9, 10))
     each = search.event
     assert isinstance(each, ApproximateDP)
     assert learner.fit([[9], [30], [31]], [1, 1, 0]).event_ == Repeated(each, 2)
@@ -199,7 +201,7 @@ class Known:
     points_ = np.array([0, 1, 2, 3])
     weights_ = np.array([0.25] * 4)
 
-    def _fit(self, column: Array, noise: Noise) -> Known:
+    def fit_with_noise(self, column: Array, noise: Noise) -> Known:
         return self
 
 
@@ -238,7 +240,7 @@ def test_exact_law_of_the_histograms_of_a_partition_and_its_twin() -> None:
 class TheRows(Known):
     """In place of a sanitizer: the rows themselves."""
 
-    def _fit(self, column: Array, noise: Noise) -> Known:
+    def fit_with_noise(self, column: Array, noise: Noise) -> Known:
         self.points_, counts = np.unique(column, return_counts=True)
         self.weights_ = counts / len(column)
         return self

@@ -23,7 +23,7 @@ from reticent.concepts import Floats, Intervals, KPoints, Point, Points, Rectang
 from reticent.concepts.interface import ConceptClass
 from reticent.errors import InsufficientData
 from reticent.learners.copies import concept_parts
-from reticent.learners.sanitized import SanitizedLearner, Split, rows_for_halves
+from reticent.learners.sanitized import HalvesBudget, SanitizedLearner, rows_for_halves
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import Guarantee
@@ -57,12 +57,12 @@ class Above(Sanitizer):
     def n_required(self, error: Any, failure: Any = None) -> int:
         return math.ceil(3 * math.log(3 / float(failure or self.failure)) / (float(self.epsilon) * float(error)))
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        super().check_parameters()
         check_epsilon(self.epsilon)
         check_delta(self.delta)
 
-    def _queries(self, concept: Any = None) -> ConceptClass[Any]:
+    def query_class(self, concept: Any = None) -> ConceptClass[Any]:
         return Thresholds(domain=Floats())
 
     def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Release[Copy]:
@@ -111,7 +111,7 @@ def outputs(learner: SanitizedLearner, hypothesis: Any) -> Any:
 
 
 def fitted(noise: Noise, rows: Rows) -> Any:
-    learner = make()._fit(*table(rows), noise)
+    learner = make().fit_with_noise(*table(rows), noise)
     return outputs(learner, learner.hypothesis_)
 
 
@@ -164,9 +164,9 @@ def test_exact_law_with_points() -> None:
 class UnchargedCount(SanitizedLearner):
     """A twin: all of ε goes to the copies, as if the sizes were public."""
 
-    def _split(self) -> Split:
-        split = super()._split()
-        return Split(split.counting, check_epsilon(self.epsilon) / 2, split.delta)
+    def _budget(self) -> HalvesBudget:
+        budget = super()._budget()
+        return HalvesBudget(budget.counting, check_epsilon(self.epsilon) / 2, budget.delta)
 
 
 class Wrapped(Noise):
@@ -263,7 +263,7 @@ def tried(noise: Noise, rows: Rows, learner: SanitizedLearner) -> Any:
     """What a fit publishes; a refusal is published too."""
     X, y = np.array([[value] for value, _ in rows]), np.array([label for _, label in rows])
     try:
-        learner._fit(X, y, noise)
+        learner.fit_with_noise(X, y, noise)
     except (TypeError, ValueError) as refusal:
         assert not {"sizes_", "copies_"} & learner.__dict__.keys()
         return str(refusal)
@@ -549,7 +549,7 @@ OTHER_LABELS = {
 class FirstColumn(SanitizedLearner):
     """The learner on the first of several columns, since most of the checks use several."""
 
-    def _points(self, rows: Array) -> Array:
+    def as_points(self, rows: Array) -> Array:
         return rows[:, 0]
 
 

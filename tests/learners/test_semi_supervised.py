@@ -69,7 +69,7 @@ class OnePoint(Sanitizer):
         self.failure = failure
         self.unsafe_seed = unsafe_seed
 
-    def _queries(self, concept: Any = None) -> ConceptClass[Any]:
+    def query_class(self, concept: Any = None) -> ConceptClass[Any]:
         return Thresholds(bits=2)
 
     def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Any:
@@ -164,7 +164,7 @@ def test_sanitizers_for_other_queries_promise_nothing() -> None:
 
 def learner_law(learner: SemiSupervisedLearner) -> Callable[[Noise, Rows], Any]:
     def run(noise: Noise, rows: Rows) -> Any:
-        fitted = learner._fit(*table(rows), noise)
+        fitted = learner.fit_with_noise(*table(rows), noise)
         copy = fitted.sanitizer_
         return fitted.hypothesis_, tuple(map(str, copy.points_)), tuple(copy.weights_.tolist())  # all is published
 
@@ -403,7 +403,7 @@ def test_candidates_come_from_a_sample_of_a_large_copy() -> None:
     class Uniform(OnePoint):
         """A copy that is all values of 16 bits, whatever the rows."""
 
-        def _queries(self, concept: Any = None) -> ConceptClass[Any]:
+        def query_class(self, concept: Any = None) -> ConceptClass[Any]:
             return Thresholds(bits=16)
 
         def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Any:
@@ -437,7 +437,7 @@ def test_a_copy_with_too_many_points_is_cut_to_the_heaviest_not_refused() -> Non
     class Heavy(OnePoint):
         """A copy of 300 values, of which ten stand for half of all rows."""
 
-        def _queries(self, concept: Any = None) -> ConceptClass[Any]:
+        def query_class(self, concept: Any = None) -> ConceptClass[Any]:
             return Few(bits=10)
 
         def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Any:
@@ -537,10 +537,10 @@ CUTS = Finite([partial(cut, at=at, above=above) for at in np.linspace(-3, 3, 25)
 class Grid(OnePoint):
     """A copy that is a grid of as many columns as there are, whatever the rows."""
 
-    def _queries(self, concept: Any = None) -> ConceptClass[Any]:
+    def query_class(self, concept: Any = None) -> ConceptClass[Any]:
         return CUTS
 
-    def _fit(self, X: Any, unsafe_noise: Noise | None) -> Any:
+    def fit_with_noise(self, X: Any, unsafe_noise: Noise | None) -> Any:
         columns = 1 if np.ndim(X) == 1 else np.shape(X)[1]
         self.points_ = np.repeat(np.linspace(-3, 3, 25)[:, None], columns, axis=1)
         self.weights_, self.event_ = np.full(25, 1 / 25), BoundedRange(Fraction(1))

@@ -287,11 +287,11 @@ PAIRS = [
 
 
 def class_of(estimator: Estimator) -> ConceptClass[Any]:
-    queries = getattr(estimator, "_queries", None)
+    queries = getattr(estimator, "query_class", None)
     found = queries() if queries else getattr(estimator, "concept_class", None)
     if found is None:
         learner = getattr(estimator, "learner", None)
-        found = estimator._hypotheses() if learner is None else class_of(learner)
+        found = estimator.hypothesis_class() if learner is None else class_of(learner)
     assert isinstance(found, ConceptClass)
     return found
 

@@ -38,12 +38,12 @@ def table(rows: Rows) -> tuple[Array, Array]:
 
 def hypothesis(predictor: StablePredictor) -> Callable[[Noise, Rows], Any]:
     """What is drawn, as a function of noise and rows."""
-    return lambda noise, rows: predictor._fit(*table(rows), noise).hypothesis_
+    return lambda noise, rows: predictor.fit_with_noise(*table(rows), noise).hypothesis_
 
 
 def prediction(predictor: StablePredictor, x: int) -> Callable[[Noise, Rows], Any]:
     """What is said about x, as a function of noise and rows."""
-    return lambda noise, rows: int(predictor._fit(*table(rows), noise).predict([[x]])[0])
+    return lambda noise, rows: int(predictor.fit_with_noise(*table(rows), noise).predict([[x]])[0])
 
 
 def moved(mechanism: Callable[[Noise, Rows], Any], pairs: list[tuple[Rows, Rows]]) -> tuple[float, float]:

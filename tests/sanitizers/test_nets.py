@@ -27,7 +27,7 @@ from reticent.privacy import epsilon as least_epsilon
 from reticent.privacy import fits
 from reticent.privacy.events import BoundedRange, Seeded
 from reticent.sanitizers import nets as module
-from reticent.sanitizers.nets import ROUNDS, NetSanitizer, databases, levels, rounds_event
+from reticent.sanitizers.nets import ROUNDS, NetSanitizer, databases, round_noise, rounds_event
 
 Array = NDArray[Any]
 Rows = tuple[int, ...]
@@ -40,7 +40,7 @@ TAIL_BITS = 20
 
 
 def sanitizer_law(sanitizer: NetSanitizer) -> Callable[[Noise, Rows], Found]:
-    """All that is published. What `_fit` does besides is checks and accounting, which draw nothing."""
+    """All that is published. What `fit_with_noise` does besides is checks and accounting, which draw nothing."""
 
     def run(noise: Noise, rows: Rows) -> Found:
         (points, weights), _ = sanitizer._sanitize(np.array(rows), noise)
@@ -132,7 +132,7 @@ def test_exact_law_of_the_exact_method_and_its_twins() -> None:
             assert worst(twin(concepts, **privacy), pairs)[0] > 0.001, twin
     six = list(row_replacements(range(3), 6, ordered=False))[::3]
     assert worst(NetSanitizer(Intervals(), points=range(3), **privacy), six)[1] < 1e-12
-    assert real._fit(pairs[0][0], None).event_ == BoundedRange(Fraction(2))
+    assert real.fit_with_noise(pairs[0][0], None).event_ == BoundedRange(Fraction(2))
 
 
 @pytest.mark.slow
@@ -180,8 +180,8 @@ def test_exact_law_of_two_rounds_and_its_twins(monkeypatch: pytest.MonkeyPatch) 
     pairs = list(row_replacements(range(2), 4, ordered=False))[1:2]
     assert worst(NetSanitizer(Thresholds(bits=1), **privacy), pairs)[1] < 1e-4
     assert worst(broken(Half)(Thresholds(bits=1), **privacy), pairs)[0] > 1e-3
-    once = levels(Fraction(10), Fraction(0), 1)
-    monkeypatch.setattr(module, "levels", lambda *_: once)  # each round spends the whole budget
+    once = round_noise(Fraction(10), Fraction(0), 1)
+    monkeypatch.setattr(module, "round_noise", lambda *_: once)  # each round spends the whole budget
     assert worst(NetSanitizer(Thresholds(bits=1), **privacy), pairs)[0] > 1e-3
 
 
@@ -189,7 +189,7 @@ def test_the_law_of_fit_is_the_law_that_was_audited() -> None:
     sanitizer, rows = NetSanitizer(Thresholds(bits=1), epsilon=6, method="weights", rounds=1), (0, 1, 1)
 
     def fit(noise: Noise) -> Found:
-        fitted = sanitizer._fit(rows, noise)
+        fitted = sanitizer.fit_with_noise(rows, noise)
         return tuple(fitted.points_.tolist()), tuple(fitted.weights_.tolist())
 
     whole = law(fit, tail_bits=TAIL_BITS)
@@ -201,7 +201,7 @@ def test_the_noise_of_the_rounds_fits_the_budget() -> None:
     for budget in ((1, Fraction(1, 10**6)), (Fraction(1, 10), Fraction(1, 10**9)), (2, Fraction(0))):
         epsilon, delta = Fraction(budget[0]), budget[1]
         for rounds in (1, 2, 16, 17, 100, 1024):
-            choice, scale = levels(epsilon, delta, rounds)
+            choice, scale = round_noise(epsilon, delta, rounds)
             event = rounds_event(choice, scale, rounds, gaussian=delta > 0)
             assert fits(event, epsilon=epsilon, delta=delta)
             assert least_epsilon(event, delta=delta) > 0.93 * epsilon
@@ -228,7 +228,7 @@ def test_the_law_of_the_exact_method_by_hand() -> None:
 @pytest.mark.parametrize("concepts", [Thresholds(bits=2), Intervals(bits=2), Points(bits=2)])
 @given(shares=st.lists(st.integers(0, 20), min_size=4, max_size=4).filter(any), size=st.integers(1, 6))
 def test_some_database_lies_within_the_radius(concepts: ConceptClass[Any], shares: list[int], size: int) -> None:
-    net = NetSanitizer(concepts, epsilon=1)._net()
+    net = NetSanitizer(concepts, epsilon=1).query_net()
     truth = net.labels @ np.array(shares) / sum(shares)
     members = itertools.combinations_with_replacement(range(4), size)
     best = min(np.abs(truth - net.labels[:, list(database)].mean(axis=1)).max() for database in members)
@@ -239,7 +239,7 @@ def test_some_database_lies_within_the_radius(concepts: ConceptClass[Any], share
 
 
 def greatest_error(sanitizer: NetSanitizer, data: Array) -> float:
-    dichotomies = sanitizer._net().dichotomies
+    dichotomies = sanitizer.query_net().dichotomies
     shares = dichotomies.sums(np.ones(len(data), dtype=int), at=data) / len(data)
     found = dichotomies.sums(np.rint(sanitizer.weights_ * 2**40).astype(int), at=sanitizer.points_) / 2**40
     return float(np.abs(shares - found).max())
@@ -370,8 +370,8 @@ EXPECTED = {
 class FirstColumn(NetSanitizer):
     """The sanitizer on the first of several columns, since the checks use several."""
 
-    def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
-        return super()._fit(as_point_table(X)[:, :1], unsafe_noise)
+    def fit_with_noise(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
+        return super().fit_with_noise(as_point_table(X)[:, :1], unsafe_noise)
 
 
 @pytest.mark.parametrize("seed", [0, None])

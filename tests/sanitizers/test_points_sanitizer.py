@@ -40,7 +40,7 @@ TAIL_BITS = 20
 
 
 def sanitizer_law(sanitizer: PointSanitizer) -> Callable[[Noise, Rows], Found]:
-    """All that is published. What `_fit` does besides is checks and accounting, which draw nothing."""
+    """All that is published. What `fit_with_noise` does besides is checks and accounting, which draw nothing."""
 
     def run(noise: Noise, rows: Rows) -> Found:
         (points, weights), _ = sanitizer._sanitize(np.array(rows), noise)
@@ -162,7 +162,7 @@ def test_the_law_of_fit_is_the_law_that_was_audited() -> None:
     sanitizer, rows = PointSanitizer(**HISTOGRAM), (2, 2, 2)
 
     def fit(noise: Noise) -> Found:
-        fitted = sanitizer._fit(np.array(rows), noise)
+        fitted = sanitizer.fit_with_noise(np.array(rows), noise)
         return tuple(fitted.points_.tolist()), tuple(fitted.weights_.tolist())
 
     whole = law(fit, tail_bits=TAIL_BITS)
@@ -372,8 +372,8 @@ EXPECTED = {
 class FirstColumn(PointSanitizer):
     """The sanitizer on the first of several columns, since the checks use several."""
 
-    def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
-        return super()._fit(as_point_table(X)[:, :1], unsafe_noise)
+    def fit_with_noise(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
+        return super().fit_with_noise(as_point_table(X)[:, :1], unsafe_noise)
 
 
 @pytest.mark.parametrize("seed", [0, None])

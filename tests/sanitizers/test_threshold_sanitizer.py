@@ -30,7 +30,7 @@ from reticent.privacy import Guarantee
 from reticent.privacy import epsilon as epsilon_of
 from reticent.privacy.events import Seeded
 from reticent.sanitizers.cells import CountNoise, Level, adjusted, copy_of_cells, two_sided
-from reticent.sanitizers.pivots import Pivots, Search, median_score
+from reticent.sanitizers.pivots import MedianSearch, Pivots, median_score
 from reticent.sanitizers.san_thresholds import SanThresholds, fullest_intervals, overlapping_counts, san_thresholds
 from reticent.sanitizers.thresholds import METHODS, Scheme, ThresholdSanitizer
 from reticent.sanitizers.trees import Tree
@@ -215,7 +215,7 @@ def test_exact_law_of_two_levels_with_gaussian_noise() -> None:
 
 
 def pivots(levels: int, *, size: int = 3, rows: int = 2, epsilon: int = 4, scale: Fraction = Fraction(1, 5)) -> Pivots:
-    search = Search(Fraction(epsilon), Fraction(0), 1)
+    search = MedianSearch(Fraction(epsilon), Fraction(0), 1)
     return Pivots(size, rows, search, CountNoise(levels, scale, gaussian=False), TENTH)
 
 
@@ -302,7 +302,7 @@ def test_the_sum_of_the_scores_of_a_level_moves_by_at_most_one(rows: list[int], 
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 200), levels=st.integers(1, 4), depth=st.sampled_from([1, 2]))
 def test_what_is_cut_next_is_known_from_what_was_released(seed: int, rows: int, levels: int, depth: int) -> None:
     data = np.sort(np.random.default_rng(seed).integers(0, 1000, rows) // 7 * 7).astype(np.uint64)
-    search = Search(Fraction(1), Fraction(1, 100) if depth == 2 else Fraction(0), depth)
+    search = MedianSearch(Fraction(1), Fraction(1, 100) if depth == 2 else Fraction(0), depth)
     plan = Pivots(1000, rows, search, CountNoise(levels, Fraction(5), gaussian=False), TENTH)
     found = plan.release(data, SeededNoise(unsafe_seed=seed))
     assert len(found) <= levels
@@ -769,8 +769,8 @@ EXPECTED = {
 class FirstColumn(ThresholdSanitizer):
     """The sanitizer of the first of several columns, since most of the checks use several."""
 
-    def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
-        return super()._fit(as_point_table(X)[:, :1], unsafe_noise)
+    def fit_with_noise(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
+        return super().fit_with_noise(as_point_table(X)[:, :1], unsafe_noise)
 
 
 @pytest.mark.parametrize("seed", [0, None])

@@ -200,7 +200,7 @@ class _Conjunctions(ColumnDichotomies[Product]):
         columns = [None] * len(self._parts) if at is None else self.concept_class.split(at)
         table = np.ones((stop - start, len(self.points) if at is None else len(at)), dtype=bool)
         for part, own, chosen in zip(self._parts, columns, self._chosen[start:stop].T, strict=True):
-            table &= part._table(0, part.count, part._rows(own))[chosen]
+            table &= part._table(0, part.count, part.rows_at(own))[chosen]
         return table
 
 
@@ -293,7 +293,7 @@ class _Either(ColumnDichotomies[OneOf]):
         return OneOf(place, self._parts[place].concept(number))
 
     def _sums(self, weights: Array, at: Array | None) -> Array:
-        sums = [part._sums(weights, part._rows(at)) for part in self._parts]
+        sums = [part._sums(weights, part.rows_at(at)) for part in self._parts]
         starts = np.cumsum([0, *map(len, sums)])
         return np.asarray(np.concatenate(sums)[starts[self._chosen[:, 0]] + self._chosen[:, 1]])
 

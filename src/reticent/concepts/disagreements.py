@@ -149,7 +149,7 @@ class _Differences(ColumnDichotomies[Disagreement]):
         return Disagreement(*(self._own.concept(int(side[index])) for side in (self._firsts, self._seconds)))
 
     def _table(self, start: int, stop: int, at: Array | None) -> Array:
-        table = self._own._table(0, self._own.count, self._own._rows(at))
+        table = self._own._table(0, self._own.count, self._own.rows_at(at))
         return np.asarray(table[self._firsts[start:stop]] ^ table[self._seconds[start:stop]])
 
 

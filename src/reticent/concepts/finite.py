@@ -175,7 +175,8 @@ class _Chosen(Dichotomies[Choice]):
     def _concept(self, index: int) -> Choice:
         return Choice(self._members[index][0])
 
-    def _rows(self, at: ArrayLike | None) -> Array | None:
+    def rows_at(self, at: ArrayLike | None) -> Array | None:
+        """Other points `at` in the form that `_table` reads; None for the points themselves."""
         return None if at is None else self.concept_class.read(at, "at")
 
     def _table(self, start: int, stop: int, at: Array | None) -> Array:

@@ -190,7 +190,8 @@ class _Partitions(Dichotomies[Halfspace]):
         common = math.gcd(*normal, offset)
         return Halfspace(tuple(number // common for number in normal), offset // common)
 
-    def _rows(self, at: ArrayLike | None) -> Array | None:
+    def rows_at(self, at: ArrayLike | None) -> Array | None:
+        """Other points `at` in the form that `_table` reads; None for the points themselves."""
         return None if at is None else self.concept_class.read(at, "at")
 
     def _table(self, start: int, stop: int, at: Array | None) -> Array:

@@ -46,3 +46,9 @@ def refuse_bad_points(concept_class: ConceptClass[Any], points: ArrayLike, name:
         rows = as_rows(rows, concept_class.columns, name)
     with read_as(name):
         concept_class.predict(concept_class.dichotomies(rows[:1]).concept(0), rows)
+
+
+def check_concept_class(concept_class: object, name: str = "concept_class") -> None:
+    """Raise TypeError for a parameter that is not a concept class."""
+    if not isinstance(concept_class, ConceptClass):
+        raise TypeError(f"{name} must be a ConceptClass, got {type(concept_class).__name__}")

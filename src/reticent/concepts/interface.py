@@ -281,7 +281,7 @@ class Dichotomies(ABC, Generic[C]):
         array of int
             The number of rows, for each dichotomy, whose label is not that of `y`.
         """
-        rows = self._rows(at)
+        rows = self.rows_at(at)
         labels = as_binary_labels(y, len(self.points) if rows is None else len(rows))
         errors = self._all_sums(1 - 2 * labels, rows)
         errors += labels.sum()
@@ -297,7 +297,7 @@ class Dichotomies(ABC, Generic[C]):
         at : array_like or None, default None
             The rows on which the representatives are scored; None for the points themselves.
         """
-        rows = self._rows(at)
+        rows = self.rows_at(at)
         return self._all_sums(as_weights(weights, len(self.points) if rows is None else len(rows)), rows)
 
     def least_errors(self, y: ArrayLike, *, at: ArrayLike) -> Array:
@@ -312,7 +312,7 @@ class Dichotomies(ABC, Generic[C]):
         at : array_like
             The rows on which concepts are scored.
         """
-        rows = self._rows(at)
+        rows = self.rows_at(at)
         assert rows is not None
         return self._least_errors(as_binary_labels(y, len(rows)), rows)
 
@@ -339,7 +339,8 @@ class Dichotomies(ABC, Generic[C]):
 
     # ── what a class may override ─────────────────────────────────────────────────────────────────────────────────
 
-    def _rows(self, at: ArrayLike | None) -> Array | None:
+    def rows_at(self, at: ArrayLike | None) -> Array | None:
+        """Other points `at` in the form that `_table` reads; None for the points themselves."""
         return None if at is None else as_array(at, "at")
 
     def _sums(self, weights: Array, at: Array | None) -> Array:
@@ -403,7 +404,8 @@ class ColumnDichotomies(Dichotomies[C]):
     def __init__(self, concept_class: ConceptClass[C], X: ArrayLike) -> None:
         super().__init__(concept_class, as_rows(X, concept_class.columns))
 
-    def _rows(self, at: ArrayLike | None) -> Array | None:
+    def rows_at(self, at: ArrayLike | None) -> Array | None:
+        """Other points `at` in the form that `_table` reads; None for the points themselves."""
         return None if at is None else as_rows(at, self.concept_class.columns, "at")
 
 

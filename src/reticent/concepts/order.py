@@ -72,7 +72,8 @@ class OrderedDichotomies(Dichotomies[C]):
         super().__init__(concept_class, as_rows(X, concept_class.columns))
         self._ranks, self._domain = concept_class.ranks(self.points)
 
-    def _rows(self, at: ArrayLike | None) -> Array | None:
+    def rows_at(self, at: ArrayLike | None) -> Array | None:
+        """Other points `at` in the form that `_table` reads; None for the points themselves."""
         if at is None:
             return None
         ranks, domain = self.concept_class.ranks(at, "at")

@@ -9,17 +9,15 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent import noise
 from reticent.concepts.interface import ConceptClass
 from reticent.data.labels import UNLABELLED, as_binary_labels
 from reticent.data.points import Array, Labels, as_point_table
 from reticent.exact import Number, exp_fractions, integer, log_bounds
-from reticent.learners.base import ConceptLearner, PartlyLabelled
+from reticent.learners.base import ConceptLearner, PartlyLabelled, clone_with
 from reticent.learners.label_private import SemiPrivateLearner
-from reticent.mechanisms.release import Release, noise_or_system
+from reticent.mechanisms.release import Release, noise_from_seed, noise_or_system
 from reticent.noise import Noise
 from reticent.privacy.events import Event, Subsampled
 from reticent.privacy.guarantee import Protects
@@ -29,14 +27,22 @@ from reticent.promises import check_rows, check_share, fewest_rows, in_reach, ro
 
 Oracle = Callable[[Any], ArrayLike]
 
-_BITS = 192  # of the logarithm that ε* is
-_KEPT = 64  # significant bits of ε*: noise with short parameters is quicker to draw
-_AMPLE = Fraction(64)  # an ε at which nothing is refused for being too little
+_BITS = 192  # of the logarithm that defines ε*
+_KEPT = 64  # significant bits of ε*: noise with short parameters is faster to draw
+_AMPLE = Fraction(64)  # an ε at which no parameter is refused for being too small
 _STEEP = Fraction(1 << 12)  # e^−steep is far below every precision used here
 
 
 class Draw(NamedTuple):
-    """How many rows there are, are drawn and are labelled, and the privacy that this leaves to the learner inside."""
+    """The sizes of a draw, and the privacy that it leaves to the learner inside.
+
+    Parameters
+    ----------
+    pool, rows, labels : int
+        How many rows there are, are drawn, and are labelled.
+    epsilon, delta : Fraction
+        ε* and δ* of the learner inside.
+    """
 
     pool: int
     rows: int
@@ -46,40 +52,31 @@ class Draw(NamedTuple):
 
 
 class ActiveLearner(ConceptLearner):
-    """A private learner that is handed a random part of the rows, so that few labels are needed, and asked for.
+    """A private learner that sees a random part of the rows, and asks for few labels.
 
-    Of the t rows of the pool, n are drawn without replacement as a uniformly random *ordered* tuple; `oracle` is asked,
-    once, for the labels of the first m of them; then the learner learns from the tuple, in the order of the draw.
-    A learner that takes rows without a label (y = −1) gets n ≥ m of them; any other gets the m labelled ones, n = m.
-    Whoever does not know which rows were drawn learns less about each. So the learner inside may run with an ε* far
-    above ε, and the number of labels does not grow with 1/ε; only the pool does.
+    Of the t rows of the pool, n are drawn without replacement as a uniformly random *ordered* tuple. `oracle` is asked,
+    once, for the labels of the first m of them. Then the learner inside learns from the tuple, in the order of the
+    draw. A learner that takes rows without a label (y = −1) gets n ≥ m of them; any other learner gets the m labelled
+    ones, n = m. Someone who does not know which rows were drawn learns less about each. So the learner inside may run
+    with an ε* far above ε, and the number of labels does not grow with 1/ε; only the pool does.
 
-    Two things may be protected, by `transcript`.
-
-    - "hidden": the hypothesis, but not the questions. The learner inside runs with ε* = ln(1 + (t/n)(e^ε − 1)) and
-      δ* = (t/n)·δ. Which rows were asked for must stay between the oracle and whoever calls `fit`: to anyone who
-      learns it, the guarantee is only (ε*, δ*). So the fitted learner does not hold it.
-    - "private": the hypothesis *together with* the ordered list of the rows asked for, which is published as
-      `transcript_`. The learner inside runs with ε and δ themselves: nothing is gained by drawing. The transcript by
-      itself says nothing about anyone, as it is drawn without a look at the data.
+    The parameter `transcript` says what is protected. "hidden" protects the hypothesis, but not the questions. The
+    learner inside runs with ε* = ln(1 + (t/n)(e^ε − 1)) and δ* = (t/n)·δ. Which rows were asked for must stay secret:
+    for someone who knows it, the guarantee is only (ε*, δ*). So the fitted learner does not hold it. "private" protects
+    the hypothesis *together with* the ordered list of the rows asked for, which is published as `transcript_`. The
+    learner inside runs with ε and δ themselves, so nothing is gained by drawing.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, value and label, for the hypothesis ("hidden"), or for
     the hypothesis and the transcript together ("private"). Public are the number of rows, n, m and every parameter. The
-    label of a row is what the oracle says of it. This must depend on that row alone: an oracle that looks at the
-    other rows of the question, say by fitting a model to them, voids the guarantee.
+    label of a row is the oracle's answer for it. It must depend on that row alone: an oracle that looks at the other
+    rows of the question, say by fitting a model to them, voids the guarantee.
 
-    Why. Let q = n/t and let row i be replaced. Given that i is not drawn, the output has the same law P0 on both data
-    sets; given that it is, laws P1 and P1'. If i was drawn at place k, put there an index that was not drawn,
-    uniformly: the tuple becomes a uniform one without i, and *the role of every place stays* (labelled for k ≤ m). So
-    P1 is an average of laws of the learner on tuples, and P0 the same average after one row of each was replaced:
-    P1(F) ≤ e^ε*·P0(F) + δ*. Also P1(F) ≤ e^ε*·P1'(F) + δ*. With e^ε = 1 + q(e^ε* − 1) and β = e^(ε − ε*),
-    q·P1 + (1 − q)·P0 ≤ q·e^ε*·(β·P1' + (1 − β)·P0) + (1 − q)·P0 + qδ* = e^ε·(q·P1' + (1 − q)·P0) + qδ*. The
-    comparison with P0 replaces a whole row; so the learner inside has to protect rows, and one that protects only
-    labels is refused. In "private" mode the tuple is independent of the data; given any one tuple, the learner is
-    (ε, δ)-private, as the replaced row has at most one place in it; average over tuples.
+    Why. A drawn row can be exchanged for one that was not drawn without changing the role of any position. So
+    amplification by sampling applies to ordered tuples, and the learner inside has to protect whole rows. A private
+    transcript is independent of the data. The proof is in `docs/learners/active.md`.
 
-    Promise. If the rows of the pool are drawn independently, so are those of the tuple, as its places are drawn without
-    looking at them. So the promise is that of the learner inside, from n rows with ε* and δ*.
+    Promise. If the rows of the pool are drawn independently, so are those of the tuple. So the promise is that of the
+    learner inside, from n rows with ε* and δ*.
 
     Source. Beimel, Nissim, Stemmer, *Learning Privately with Labeled and Unlabeled Examples*, Algorithm 4 (Algorithm
     SubSampling), Claim 5.7 and Theorem 5.8 for "hidden"; Definition 5.4 and Theorem 5.5 for "private". Repaired: the
@@ -89,21 +86,36 @@ class ActiveLearner(ConceptLearner):
 
     Parameters
     ----------
-    learner : the learner inside, such as `ThresholdLearner` or `SemiSupervisedLearner`. It is cloned; the clone's
-        epsilon, delta, failure, error and unsafe_seed are set from those here.
-    epsilon, delta : the privacy of what is published.
-    transcript : "hidden" or "private".
-    error : None, or the error that `fit` must be able to promise; else it raises `InsufficientData`.
-    failure : the probability with which the promise may fail.
-    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+    learner : ConceptLearner
+        The learner inside, such as `ThresholdLearner` or `SemiSupervisedLearner`. It is cloned; the clone's epsilon,
+        delta, failure, error and unsafe_seed are set from those here.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the published result.
+    delta : float or Fraction, default 0
+        Failure probability δ of the privacy bound.
+    transcript : {"hidden", "private"}, default "hidden"
+        Whether the questions stay secret or are published.
+    error : float, Fraction or None, default None
+        The error that `fit` must be able to promise; otherwise it raises `InsufficientData`.
+    failure : float or Fraction, default 0.05
+        The probability with which the promise may fail.
+    unsafe_seed : int or None, default None
+        For tests only: makes the noise repeatable and the guarantee void.
 
     Attributes
     ----------
-    guarantee_, event_ : what is promised, and what happened.
-    hypothesis_ : the released concept.
-    learner_ : the fitted learner inside; its `guarantee_` is that for the rows that it was handed.
-    n_labels_, n_rows_ : m and n, which are public.
-    transcript_ : with transcript="private" only: the positions of the rows asked for, in order.
+    guarantee_ : Guarantee
+        What is promised.
+    event_ : Event
+        What happened.
+    hypothesis_ : Concept
+        The released concept.
+    learner_ : ConceptLearner
+        The fitted learner inside; its `guarantee_` is the one for the rows that it received.
+    n_labels_, n_rows_ : int
+        m and n, which are public.
+    transcript_ : array of int
+        With transcript="private" only: the positions of the rows asked for, in order.
 
     >>> import numpy as np
     >>> from reticent.learners.thresholds import ThresholdLearner
@@ -153,19 +165,32 @@ class ActiveLearner(ConceptLearner):
         n_labels: int | None = None,
         n_rows: int | None = None,
     ) -> Self:
-        """Learn from the rows of `X`, asking for the labels of `n_labels` of them.
+        """Learn from a pool of rows, asking for the labels of some of them.
 
-        `oracle(rows)` is called once, with the rows in question as `X` held them (those of a data frame keep their
-        index, so that it is known whose they are), and gives their labels, 0 or 1, in the same order. In place of an
-        oracle, `y` may hold the labels of all rows; only `n_labels` of them are looked at, all by default. `n_rows`
-        is how many rows are drawn, where the learner takes rows without labels. By default these are as many as leave
-        it ε* ≥ 1 ("hidden"), or all ("private").
+        Parameters
+        ----------
+        X : array-like or data frame of shape (rows, columns)
+            The pool.
+        y : array-like or None, default None
+            In place of an oracle: the labels of all rows. Only `n_labels` of them are read.
+        oracle : callable or None, default None
+            `oracle(rows)` is called once, with the drawn rows in the form that they have in `X`; the rows of a data
+            frame keep their index, so that you know whose they are. It returns their labels, 0 or 1, in that order.
+        n_labels : int or None, default None
+            The number of labels to ask for; None with `y` is all.
+        n_rows : int or None, default None
+            The number of rows to draw, for a learner that takes rows without labels. None is the largest number with
+            ε* ≥ 1 ("hidden"), or all rows ("private").
+
+        Returns
+        -------
+        self
         """
-        source = None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed)
-        return self._fit(X, y, source, oracle=oracle, n_labels=n_labels, n_rows=n_rows)
+        source = noise_from_seed(self.unsafe_seed)
+        return self.fit_with_noise(X, y, source, oracle=oracle, n_labels=n_labels, n_rows=n_rows)
 
     def predict(self, X: ArrayLike) -> Labels:
-        """The label, 0 or 1, that the hypothesis gives to each row of `X`."""
+        """Label rows by the hypothesis; see `ConceptLearner.predict`."""
         check_is_fitted(self)
         rows = as_point_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
@@ -174,14 +199,22 @@ class ActiveLearner(ConceptLearner):
     # ── how many rows, how many labels ────────────────────────────────────────────────────────────────────────────
 
     def n_required(self, error: Number, failure: Number | None = None, *, n_labels: int | None = None) -> int:
-        """The rows of the pool with which the learner inside keeps its promise, if so many labels are asked for.
+        """The number of rows in the pool with which the learner inside keeps its promise.
 
-        Without `n_labels`, `labels_required` of them. Fewer labels need a larger pool, down to some number of labels
-        with which no pool would do.
+        Fewer labels need a larger pool, down to a number of labels for which no pool is large enough.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the learner's own.
+        n_labels : int or None, default None
+            The number of labels that are asked for; None is `labels_required(error)`.
         """
-        self._check_parameters()
+        self.check_parameters()
         check_share(error, "error")
-        beta = check_share(self.failure if failure is None else failure, "failure")
+        beta = self._failure(failure)
         labels = self.labels_required(error, beta) if n_labels is None else integer(n_labels, "n_labels", least=1)
 
         def suffices(pool: int) -> bool:
@@ -197,22 +230,38 @@ class ActiveLearner(ConceptLearner):
         return in_reach(pool, lambda rows: self._check_draw(self._draw(rows, labels, None), error))
 
     def check_size(self, rows: int, *, n_labels: int | None = None, n_rows: int | None = None) -> None:
-        """What is drawn from this many rows must be of a size on which the learner inside can run."""
+        """Raise `OutOfReach` if the learner inside cannot run on what is drawn from this many rows.
+
+        Parameters
+        ----------
+        rows : int
+            The size of the pool.
+        n_labels, n_rows : int or None, default None
+            As for `fit`.
+        """
         super().check_size(rows)
         self._check_draw(self._draw(rows, rows if n_labels is None else n_labels, n_rows), self.error)
 
     def _check_draw(self, draw: Draw, error: Number | None) -> None:
-        _check_inner(self._inner(draw.epsilon, draw.delta, error), draw)
+        _check_inner(self.inner_learner(draw.epsilon, draw.delta, error), draw)
 
     def labels_required(self, error: Number, failure: Number | None = None) -> int:
-        """The labels that the learner inside needs at ε* = max(1, ε), or at ε where the transcript is private."""
-        self._check_parameters()
+        """The number of labels that the learner inside needs at ε* = max(1, ε), or at ε if the transcript is private.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the learner's own.
+        """
+        self.check_parameters()
         epsilon = check_epsilon(self.epsilon)
-        inner = self._inner(max(epsilon, Fraction(1)) if self.transcript == "hidden" else epsilon, self._delta())
-        return _needs(inner, error, self.failure if failure is None else failure)[1]
+        inner = self.inner_learner(max(epsilon, Fraction(1)) if self.transcript == "hidden" else epsilon, self._delta())
+        return _needs(inner, error, self._failure(failure))[1]
 
     def _check_promise(self, draw: Draw, *, every_row: bool) -> None:
-        """Refuse what the learner inside cannot promise from these rows; `every_row` of a larger pool has a label."""
+        """Raise if the learner inside cannot promise `error` from these rows; `every_row`: all rows have a label."""
         error = self.error
         if error is None or self._keeps(draw, error, self.failure):
             return
@@ -224,14 +273,14 @@ class ActiveLearner(ConceptLearner):
         raise ValueError(f"n_rows={draw.rows} rows are too few or too many for error={self.error}: leave n_rows out")
 
     def _keeps(self, draw: Draw, error: Number, failure: Number) -> bool:
-        """Whether the learner inside keeps its promise from what it is handed."""
-        inner = self._inner(draw.epsilon, draw.delta)
+        """Whether the learner inside keeps its promise with the rows that it gets."""
+        inner = self.inner_learner(draw.epsilon, draw.delta)
         rows, labels = _needs(inner, error, failure)
         return labels <= draw.labels and rows - labels <= draw.rows - draw.labels
 
     # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _fit(
+    def fit_with_noise(
         self,
         X: ArrayLike,
         y: ArrayLike | None,
@@ -241,27 +290,40 @@ class ActiveLearner(ConceptLearner):
         n_labels: int | None = None,
         n_rows: int | None = None,
     ) -> Self:
-        self._check_parameters()
+        """Call `fit` on a given source of noise, as audits and estimators that contain this one do.
+
+        Parameters
+        ----------
+        X, y, oracle, n_labels, n_rows
+            As for `fit`.
+        unsafe_noise : Noise or None
+            None draws from the operating system. Any other noise makes the guarantee void.
+
+        Returns
+        -------
+        self
+        """
+        self.check_parameters()
         _check_questions(y, oracle, n_labels)
         table = as_point_table(X)
         validate_data(self, X, reset=True, skip_check_array=True)
         target = None if oracle is not None else self._labels(y, len(table))  # type: ignore[arg-type]
         draw = self._draw(len(table), len(table) if n_labels is None else n_labels, n_rows)
-        inner = self._inner(draw.epsilon, draw.delta, self.error)
-        inner._check_parameters()
+        inner = self.inner_learner(draw.epsilon, draw.delta, self.error)
+        inner.check_parameters()
         self._check_promise(draw, every_row=n_labels is None)
         validate_data(inner, X, reset=True, skip_check_array=True)
         _check_inner(inner, draw)
-        inner._refuse_bad_rows(inner._points(table))
+        inner.refuse_bad_rows(inner.as_points(table))
 
-        order = noise_or_system(unsafe_noise).subset(draw.pool, draw.rows)  # in the order of draw: roles go by place
+        order = noise_or_system(unsafe_noise).subset(draw.pool, draw.rows)  # in the order of draw: roles by position
         asked = order[: draw.labels]
         labels = np.full(draw.rows, UNLABELLED)
         labels[: draw.labels] = target[asked] if oracle is None else _answer(oracle, X, table, asked)  # type: ignore[index]
-        self._keep_inner(inner._fit(table[order], labels, unsafe_noise), draw, asked)
+        self._adopt_inner(inner.fit_with_noise(table[order], labels, unsafe_noise), draw, asked)
         return self
 
-    def _keep_inner(self, inner: ConceptLearner, draw: Draw, asked: Array) -> None:
+    def _adopt_inner(self, inner: ConceptLearner, draw: Draw, asked: Array) -> None:
         event: Event = inner.event_
         if self.transcript == "private":
             self.transcript_ = asked
@@ -269,9 +331,9 @@ class ActiveLearner(ConceptLearner):
             event = Subsampled(event, Fraction(draw.rows, draw.pool))
             self.__dict__.pop("transcript_", None)  # of an earlier fit
         self.learner_, self.n_labels_, self.n_rows_ = inner, draw.labels, draw.rows
-        self._keep(Release(inner.hypothesis_, event))
+        self.adopt_release(Release(inner.hypothesis_, event))
 
-    def _draw(self, pool: int, n_labels: object, n_rows: object) -> Draw:
+    def _draw(self, pool: int, n_labels: int, n_rows: int | None) -> Draw:
         """The sizes, checked, and the privacy that they leave to the learner inside."""
         labels = integer(n_labels, "n_labels", least=1)
         if labels > pool:
@@ -297,25 +359,32 @@ class ActiveLearner(ConceptLearner):
         rate = Fraction(rows, pool)
         return Draw(pool, rows, labels, inner_epsilon(epsilon, rate), min(delta / rate, max(delta, Fraction(1, 2))))
 
-    def _inner(self, epsilon: Fraction, delta: Fraction, error: Number | None = None) -> ConceptLearner:
-        """The learner inside, with its privacy and the error that it is to promise set."""
-        inner: ConceptLearner = clone(self.learner)
-        settings = {
-            "epsilon": epsilon,
-            "delta": delta,
-            "error": error,
-            "failure": self.failure,
-            "unsafe_seed": self.unsafe_seed,
-        }
-        known = inner.get_params(deep=False)
-        return inner.set_params(**{name: value for name, value in settings.items() if name in known})  # type: ignore[no-any-return]
+    def inner_learner(self, epsilon: Fraction, delta: Fraction, error: Number | None = None) -> ConceptLearner:
+        """An unfitted clone of the learner inside, with its privacy and its promise set.
+
+        Parameters
+        ----------
+        epsilon, delta : Fraction
+            ε* and δ*.
+        error : float, Fraction or None, default None
+            The error that it must promise.
+        """
+        return clone_with(
+            self.learner,
+            epsilon=epsilon,
+            delta=delta,
+            error=error,
+            failure=self.failure,
+            unsafe_seed=self.unsafe_seed,
+        )
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
         if not isinstance(self.learner, ConceptLearner) or "epsilon" not in self.learner.get_params(deep=False):
             raise TypeError(f"learner must be a private learner of concepts, got {type(self.learner).__name__}")
-        super()._check_parameters()
+        super().check_parameters()
         epsilon, delta = check_epsilon(self.epsilon), self._delta()
         if isinstance(self.learner, SemiPrivateLearner):
             raise ValueError("learner must learn from rows and labels alone: SemiPrivateLearner takes public points")
@@ -328,25 +397,27 @@ class ActiveLearner(ConceptLearner):
             )
         if self.transcript == "hidden":  # ε* and δ* depend on the draw, after which they are checked
             epsilon, delta = max(epsilon, _AMPLE), max(delta, Fraction(1, 2)) if delta else delta
-        self._inner(epsilon, delta)._check_parameters()
+        self.inner_learner(epsilon, delta).check_parameters()
 
-    def _refuse_bad_rows(self, rows: Array) -> None:
-        self.learner._refuse_bad_rows(rows)
+    def refuse_bad_rows(self, rows: Array) -> None:
+        """Raise if any row cannot be read, whichever rows are drawn later."""
+        self.learner.refuse_bad_rows(rows)
 
     def _delta(self) -> Fraction:
         return check_delta(self.delta)
 
-    def _hypotheses(self) -> ConceptClass[Any]:
-        return self.learner._hypotheses()
+    def hypothesis_class(self) -> ConceptClass[Any]:
+        """The concept class that the hypothesis belongs to."""
+        return self.learner.hypothesis_class()
 
 
 # ── how private the learner inside is ─────────────────────────────────────────────────────────────────────────────
 
 
 def inner_epsilon(epsilon: Fraction, rate: Fraction) -> Fraction:
-    """The largest ε*, but for rounding down, that a share `rate` of the rows makes an ε: ln(1 + (e^ε − 1)/rate).
+    """ε* = ln(1 + (e^ε − 1)/rate), rounded down: the ε that sampling a share `rate` of the rows reduces to `epsilon`.
 
-    It is computed as ε + ln((1 − (1 − rate)·e^(−ε))/rate), where nothing overflows.
+    It is computed as ε + ln((1 − (1 − rate)·e^(−ε))/rate), which does not overflow.
 
     >>> round(float(inner_epsilon(Fraction(1, 10), Fraction(1, 100))), 6)
     2.443832
@@ -357,12 +428,12 @@ def inner_epsilon(epsilon: Fraction, rate: Fraction) -> Fraction:
     exact = epsilon + log_bounds((1 - (1 - rate) * decay) / rate, _BITS)[0] if decay < 1 else epsilon
     scale = Fraction(2) ** (_KEPT + exact.denominator.bit_length() - exact.numerator.bit_length())
     found = math.floor(exact * scale) / scale
-    # Below 2^−100 or so rounding eats up what the draw gains.
+    # Below about 2^−100, rounding cancels what the draw gains.
     return found if found > epsilon and amplified(found, rate) <= epsilon else epsilon
 
 
 def rate_for_one(epsilon: Fraction) -> Fraction:
-    """The share of rows, rounded down, with which ε* = 1 makes ε: (e^ε − 1)/(e − 1); more than 1 for ε > 1."""
+    """The share of rows, rounded down, that reduces ε* = 1 to `epsilon`: (e^ε − 1)/(e − 1), or 1 for ε ≥ 1."""
     if epsilon >= 1:
         return Fraction(1)
     return (exp_fractions(epsilon, _BITS)[0] - 1) / (exp_fractions(Fraction(1), _BITS)[1] - 1)
@@ -377,7 +448,7 @@ def _check_inner(inner: ConceptLearner, draw: Draw) -> None:
 
 
 def _needs(inner: ConceptLearner, error: Number, failure: Number) -> tuple[int, int]:
-    """How many rows a learner needs, and how many of them with a label: all, unless it says otherwise."""
+    """How many rows a learner needs, and how many of them with a label: all, unless it has `labels_required`."""
     rows = rows_needed(inner.n_required, error, failure)
     return rows, inner.labels_required(error, failure) if hasattr(inner, "labels_required") else rows
 
@@ -385,7 +456,8 @@ def _needs(inner: ConceptLearner, error: Number, failure: Number) -> tuple[int, 
 # ── questions and answers ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_questions(y: ArrayLike | None, oracle: Oracle | None, n_labels: object) -> None:
+def _check_questions(y: ArrayLike | None, oracle: Oracle | None, n_labels: int | None) -> None:
+    """Raise unless there is either an oracle with a number of labels, or y."""
     if oracle is None:
         if y is None:
             raise ValueError(
@@ -402,5 +474,6 @@ def _check_questions(y: ArrayLike | None, oracle: Oracle | None, n_labels: objec
 
 
 def _answer(oracle: Oracle, X: Any, table: Array, asked: Array) -> Labels:
+    """Ask the oracle, once."""
     question = X.iloc[asked] if hasattr(X, "iloc") else table[asked]
     return as_binary_labels(oracle(question), len(asked), "oracle(rows)")

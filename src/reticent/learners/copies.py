@@ -22,8 +22,16 @@ from reticent.sanitizers.nets import NetSanitizer
 
 
 def check_sanitizer(sanitizer: Sanitizer, concept_class: ConceptClass[Any]) -> None:
-    """Refuse a sanitizer whose copies the class could not label: of other columns, or of another declared domain."""
-    queries = sanitizer._queries()
+    """Raise ValueError for a sanitizer whose copies the class cannot label: other columns, or another domain.
+
+    Parameters
+    ----------
+    sanitizer : Sanitizer
+        The sanitizer.
+    concept_class : ConceptClass
+        The class that has to label its copies.
+    """
+    queries = sanitizer.query_class()
     if queries.columns != concept_class.columns:
         raise ValueError(
             f"sanitizer must take rows of as many columns as concept_class, {concept_class.columns}, "
@@ -35,13 +43,20 @@ def check_sanitizer(sanitizer: Sanitizer, concept_class: ConceptClass[Any]) -> N
 
 
 def check_promise(sanitizer: Sanitizer, rows: Array | None = None) -> None:
-    """Refuse to promise anything from a copy that has only some of the points on which rows may lie.
+    """Raise ValueError if the copies of a sanitizer lack some points where rows may lie: nothing can be promised then.
 
-    Where the domain is declared, these are all of its values. Where it is not, they are those of the rows.
+    Rows may lie on all values of a declared domain. If none is declared, the points of the rows are checked.
+
+    Parameters
+    ----------
+    sanitizer : Sanitizer
+        The sanitizer.
+    rows : array or None, default None
+        The rows, once they are known.
     """
     if not isinstance(sanitizer, NetSanitizer) or sanitizer.points is None:
         return
-    queries, points = sanitizer._queries(), sanitizer._dichotomies().points
+    queries, points = sanitizer.query_class(), sanitizer.query_net().points
     domain = _domain(queries)
     if domain is not None and domain.size is not None:
         if len(points) < domain.size**queries.columns:
@@ -57,9 +72,21 @@ def check_promise(sanitizer: Sanitizer, rows: Array | None = None) -> None:
 
 
 def heaviest(points: Array, weights: Array, check: Callable[[int], None]) -> tuple[Array, Array]:
-    """The points of a copy that stand for most rows, as many as `check` lets be labelled in all ways.
+    """The heaviest points of a copy, as many as `check` allows.
 
-    The copy is public by then: to leave points out costs nothing, and spares a refusal after the copy was paid for.
+    The copy is public by then. Leaving points out costs no privacy, and avoids an error after the copy was paid for.
+
+    Parameters
+    ----------
+    points, weights : array
+        The copy.
+    check : callable
+        Raises `OutOfReach` for a number of points whose labellings cannot be listed.
+
+    Returns
+    -------
+    points, weights : array
+        Those that are kept, in the order of the copy.
     """
 
     def fits(count: int) -> bool:
@@ -75,11 +102,18 @@ def heaviest(points: Array, weights: Array, check: Callable[[int], None]) -> tup
 
 
 def concept_parts(concept_class: ConceptClass[Any], queries: ConceptClass[Any]) -> int:
-    """How many of the queries it takes, added and subtracted, to count where a concept of the class is 1.
+    """How many queries of a sanitizer must be added or subtracted to count where a concept of a class is 1.
 
-    A copy that is right up to a for each of the queries is right up to so many times a for every concept. An interval
-    is the difference of two prefixes; so is what a threshold leaves over, of which one prefix is all rows. A set of k
-    points is the sum of them.
+    A copy that is correct up to a for each query is correct up to this many times a for every concept. An interval is
+    the difference of two prefixes; so is the complement of a threshold, where one prefix is all rows. A set of k points
+    is a sum of k points.
+
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The class.
+    queries : ConceptClass
+        What the sanitizer answers.
     """
     match concept_class, queries:
         case _ if concept_class == queries:
@@ -102,13 +136,19 @@ def concept_parts(concept_class: ConceptClass[Any], queries: ConceptClass[Any]) 
 
 
 def disagreement_parts(concept_class: ConceptClass[Any], queries: ConceptClass[Any]) -> int:
-    """How many of the queries it takes, added and subtracted, to count where two concepts of the class differ.
+    """How many queries of a sanitizer must be added or subtracted to count where two concepts of a class differ.
 
-    A copy that is right up to a for each of the queries is right up to so many times a for all of C⊕C. Two thresholds
-    differ on an interval, the difference of two prefixes; of both orientations, perhaps on all the rest. Two sets of k
-    points differ on at most 2k points. Two intervals that meet differ on their union less their intersection, both of
-    them intervals; if they do not meet, on both of them; and an interval is the difference of two prefixes. For
-    rectangles f and h, count f + h − 2(f ∧ h).
+    A copy that is correct up to a for each query is correct up to this many times a for all of C⊕C. Two thresholds
+    differ on an interval, the difference of two prefixes; if their orientations differ, perhaps on all the rest. Two
+    sets of k points differ on at most 2k points. Two intervals that meet differ on their union less their intersection,
+    both of them intervals; if they do not meet, on both of them. For rectangles f and h, count f + h − 2(f ∧ h).
+
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The class C.
+    queries : ConceptClass
+        What the sanitizer answers.
     """
     match concept_class, queries:
         case _, Disagreements(concept_class=of) if of == concept_class:
@@ -129,7 +169,7 @@ def disagreement_parts(concept_class: ConceptClass[Any], queries: ConceptClass[A
 
 
 def _domain(concept_class: ConceptClass[Any]) -> Any:
-    """The declared domain of a class, or of that whose differences it has; None where there is none."""
+    """The declared domain of a class, or of the class whose disagreements it contains; None if there is none."""
     if isinstance(concept_class, Disagreements):
         return _domain(concept_class.concept_class)
     return declared(concept_class.bits, concept_class.domain) if isinstance(concept_class, Ordered) else None

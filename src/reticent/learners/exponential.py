@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from reticent.concepts.input import check_concept_class
 from reticent.concepts.interface import ConceptClass, Dichotomies, about
 from reticent.data.points import Array, Labels
 from reticent.errors import OutOfReach
@@ -24,33 +25,29 @@ MOST_LISTED = 1 << 20  # concepts that are scored one by one where a class does 
 
 
 class ExponentialLearner(ConceptLearner):
-    """A concept of a class, drawn with probability ∝ e^(−ε·errors/2): nearly as good as the best, on any data.
+    """A concept drawn with probability ∝ e^(−ε·errors/2): nearly as good as the best of a class, on any data.
 
-    The candidates are public: the whole class where it is finite; otherwise, or if `net` is given, one concept for each
-    way in which the class can label the points of `net`. The points of the data must *not* serve as the net. Which
-    concepts stand for the labellings of the data depends on every row, so a replaced row would change the candidates
-    themselves, and an outcome that is possible for one data set would be impossible for its neighbour. Take for `net`
-    points that are known without the data: a grid, a public sample, the output of a sanitizer.
+    The candidates are public. They are the whole class if it is finite. Otherwise, or if `net` is given, they are one
+    concept for each labelling that the class gives to the points of `net`. The points of the data must *not* serve as
+    the net: a replaced row would change the candidates themselves, and an outcome that is possible for one data set
+    would be impossible for its neighbour. Use points that are known without the data: a grid, a public sample, the
+    output of a sanitizer.
 
-    A finite class may be huge, such as `Thresholds(bits=64)`, if it counts how many concepts label the rows in each
-    way. A labelling is drawn with probability ∝ count·e^(−ε·errors/2), then one of its concepts uniformly. Here the
-    points of the data only help to compute: the law is that of a draw from the whole class. Other finite classes are
-    listed, up to 2^20 concepts. A class of one column is given its points as a one-dimensional array.
+    A finite class may be huge, such as `Thresholds(bits=64)`, if it counts how many concepts share each labelling of
+    the rows. A labelling is drawn with probability ∝ count·e^(−ε·errors/2), then one of its concepts uniformly. Here
+    the points of the data only serve the computation: the law is that of a draw from the whole class. Other finite
+    classes are listed, up to 2^20 concepts. A class of one column takes its points as a one-dimensional array.
 
     Guarantee. ε-differential privacy for a replaced row, value and label, for the published concept, with a privacy
     loss of bounded range ε. Public are the number of rows, the concept class and the net.
 
     Why. A replaced row moves the number of errors of every concept by at most 1, and the candidates do not depend on
-    the rows: this is the exponential mechanism (see `exponential`) with the score −errors. In the counted form a
-    concept c with labelling z is drawn with probability ∝ m(z)·e^(−ε·errors/2)·(1/m(z)), where m(z) concepts share z:
-    the same law, if the counts are right and `member` lists each concept once, which `concepts.check` tests.
+    the rows: this is the exponential mechanism. The counted form has the same law, if the counts are correct and
+    `member` lists each concept once, which `concepts.check` tests.
 
-    Promise. With n ≥ `n_required(error)` independent rows from any distribution, labelled in any way, the concept's
-    error is at most α = `error` above that of the best of the candidates H, with probability 1 − failure. For let a
-    candidate err more often than the best one, by more than α, and let x be its errors less those of the best one on a
-    row: −1, 0 or 1. It is drawn with probability at most e^(−tΣx), for any t ≤ ε/2. By convexity E[e^(−tx)] is at most
-    cosh t − α·sinh t; so some such candidate is drawn with probability at most |H|·(cosh t − α·sinh t)^n. If the best
-    candidate makes no error at all (`realizable=True`), x is 0 or 1, and |H|·(1 − α(1 − e^(−ε/2)))^n does.
+    Promise. With n ≥ `n_required(error)` independent rows from any distribution, labelled in any way, the error of the
+    concept is at most `error` above that of the best candidate, with probability 1 − failure. See
+    `docs/learners/exponential.md`.
 
     Source. Kasiviswanathan, Lee, Nissim, Raskhodnikova, Smith, *What Can We Learn Privately?*, the generic learner for
     finite classes; Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential
@@ -58,20 +55,31 @@ class ExponentialLearner(ConceptLearner):
 
     Parameters
     ----------
-    concept_class : a `concepts.ConceptClass`.
-    epsilon : the privacy of the concept.
-    net : None, or public points whose dichotomies are the candidates.
-    error : None, or the error (above the best candidate's) that `fit` must be able to promise; else it raises
+    concept_class : ConceptClass
+        The class that the hypothesis is taken from.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the released concept.
+    net : array-like or None, default None
+        Public points whose labellings are the candidates.
+    error : float, Fraction or None, default None
+        The error, above that of the best candidate, that `fit` must be able to promise; otherwise it raises
         `InsufficientData`.
-    failure : the probability with which the promise may fail.
-    realizable : whether the promise is for rows that some candidate labels without error. It needs fewer rows. `fit`
-        cannot check this assumption; only the promise rests on it, not the privacy.
-    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+    failure : float or Fraction, default 0.05
+        The probability with which the promise may fail.
+    realizable : bool, default False
+        Whether the promise is for rows that some candidate labels without error. It needs fewer rows. `fit` cannot
+        check this assumption; only the promise depends on it, not the privacy.
+    unsafe_seed : int or None, default None
+        For tests only: makes the noise repeatable and the guarantee void.
 
     Attributes
     ----------
-    guarantee_, event_ : what is promised, and what happened.
-    hypothesis_ : the released concept, a value of the class.
+    guarantee_ : Guarantee
+        What is promised.
+    event_ : Event
+        What happened.
+    hypothesis_ : Concept
+        The released concept, a value of the class.
 
     >>> import numpy as np
     >>> from reticent.concepts import Intervals, Thresholds
@@ -104,45 +112,59 @@ class ExponentialLearner(ConceptLearner):
         self.unsafe_seed = unsafe_seed
 
     def n_required(self, error: Number, failure: Number | None = None, *, realizable: bool | None = None) -> int:
-        """The rows with which the error is at most `error` above the best candidate's, but for a `failure`.
+        """The number of rows with which the error is at most `error` above that of the best candidate.
 
-        With `realizable=True`, the best candidate is taken to make no error. `failure` and `realizable` are the
-        learner's own unless they are given. `OutOfReach` where `fit` cannot run on so many. Planning, in floating
-        point.
+        Computed in floating point, for planning.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the learner's own.
+        realizable : bool or None, default None
+            Whether some candidate makes no error; None is the learner's own.
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha = float(check_share(error, "error"))
-        beta = float(check_share(self.failure if failure is None else failure, "failure"))
+        beta = float(self._failure(failure))
         rate = float(check_epsilon(self.epsilon)) / 2
         fits = self.realizable if realizable is None else realizable
         step = log_step(alpha, 0, rate=rate) if fits else log_step_excess(alpha, rate=rate)
-        return in_reach(math.ceil((math.log(self._candidates()) - math.log(beta)) / -step), self.check_size)
+        return in_reach(math.ceil((math.log(self.n_candidates()) - math.log(beta)) / -step), self.check_size)
 
     def sample_errors(self, rows: int, columns: int = 1) -> int:
-        """The most errors on this many rows that a concept fits, but for a probability of failure/2.
+        """The number of errors that is exceeded with probability at most failure/2; see `ConceptLearner`.
 
-        With a net no candidate need be the one that fits, and all rows may be wrong.
+        With a net, no candidate needs to be the concept that fits, and all rows may be wrong.
         """
-        return rows if self.net is not None else min(rows, self._excess(float(check_share(self.failure, "failure"))))
+        return rows if self.net is not None else min(rows, self._excess(float(self._failure())))
 
     def _excess(self, beta: float) -> int:
-        """How many errors more than the best candidate the draw makes at most, but for a probability of β/2."""
-        return math.ceil(2 / float(check_epsilon(self.epsilon)) * (math.log(self._candidates()) + math.log(2 / beta)))
+        """How many more errors than the best candidate the draw makes, except with probability β/2."""
+        return math.ceil(2 / float(check_epsilon(self.epsilon)) * (math.log(self.n_candidates()) + math.log(2 / beta)))
 
     def check_size(self, rows: int) -> None:
-        """A net has no limit but its own. Without one the labellings of the rows are listed, or else all concepts."""
+        """Raise `OutOfReach` if the candidates cannot be scored on this many rows.
+
+        A net has only its own limit. Without one, the labellings of the rows are listed, or all concepts.
+
+        Parameters
+        ----------
+        rows : int
+            The number of training rows.
+        """
         super().check_size(rows)
         if self.net is not None:
             return
         if self.concept_class.counts_concepts:
-            self.concept_class.check_points(
-                rows, what="rows", remedy="give fewer rows or a net, or take a class of fewer concepts"
-            )
+            remedy = "give fewer rows, set net of ExponentialLearner, or take a class of fewer concepts"
+            self.concept_class.check_points(rows, what="rows", remedy=remedy)
         elif not self._is_listed():
             raise OutOfReach(
-                f"net must be given: {type(self.concept_class).__name__} does not count how many concepts have each "
-                f"labelling, and of its {about(self._candidates())} concepts no list of at most 2^"
-                f"{MOST_LISTED.bit_length() - 1} can be made"
+                f"net of ExponentialLearner must be given: {type(self.concept_class).__name__} does not count how many "
+                f"concepts have each labelling, and its {about(self.n_candidates())} concepts have no list of at most "
+                f"2^{MOST_LISTED.bit_length() - 1}"
             )
 
     # ── the draw ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -166,6 +188,7 @@ class ExponentialLearner(ConceptLearner):
         return release(dichotomies.member(index, number), event, unsafe_noise)
 
     def _net(self) -> Dichotomies[Any]:
+        """The labellings of the net."""
         assert self.net is not None
         try:
             self.concept_class.check_public(self.net, what="points of net", remedy="give a net of fewer points")
@@ -176,8 +199,8 @@ class ExponentialLearner(ConceptLearner):
             raise ValueError(f"net must hold points that the concept class can label: {error}") from error
 
     def _is_listed(self) -> bool:
-        """Whether the concepts can be gone through one by one."""
-        if self._candidates() > MOST_LISTED:
+        """Whether the concepts can be scored one by one."""
+        if self.n_candidates() > MOST_LISTED:
             return False
         try:
             next(iter(self.concept_class.concepts()), None)
@@ -185,8 +208,8 @@ class ExponentialLearner(ConceptLearner):
             return False
         return True
 
-    def _candidates(self) -> int:
-        """How many concepts the draw is from."""
+    def n_candidates(self) -> int:
+        """The number of candidates; ValueError if the class is infinite and there is no net."""
         if self.net is not None:
             return self._net().count
         size = self.concept_class.size
@@ -197,14 +220,15 @@ class ExponentialLearner(ConceptLearner):
             )
         return size
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         if not isinstance(self.realizable, bool):
             raise TypeError(f"realizable must be True or False, got {type(self.realizable).__name__}")
         check_epsilon(self.epsilon)
-        if not isinstance(self.concept_class, ConceptClass):
-            raise TypeError(f"concept_class must be a ConceptClass, got {type(self.concept_class).__name__}")
-        self._candidates()
+        check_concept_class(self.concept_class)
+        self.n_candidates()
 
-    def _hypotheses(self) -> ConceptClass[Any]:
+    def hypothesis_class(self) -> ConceptClass[Any]:
+        """The concept class that the hypothesis belongs to."""
         return self.concept_class

@@ -1,4 +1,4 @@
-"""Where points need no protection: learners for secret labels, and for secret rows beside public points."""
+"""Learners for data whose points need no protection: secret labels, and secret rows beside public points."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent import noise
-from reticent.concepts.input import read_as
+from reticent.concepts.input import check_concept_class, read_as
 from reticent.concepts.interface import ConceptClass
 from reticent.data.points import Array, Labels, as_point_table
-from reticent.errors import InsufficientData
 from reticent.exact import Number, integer
 from reticent.learners import sample_bounds
 from reticent.learners.base import ConceptLearner
 from reticent.mechanisms.exponential import exponential
-from reticent.mechanisms.release import Release
+from reticent.mechanisms.release import Release, noise_from_seed
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_epsilon
-from reticent.promises import check_memory, check_share, fewest_rows, in_reach, rows_needed
+from reticent.promises import check_memory, check_rows, check_share, fewest_rows, in_reach, rows_needed
 
-_FEWER = "set net_rows to how many points are to be labelled"
+_FEWER = "set net_rows of LabelPrivateLearner to the number of points whose labellings are candidates"
 _FEWER_PUBLIC = "give fewer public points, or ask for a larger error"
 
 
 class NetLearner(ConceptLearner):
-    """What the learners share that draw from one concept for each way in which a class labels the points of a net."""
+    """Base class of learners whose candidates are one concept for each labelling of a net by a concept class."""
 
     concept_class: ConceptClass[Any]
     epsilon: Number
@@ -36,7 +34,7 @@ class NetLearner(ConceptLearner):
     def _draw(
         self, net: Array, rows: Array, labels: Labels, unsafe_noise: Noise | None, *, name: str, remedy: str
     ) -> Release[Any]:
-        """Draw by the errors on the rows; where there are too many candidates, `remedy` says what else to do."""
+        """Draw a candidate by its errors on the rows; `remedy` is what an error about too many candidates suggests."""
         with read_as(name):
             self.concept_class.check_public(net, what=f"points of {name}", remedy=remedy)
             candidates = self.concept_class.dichotomies(net)
@@ -46,74 +44,77 @@ class NetLearner(ConceptLearner):
         return Release(candidates.concept(index), event)
 
     def _log_failure(self, failure: Number | None) -> float:
-        return math.log(check_share(self.failure if failure is None else failure, "failure"))
+        """The logarithm of the given probability of failure, or of the learner's own."""
+        return math.log(self._failure(failure))
 
     def _rate(self) -> float:
-        """Of the weights e^(−rate·errors)."""
+        """The rate of the weights e^(−rate·errors)."""
         return float(min(check_epsilon(self.epsilon), Fraction(10**6))) / 2  # any rate up to ε/2 gives a bound
 
     def _require(self, have: int, required: int, what: str) -> None:
-        if have < required:
-            raise InsufficientData(
-                f"error={self.error} with failure={self.failure} can be promised from {required} {what} on, "
-                f"got {have}; give more of them, ask for less, or set error=None for a fit without a promise",
-                required=required,
-            )
+        """Raise `InsufficientData` if there are fewer than the promise needs."""
+        check_rows(have, required=required, error=self.error, failure=self.failure, what=what)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         check_epsilon(self.epsilon)
-        if not isinstance(self.concept_class, ConceptClass):
-            raise TypeError(f"concept_class must be a ConceptClass, got {type(self.concept_class).__name__}")
+        check_concept_class(self.concept_class)
 
-    def _hypotheses(self) -> ConceptClass[Any]:
+    def hypothesis_class(self) -> ConceptClass[Any]:
+        """The concept class that the hypothesis belongs to."""
         return self.concept_class
 
 
 class LabelPrivateLearner(NetLearner):
     """A concept drawn with probability ∝ e^(−ε·errors/2), where only the labels are secret and all points are public.
 
-    The candidates are the labellings of the points of `X`, one concept for each: at most Σ C(n, i), i ≤ VC, of them,
-    however large the class is, and infinite classes are welcome. One of them is as good on the data as any concept of
-    the class. Where they are too many to be scored, `net_rows` takes the labellings of so many of the points only, at
-    even distances; labels are counted on all rows all the same.
+    The candidates are one concept for each labelling of the points of `X` by the class: at most Σ C(n, i), i ≤ VC, of
+    them, however large the class is. Infinite classes are allowed. One candidate is as good on the data as any concept
+    of the class. If there are too many to be scored, `net_rows` uses the labellings of that many points only, evenly
+    spaced; errors are still counted on all rows.
 
-    Guarantee. ε-differential privacy for a replaced *label*, for the published concept, with a privacy loss of
-    bounded range ε. The points `X` are public, all of them: nothing is promised about which points they are. Public
-    are also the number of rows, the concept class and every parameter.
+    Guarantee. ε-differential privacy for a replaced *label*, for the published concept, with a privacy loss of bounded
+    range ε. The points `X` are public: nothing is promised about which points they are. Public are also the number of
+    rows, the concept class and every parameter.
 
     Why. The candidates depend on `X` alone, in which neighbours agree. A replaced label moves the number of errors of
-    every candidate by 1, up or down: this is the exponential mechanism (see `exponential`) with the score −errors. If
-    a label had any part in the choice of the candidates, an outcome possible for one data set could be impossible
-    for its neighbour.
+    every candidate by 1: this is the exponential mechanism with the score −errors. No label may have a part in the
+    choice of the candidates.
 
     Promise. If n ≥ `n_required(error)` rows are drawn independently from any distribution and labelled by a concept of
-    the class, then with probability 1 − failure a fresh row is mislabelled with probability at most α = `error`. For
-    one labelling makes no error, so each other one is drawn with probability at most e^(−ε·errors/2); that all bad ones
-    together are drawn with probability at most 2τ(n + m)·(1 + (n/m)(1 − e^(−ε/2)))^(−⌊mα⌋), for any m, is proved in
-    `sample_bounds`. With a net of n₀ points the labelling that agrees with the concept on the net is wrong with
-    probability at most α' but for a failure of β/2 (the same bound for ε = ∞); it makes no error on the net, and each
-    of the other n − n₀ rows multiplies the chance of a bad one by 1 − α(1 − e^(−t)) + α'(e^t − 1) at most.
+    the class, then with probability 1 − failure a fresh row is mislabelled with probability at most `error`. The proof
+    is in `docs/learners/label_private.md`.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Definition 6.1, the generic label-private learner (Figure 13) and Theorem 6.2. Improved: the paper spends a first
-    part of the rows on the net and ignores their labels; where points are public, the net may be all of them.
-    Sharpened: the bounds above, in place of (768/(α²ε))·(VC·ln(64/α) + 2·ln(8/β)) rows, some thousand times as many.
-    New: labels that no concept fits (`agnostic=True`).
+    part of the rows on the net and ignores their labels; if points are public, the net may be all of them. Sharpened:
+    the bounds of `sample_bounds`, in place of (768/(α²ε))·(VC·ln(64/α) + 2·ln(8/β)) rows, about a thousand times as
+    many. New: labels that no concept fits (`agnostic=True`).
 
     Parameters
     ----------
-    concept_class : a `concepts.ConceptClass`.
-    epsilon : the privacy of the labels.
-    net_rows : None for the labellings of all points, or of how many points.
-    error : None, or the error that `fit` must be able to promise; else it raises `InsufficientData`.
-    failure : the probability with which the promise may fail.
-    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+    concept_class : ConceptClass
+        The class that the hypothesis is taken from.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the labels.
+    net_rows : int or None, default None
+        The number of points whose labellings are the candidates; None is all points.
+    error : float, Fraction or None, default None
+        The error that `fit` must be able to promise; otherwise it raises `InsufficientData`.
+    failure : float or Fraction, default 0.05
+        The probability with which the promise may fail.
+    unsafe_seed : int or None, default None
+        For tests only: makes the noise repeatable and the guarantee void.
 
     Attributes
     ----------
-    guarantee_, event_ : what is promised (`guarantee_.protects` is "labels"), and what happened.
-    hypothesis_ : the released concept, a value of the class.
+    guarantee_ : Guarantee
+        What is promised; `protects` is "labels".
+    event_ : Event
+        What happened.
+    hypothesis_ : Concept
+        The released concept, a value of the class.
 
     >>> import numpy as np
     >>> from reticent.concepts import Intervals
@@ -145,13 +146,21 @@ class LabelPrivateLearner(NetLearner):
         self.unsafe_seed = unsafe_seed
 
     def n_required(self, error: Number, failure: Number | None = None, *, agnostic: bool = False) -> int:
-        """The rows with which a fresh row is mislabelled with probability at most `error`, but for a `failure`.
+        """The number of rows with which a fresh row is mislabelled with probability at most `error`.
 
-        The rows are drawn from any distribution and labelled by a concept of the class. With `agnostic=True` they are
-        labelled in any way, and the error is what comes on top of the best concept's; this needs `net_rows=None`.
-        `failure` is the learner's own unless it is given. Planning, in floating point.
+        Computed in floating point, for planning.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the learner's own.
+        agnostic : bool, default False
+            False: the rows are labelled by a concept of the class. True: they are labelled in any way, and `error` is
+            the excess over the best concept's; this needs `net_rows=None`.
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha, log_beta, rate = float(check_share(error, "error")), self._log_failure(failure), self._rate()
         if agnostic and self.net_rows is not None:
             raise ValueError("net_rows must be None for agnostic=True: that promise needs the labellings of all points")
@@ -170,7 +179,15 @@ class LabelPrivateLearner(NetLearner):
         return in_reach(needed, self.check_size)
 
     def check_size(self, rows: int) -> None:
-        """The labellings of the net are listed; where points are not distinct, `fit` may run all the same."""
+        """Raise `OutOfReach` if the labellings of the net cannot be listed.
+
+        If points repeat, `fit` may run even so: it counts the labellings of the points themselves.
+
+        Parameters
+        ----------
+        rows : int
+            The number of training rows.
+        """
         super().check_size(rows)
         self.concept_class.check_points(self._net_size(rows), what="points of X", remedy=_FEWER)
 
@@ -178,7 +195,7 @@ class LabelPrivateLearner(NetLearner):
         return rows if self.net_rows is None else min(rows, self.net_rows)
 
     def _check_size(self, rows: int) -> None:
-        """The points are public: their labellings are counted by what they are, once they are read."""
+        """Check memory only: the points are public, and their labellings are counted once they are read."""
         check_memory(rows, self.concept_class.columns)
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
@@ -186,51 +203,57 @@ class LabelPrivateLearner(NetLearner):
         net = rows[np.arange(size) * len(rows) // size]
         return self._draw(net, rows, labels, unsafe_noise, name="X", remedy=_FEWER)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         if self.net_rows is not None:
             integer(self.net_rows, "net_rows", least=1)
 
 
 class SemiPrivateLearner(NetLearner):
-    """A concept drawn with probability ∝ e^(−ε·errors/2) out of the labellings of *public* points; rows are secret.
+    """A concept drawn with probability ∝ e^(−ε·errors/2) from the labellings of *public* points; the rows are secret.
 
-    `fit(X, y, public=X0)`: the points of `X0` carry no label and need no protection, such as points from a published
-    survey or drawn from a known distribution. They give the candidates, one concept for each way in which the class
-    labels them. The rows of (X, y) are private in full and only score the candidates. Nobody's private row may have had
-    a part in the choice of the public points; a person who is among them is not protected *as one of them*.
+    `fit(X, y, public=X0)`: the points of `X0` have no label and need no protection, such as points from a published
+    survey or drawn from a known distribution. The candidates are one concept for each labelling of them by the class.
+    The rows of (X, y) are private, and only score the candidates. No private row may have had a part in the choice of
+    the public points. A person among the public points is not protected *as one of them*.
 
     Guarantee. ε-differential privacy for a replaced row of (X, y), value and label, for the published concept, with a
     privacy loss of bounded range ε. Public are `X0`, the number of rows, the concept class and every parameter.
 
     Why. Neighbours have the same public points, so the same candidates. A replaced row moves the number of errors of
-    each by at most 1: this is the exponential mechanism (see `exponential`) with the score −errors.
+    each by at most 1: this is the exponential mechanism with the score −errors.
 
     Promise. If at least `n_public_required(error)` public points and n ≥ `n_required(error)` rows are drawn
-    independently from the same distribution, and the rows are labelled by a concept c of the class, then with
-    probability 1 − failure a fresh row is mislabelled with probability at most α = `error`. The public points
-    are a net but for a failure of β/2 (see `sample_bounds`): the candidate that agrees with c on them errs with
-    probability at most α' (α/4 for the number required). The candidates H do not depend on the rows. A bad one is
-    drawn with probability at most e^(−tΣx), where x is its errors less those of the good one on a row, and t ≤ ε/2; so
-    bad ones are drawn with probability at most |H|·(1 − α(1 − e^(−t)) + α'(e^t − 1))^n, which is to be β/2. More bits
-    do not make for more rows.
+    independently from the same distribution, and the rows are labelled by a concept of the class, then with probability
+    1 − failure a fresh row is mislabelled with probability at most `error`. More bits do not need more rows. The proof
+    is in `docs/learners/label_private.md`.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
-    §6.2 and Example 6.3, the semi-private learner. Sharpened: the bounds above, in place of the numbers of Figure 13.
-    New: labels that no concept fits (`agnostic=True`).
+    §6.2 and Example 6.3, the semi-private learner. Sharpened: the bounds of `sample_bounds`, in place of the numbers of
+    Figure 13. New: labels that no concept fits (`agnostic=True`).
 
     Parameters
     ----------
-    concept_class : a `concepts.ConceptClass`.
-    epsilon : the privacy of the rows.
-    error : None, or the error that `fit` must be able to promise; else it raises `InsufficientData`.
-    failure : the probability with which the promise may fail.
-    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+    concept_class : ConceptClass
+        The class that the hypothesis is taken from.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the released concept.
+    error : float, Fraction or None, default None
+        The error that `fit` must be able to promise; otherwise it raises `InsufficientData`.
+    failure : float or Fraction, default 0.05
+        The probability with which the promise may fail.
+    unsafe_seed : int or None, default None
+        For tests only: makes the noise repeatable and the guarantee void.
 
     Attributes
     ----------
-    guarantee_, event_ : what is promised, and what happened.
-    hypothesis_ : the released concept, a value of the class.
+    guarantee_ : Guarantee
+        What is promised.
+    event_ : Event
+        What happened.
+    hypothesis_ : Concept
+        The released concept, a value of the class.
 
     >>> import numpy as np
     >>> from reticent.concepts import Thresholds
@@ -259,24 +282,43 @@ class SemiPrivateLearner(NetLearner):
         self.unsafe_seed = unsafe_seed
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, public: ArrayLike | None = None) -> Self:
-        """Learn from the private rows of `X` and their labels `y`, 0 or 1, beside points that are `public`.
+        """Learn from private rows, beside public points.
 
-        `public` has the columns of `X`, must be given, and must not be `X`.
+        Parameters
+        ----------
+        X : array-like of shape (rows, columns)
+            The private rows.
+        y : array-like of shape (rows,)
+            Their labels, 0 or 1.
+        public : array-like of shape (points, columns)
+            Public points; required, and never `X` itself.
+
+        Returns
+        -------
+        self
         """
-        seed = self.unsafe_seed
-        return self._fit(X, y, None if seed is None else noise.Seeded(unsafe_seed=seed), public=public)
+        return self.fit_with_noise(X, y, noise_from_seed(self.unsafe_seed), public=public)
 
     def n_required(
         self, error: Number, failure: Number | None = None, *, public: int | None = None, agnostic: bool = False
     ) -> int:
-        """The private rows with which a fresh row is mislabelled with probability at most `error`, but for a `failure`.
+        """The number of private rows with which a fresh row is mislabelled with probability at most `error`.
 
-        There are so many `public` points; None means those of `n_public_required(error)`. Both kinds are drawn from the
-        same distribution, and the rows labelled by a concept of the class. With `agnostic=True` they are labelled in
-        any way, and the error is what comes on top of the best concept's. `failure` is the learner's own unless it is
-        given. Planning, in floating point.
+        Rows and public points are drawn from the same distribution. Computed in floating point, for planning.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the learner's own.
+        public : int or None, default None
+            The number of public points; None is `n_public_required(error)`.
+        agnostic : bool, default False
+            False: the rows are labelled by a concept of the class. True: they are labelled in any way, and `error` is
+            the excess over the best concept's.
         """
-        self._check_parameters()
+        self.check_parameters()
         if public is None:
             public = rows_needed(self.n_public_required, error, failure)
         needed = rows_beside_net(
@@ -291,22 +333,51 @@ class SemiPrivateLearner(NetLearner):
         return in_reach(needed, lambda rows: self.check_size(rows, public=public))
 
     def check_size(self, rows: int, *, public: int | None = None) -> None:
-        """The labellings of so many public points are listed; of repeated ones `fit` counts each once."""
+        """Raise `OutOfReach` if the labellings of the public points cannot be listed.
+
+        Parameters
+        ----------
+        rows : int
+            The number of private rows.
+        public : int or None, default None
+            The number of public points; `fit` counts repeated ones once. None checks the rows only.
+        """
         super().check_size(rows)
         if public is not None:
             self.concept_class.check_points(public, what="points of public", remedy=_FEWER_PUBLIC)
 
     def n_public_required(self, error: Number, failure: Number | None = None) -> int:
-        """The public points that are a net for a quarter of the error, but for half of the failure."""
-        self._check_parameters()
+        """The number of public points that are a net for a quarter of the error, except with half of the failure.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the learner's own.
+        """
+        self.check_parameters()
         alpha = float(check_share(error, "error"))
         needed = sample_bounds.net_rows(self.concept_class, alpha / 4, math.exp(self._log_failure(failure)) / 2)
         return in_reach(needed, lambda public: self.check_size(1, public=public))
 
-    def _fit(
+    def fit_with_noise(
         self, X: ArrayLike, y: ArrayLike, unsafe_noise: Noise | None, public: ArrayLike | None = None
     ) -> Self:
-        self._check_parameters()
+        """Call `fit` on a given source of noise, as audits and estimators that contain this one do.
+
+        Parameters
+        ----------
+        X, y, public
+            As for `fit`.
+        unsafe_noise : Noise or None
+            None draws from the operating system. Any other noise makes the guarantee void.
+
+        Returns
+        -------
+        self
+        """
+        self.check_parameters()
         if public is None:
             raise ValueError(
                 "public must be given: points without labels that need no protection; "
@@ -314,8 +385,8 @@ class SemiPrivateLearner(NetLearner):
             )
         if public is X:
             raise ValueError("public must not be X itself: the rows of X are secret, and public points are not")
-        self._public = self._points(as_point_table(public, "public"))
-        return super()._fit(X, y, unsafe_noise)
+        self._public = self.as_points(as_point_table(public, "public"))
+        return super().fit_with_noise(X, y, unsafe_noise)
 
     def _check_rows(self, rows: int) -> None:
         if self.error is not None:
@@ -340,9 +411,26 @@ def rows_beside_net(
     name: str,
     agnostic: bool = False,
 ) -> int:
-    """The rows that, beside those of a net of so many points, make the draw good but for a failure of β.
+    """The number of rows, beside a net, with which the draw is good except with probability β.
 
-    Half of the failure is the net's, half the draw's.
+    The net and the draw get half of the failure each.
+
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The class.
+    points : int
+        The number of points of the net.
+    error : float
+        The error to promise.
+    log_beta : float
+        ln β.
+    rate : float
+        The rate ε/2 of the draw.
+    name : str
+        The parameter that an error names if the net has too few points.
+    agnostic : bool, default False
+        Whether the rows are labelled in any way.
     """
     half = log_beta - math.log(2)
     near = sample_bounds.net_error(concept_class, points, math.exp(half))

@@ -1,4 +1,4 @@
-"""A private point out of a domain of any size: the learner for POINT_d, by stability."""
+"""A private point from a domain of any size: the learner for POINT_d, by stability."""
 
 from __future__ import annotations
 
@@ -22,27 +22,22 @@ from reticent.promises import check_share, fewest_rows, in_reach
 
 
 class PointLearner(ConceptLearner):
-    """The one point that is labelled 1, if it clearly is one; else the concept that labels every point 0.
+    """The one point that is labelled 1, if it clearly is one; otherwise the concept that labels every point 0.
 
     The point with the most rows labelled 1 is released if its lead over the runner-up is large enough
-    (`stable_argmax`). Otherwise the hypothesis is the empty set of points, `PointSet(points=())`, and says so: it is
-    never a point drawn at random, which a reader could take for someone's. The number of rows needed does not depend
-    on the size of the domain.
+    (`stable_argmax`). Otherwise the hypothesis is the empty set of points, `PointSet(points=())`. It is never a point
+    drawn at random, which a reader could mistake for a finding. The number of rows needed does not depend on the size
+    of the domain.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, value and label, for the published concept. Public are
-    the number of rows and every parameter, the domain among them.
+    the number of rows and every parameter, including the domain.
 
-    Why. The score of a point x is the number of rows (x, 1). A replaced row takes 1 from at most one score and adds 1
-    to at most one: the sensitivity is 1, which is what `stable_argmax` asks for. Points that do not occur with label
-    1 all score 0. They are candidates too, but only as runners-up: two zeros stand for all of them, since a leader that
-    leads by 0 is never released. The two zeros give the same gap as the whole domain, which holds two points at least:
-    where fewer than two of its points score 0, the runner-up scores at least 0 by itself.
+    Why. The score of a point x is the number of rows (x, 1). A replaced row moves each score by at most 1, which is
+    what `stable_argmax` requires. Two zeros represent all points that never occur with label 1: a leader with lead 0 is
+    never released. The proof is in `docs/learners/points.md`.
 
     Promise. If n ≥ `n_required(error)` rows are drawn independently from any distribution and labelled by one point or
-    by none, then with probability 1 − failure a fresh row is mislabelled with probability at most α = `error`. For only
-    the point itself can be released; if it is not, it alone is mislabelled, which matters only if its probability
-    p exceeds α. Its count is then Bin(n, p), and the release probability π of the count grows with it; so the failure
-    is at most that at p = α, E[1 − π(Bin(n, α))], which is computed as it stands.
+    by none, then with probability 1 − failure a fresh row is mislabelled with probability at most `error`.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Lemma 3.2. Repaired: A_dist (see `stable_argmax`); where it gives ⊥, the paper's learner returns a random
@@ -51,22 +46,35 @@ class PointLearner(ConceptLearner):
 
     Parameters
     ----------
-    bits : values are the integers of [0, 2^bits).
-    domain : in place of bits, `concepts.Floats()` or `concepts.Datetimes(unit)`; `concepts.Integers()` has no bounds.
-    epsilon, delta : the privacy of the concept; δ > 0, well below one over the number of rows.
-    error : None, or the error that `fit` must be able to promise; else it raises `InsufficientData`.
-    failure : the probability with which the promise may fail.
-    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+    bits : int or None, default None
+        Values are the integers of [0, 2^bits).
+    domain : Domain or None, default None
+        Given in place of bits: `concepts.Floats()`, `concepts.Datetimes(unit)`, or `concepts.Integers()`, which has no
+        bounds.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the released concept.
+    delta : float or Fraction
+        Failure probability δ of the privacy bound; positive, and well below one over the number of rows.
+    error : float, Fraction or None, default None
+        The error that `fit` must be able to promise; otherwise it raises `InsufficientData`.
+    failure : float or Fraction, default 0.05
+        The probability with which the promise may fail.
+    unsafe_seed : int or None, default None
+        For tests only: makes the noise repeatable and the guarantee void.
 
     Attributes
     ----------
-    guarantee_, event_ : what is promised, and what happened.
-    hypothesis_ : the released `concepts.Point`, or `concepts.PointSet(points=())` for none.
+    guarantee_ : Guarantee
+        What is promised.
+    event_ : Event
+        What happened.
+    hypothesis_ : Point or PointSet
+        The released point, or `concepts.PointSet(points=())` for none.
 
-    >>> codes, ill = [[7]] * 100 + [[2**90]] * 100, [0] * 100 + [1] * 100
-    >>> PointLearner(bits=100, epsilon=1, delta=1e-6).fit(codes, ill).hypothesis_.at == 2**90
+    >>> values, ill = [[7]] * 100 + [[2**90]] * 100, [0] * 100 + [1] * 100
+    >>> PointLearner(bits=100, epsilon=1, delta=1e-6).fit(values, ill).hypothesis_.at == 2**90
     True
-    >>> PointLearner(bits=100, epsilon=1, delta=1e-6).fit(codes[:101], ill[:101]).hypothesis_
+    >>> PointLearner(bits=100, epsilon=1, delta=1e-6).fit(values[:101], ill[:101]).hypothesis_
     PointSet(points=())
     """
 
@@ -90,32 +98,38 @@ class PointLearner(ConceptLearner):
         self.unsafe_seed = unsafe_seed
 
     def n_required(self, error: Number, failure: Number | None = None) -> int:
-        """The rows with which a fresh row is mislabelled with probability at most `error`, but for a `failure`.
+        """The number of rows with which a fresh row is mislabelled with probability at most `error`.
 
-        The rows are drawn from any distribution and labelled by one point or none. `failure` is the learner's own
-        unless it is given. Planning, in floating point.
+        The rows are labelled by one point or none. Computed in floating point, for planning.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the learner's own.
 
         >>> PointLearner(bits=100, epsilon=1, delta=1e-6).n_required(0.1)
         370
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha = float(check_share(error, "error"))
-        beta = float(check_share(self.failure if failure is None else failure, "failure"))
+        beta = float(self._failure(failure))
         withheld = self._withheld()
         counts = np.arange(len(withheld))
         needed = fewest_rows(lambda rows: float(binom.pmf(counts, rows, alpha) @ withheld) <= beta)
         return in_reach(needed, self.check_size)
 
     def sample_errors(self, rows: int, columns: int = 1) -> int:
-        """The most errors on this many rows that a point fits, but for a probability of failure/2.
+        """The number of errors that is exceeded with probability at most failure/2; see `ConceptLearner`.
 
-        Only the point itself can be missed, if its count is too low to be released for all but certain.
+        Only the point itself can be missed, if its count is too low to be released almost surely.
         """
-        unsure = np.flatnonzero(self._withheld() > float(check_share(self.failure, "failure")) / 2)
+        unsure = np.flatnonzero(self._withheld() > float(self._failure()) / 2)
         return min(rows, int(unsure[-1]))
 
     def _withheld(self) -> NDArray[np.float64]:
-        """With which probability a point of 0, 1, … rows is not released; any higher count is for certain."""
+        """The probability with which a point of 0, 1, … rows is not released; any higher count always is."""
         entries, unit = release_table(epsilon=check_epsilon(self.epsilon), delta=check_delta(self.delta, positive=True))
         # A count of 2k − 1 or 2k is released with the k-th probability of the table.
         return np.repeat([float(1 - Fraction(entry, unit)) for entry in entries], 2)[1:]
@@ -128,13 +142,15 @@ class PointLearner(ConceptLearner):
         leader, event = stable_argmax(scores, epsilon=self.epsilon, delta=delta, unsafe_noise=unsafe_noise)
         return Release(PointSet(()) if leader is None else Point(domain.value(line.point(leader))), event)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         release_table(epsilon=check_epsilon(self.epsilon), delta=check_delta(self.delta, positive=True))
         if Points(self.bits, domain=self.domain).values is None and self.domain is None:
             raise ValueError("give bits, or a domain such as Floats() or Integers(): which values there are is public")
 
-    def _hypotheses(self) -> Points | KPoints:
+    def hypothesis_class(self) -> Points | KPoints:
+        """The concept class that the hypothesis belongs to."""
         if isinstance(getattr(self, "hypothesis_", None), PointSet):
             return KPoints(1, self.bits, domain=self.domain)
         return Points(self.bits, domain=self.domain)

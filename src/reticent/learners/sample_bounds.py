@@ -32,7 +32,7 @@ _LN2 = math.log(2)
 
 
 def log_growth(concept_class: ConceptClass[Any], points: int) -> float:
-    """The logarithm of the most labellings that the class can give to so many points."""
+    """The logarithm of τ(points), the largest number of labellings that the class can give to this many points."""
     return _log_growth(concept_class.vc_dimension, concept_class.size, points)
 
 
@@ -45,7 +45,20 @@ def _log_growth(vc_dimension: int, size: int | None, points: int) -> float:
 def log_bad(concept_class: ConceptClass[Any], rows: int, error: float, *, rate: float, errors: float = 0) -> float:
     """The logarithm of the bound above on e^(rate·errors) times the sum, for the best number m of further rows.
 
-    A finite class has the union bound as well: size·(1 − error·(1 − e^(−rate)))^rows.
+    For a finite class the union bound size·(1 − error·(1 − e^(−rate)))^rows is used as well.
+
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The class.
+    rows : int
+        n.
+    error : float
+        α: concepts are bad if they mislabel a fresh row with a larger probability.
+    rate : float
+        t, perhaps infinite.
+    errors : float, default 0
+        The number of errors on the sample that a bad concept may make.
     """
     kept = -math.expm1(-rate)
     least = math.inf
@@ -61,14 +74,25 @@ def log_bad(concept_class: ConceptClass[Any], rows: int, error: float, *, rate: 
 
 
 def log_bad_excess(concept_class: ConceptClass[Any], rows: int, excess: float, *, rate: float) -> float:
-    """The logarithm of the probability that the exponential mechanism draws a concept worse than the best by `excess`.
+    """A bound on the logarithm of the probability that the exponential mechanism draws a concept worse by `excess`.
 
-    The rows are labelled in any way; the draw is from all labellings of theirs, at `rate` = ε/2. For a bad concept h
-    let x be its errors less those of the best concept, on a row: −1, 0 or 1, with a mean above α = `excess`. h is drawn
-    with probability at most e^(−tΣx), for any t up to the rate. Of m further rows, Σx ≥ m(α − v) with probability at
-    least 1/2, if v = √(2 ln(2)/m). As above, and with Hoeffding's lemma, the sum over all labellings of n + m permuted
-    rows of e^(−tA + θ(B − m(α − v))), A and B being Σx over the first n and the last m, is at most
-    τ(n + m)·e^(−nt(α − v) + nt²(1 + n/m)²/2) for θ = tn/m. Twice this is the bound.
+    It is compared with the best concept. The rows are labelled in any way; the draw is from all labellings of theirs,
+    at `rate` = ε/2. For a bad concept h let x be its errors less those of the best concept, on a row: −1, 0 or 1, with
+    a mean above α = `excess`. h is drawn with probability at most e^(−tΣx), for any t up to the rate. Of m further
+    rows, Σx ≥ m(α − v) with probability at least 1/2, if v = √(2 ln(2)/m). As above, and with Hoeffding's lemma, the
+    sum over all labellings of n + m permuted rows of e^(−tA + θ(B − m(α − v))), A and B being Σx over the first n and
+    the last m, is at most τ(n + m)·e^(−nt(α − v) + nt²(1 + n/m)²/2) for θ = tn/m. Twice this is the bound.
+
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The class.
+    rows : int
+        n.
+    excess : float
+        α.
+    rate : float
+        ε/2.
     """
     least = math.inf
     vc_dimension, size = concept_class.vc_dimension, concept_class.size
@@ -88,18 +112,27 @@ def log_bad_excess(concept_class: ConceptClass[Any], rows: int, excess: float, *
 
 
 def log_step(error: float, near: float, *, rate: float) -> float:
-    """What one row adds to the logarithm of the chance to draw a given bad candidate rather than one of error `near`.
+    """What one row adds to the logarithm of the probability of drawing a bad candidate rather than a good one.
 
     The bad one, of error above α, is drawn with probability at most e^(−tΣx), where x is its errors less those of the
     good one, on a row, and t is at most `rate` = ε/2. E[e^(−tx)] is largest if the two never err together:
     1 − α(1 − e^(−t)) + near·(e^t − 1), least at e^(2t) = α/near.
+
+    Parameters
+    ----------
+    error : float
+        α, the error that the bad candidate exceeds.
+    near : float
+        The error of the good candidate.
+    rate : float
+        ε/2.
     """
     t = min(rate, math.log(error / near) / 2) if near else rate
     return math.log1p(error * math.expm1(-t) + near * math.expm1(t))
 
 
 def log_step_excess(excess: float, *, rate: float) -> float:
-    """The same where labels are any, and the bad candidate errs more often than the good one by `excess`.
+    """The same for labels of any kind, where the bad candidate errs more often than the good one by `excess`.
 
     E[e^(−tx)] is largest if every row tells the two apart: cosh t − excess·sinh t, least at tanh t = excess.
     """
@@ -111,13 +144,33 @@ def log_step_excess(excess: float, *, rate: float) -> float:
 
 
 def net_rows(concept_class: ConceptClass[Any], error: float, failure: float) -> int:
-    """How many points make a net: but for a `failure`, a concept that agrees with a fixed one on all of them differs
-    from it with probability at most `error`."""
+    """The number of points that make a net.
+
+    Except with probability `failure`, every concept that agrees with a fixed one on all of them differs from it with
+    probability at most `error`.
+
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The class.
+    error, failure : float
+        The two probabilities.
+    """
     return fewest_rows(lambda rows: log_bad(concept_class, rows, error, rate=math.inf) <= math.log(failure))
 
 
 def net_error(concept_class: ConceptClass[Any], rows: int, failure: float) -> float:
-    """How good a net so many points make; 1 where they make none."""
+    """The error of a net of this many points, the inverse of `net_rows`; 1 if they make none.
+
+    Parameters
+    ----------
+    concept_class : ConceptClass
+        The class.
+    rows : int
+        The number of points.
+    failure : float
+        The probability with which the net may be worse.
+    """
     low, high = 0.0, 1.0
     for _ in range(64):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""A learner out of any sanitizer: private copies of the rows of either label, and the best concept on the two."""
+"""A learner from any sanitizer: private copies of the rows of each label, and the best concept on the two."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
-from reticent.concepts.input import refuse_bad_points
+from reticent.concepts.input import check_concept_class, refuse_bad_points
 from reticent.concepts.interface import ConceptClass, joined
 from reticent.data.points import Array, Labels, as_rows
 from reticent.exact import Number, integer
-from reticent.learners.base import ConceptLearner
+from reticent.learners.base import ConceptLearner, clone_with
 from reticent.learners.copies import check_promise, check_sanitizer, concept_parts, heaviest
 from reticent.learners.sample_bounds import log_bad, log_bad_excess
 from reticent.mechanisms.counts import laplace_tail
@@ -30,12 +29,22 @@ from reticent.sanitizers.base import Sanitizer
 from reticent.sanitizers.nets import NetSanitizer
 from reticent.sanitizers.points import PointSanitizer
 
-_STEP = Fraction(5, 4)  # sizes of a half that are told apart where rows are counted
+_STEP = Fraction(5, 4)  # the ratio of consecutive sizes of a half for which accuracies are computed
 _MASS = 52  # bits of the weights of all points together: sums stay exact in floating point too
 
 
-class Split(NamedTuple):
-    """How ε and δ are shared out: to the noisy count, and to the copy of either half."""
+class HalvesBudget(NamedTuple):
+    """How ε and δ are divided between the noisy count and the copies of the halves.
+
+    Parameters
+    ----------
+    counting : Fraction
+        ε_c of the count.
+    copying : Fraction
+        ε_A of each copy.
+    delta : Fraction
+        δ_A of each copy.
+    """
 
     counting: Fraction
     copying: Fraction
@@ -43,7 +52,7 @@ class Split(NamedTuple):
 
 
 class Accuracy(NamedTuple):
-    """How many rows a promise takes, and the share of all rows up to which either copy is to count each query."""
+    """The number of rows that a promise needs, and the error of each query in each copy, as a share of all rows."""
 
     rows: int
     share: Fraction
@@ -52,35 +61,22 @@ class Accuracy(NamedTuple):
 class SanitizedLearner(ConceptLearner):
     """The concept with the fewest errors on a private copy of the labelled rows: sanitization implies learning.
 
-    The t rows are parted by their label. A noisy count m̂0 of those labelled 0, rounded to a multiple of `step`, and
+    The t rows are divided by their label. A noisy count m̂0 of those labelled 0, rounded to a multiple of `step`, and
     m̂1 = t − m̂0 are published. Each half is cut down or padded to its published size, with copies of the public row
-    `padding`, then shuffled and sanitized. On the two copies, which are private by then, the concept with the fewest
-    errors is looked for, exactly and at no further cost; so the hypothesis is proper, and any other concept may be
-    tried on the copies afterwards.
+    `padding`, then shuffled and sanitized. The concept with the fewest errors on the two copies is found exactly. The
+    copies are private by then, so this costs nothing, and you may try any other concept on them later.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, value and label, for the hypothesis, the sizes and both
-    copies together. With ε_c = `count_share`·ε for the count, either copy has ε_A = (ε − ε_c)/2 and δ_A = δ/2. A
-    replaced row that keeps its label costs (ε_A, δ_A) only. Public are the number of rows and every parameter.
+    copies together. With ε_c = `count_share`·ε for the count, each copy has ε_A = (ε − ε_c)/2 and δ_A = δ/2. A replaced
+    row that keeps its label costs (ε_A, δ_A) only. Public are the number of rows and every parameter.
 
-    Why. A replaced row moves the number of rows labelled 0 by at most 1, so m̂0 is ε_c-private. Fix its value. Each half
-    consists of the first rows with its label, or of all of them and the padding. If a row leaves such a list and
-    another enters at its end, or a padding row takes its place, the *multiset* changes in one entry; the same holds
-    where a row enters; and a row that is replaced within its label changes one entry of one half. By the shuffle the
-    sanitizer sees a uniformly random order of the multiset, so that on neighbours the orders can be coupled to differ
-    in one place. Either copy is then (ε_A, δ_A)-private, and three releases compose: ε_c + 2ε_A and 2δ_A. If the label
-    stays, m̂0 has the same law and one half is the same. Sorting would not do in place of the shuffle: one entry less
-    shifts all that follow. The padding and *all* rows are read before the count is drawn, so that no error tells
-    whether a half was padded or cut.
+    Why. A replaced row moves the count by at most 1. Given the published sizes, each half changes as a multiset in at
+    most one entry; after the shuffle, neighbours can be coupled to differ in one position. The three releases compose.
+    The padding and *all* rows are read before the count is drawn, so that no error reveals whether a half was padded or
+    cut. The proof is in `docs/learners/sanitized.md`.
 
     Promise. With n ≥ `n_required(error)` independent rows from any distribution, labelled in any way, the error of the
-    concept is at most `error` above that of the best in the class, with probability 1 − failure. Let k be how far m̂0 is
-    off. One half lost k rows and the other gained k, which moves the number of errors of a concept by at most k: both
-    kinds of change have opposite signs. If either copy gets every frequency right up to u rows, then the errors on
-    the copies are right up to k + 2u, and the best concept there errs on at most 2(k + 2u) rows more than the best of
-    the class. Once its size m is published, a half is sanitized for an `error` of at most u/m a query; a concept that
-    takes several queries of the sanitizer to count is off by as many times this (`concept_parts`), and u is so much
-    smaller. That a concept worse than `error` does so well on the rows is unlikely (see `sample_bounds`), and more so
-    where some concept makes no error at all (`realizable=True`).
+    concept is at most `error` above that of the best in the class, with probability 1 − failure.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Figure 12 (Algorithm B), Lemma 5.3, Lemma 5.4, Theorem 5.5 and Remark 5.6.
@@ -92,33 +88,52 @@ class SanitizedLearner(ConceptLearner):
 
     Parameters
     ----------
-    sanitizer : a `Sanitizer` for the class, with the same domain. It is cloned; the clones' epsilon, delta, failure,
-        error and unsafe_seed are set from those here, so it must not need an error of its own.
-    concept_class : the `concepts.ConceptClass` that the hypothesis is taken from.
-    epsilon, delta : the privacy of all that is published.
-    count_share : the share of ε that the noisy count gets.
-    step : published sizes are multiples of it; it must divide the number of rows.
-    padding : None for a row of zeros (the epoch for datetimes), or any fixed row: never one out of the data.
-    error : None, or the error (above the best concept's) that `fit` must be able to promise; else it raises
+    sanitizer : Sanitizer
+        A sanitizer for the class, with the same domain. It is cloned; the clones' epsilon, delta, failure, error and
+        unsafe_seed are set from those here, so it must not need an error of its own.
+    concept_class : ConceptClass
+        The class that the hypothesis is taken from.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the published result.
+    delta : float or Fraction, default 0
+        Failure probability δ of the privacy bound.
+    count_share : float or Fraction, default 0.1
+        The share of ε for the noisy count.
+    step : int, default 1
+        Published sizes are multiples of it; it must divide the number of rows.
+    padding : array-like or None, default None
+        The public row that halves are padded with, never one from the data; None is a row of zeros (the epoch for
+        datetimes).
+    error : float, Fraction or None, default None
+        The error, above that of the best concept, that `fit` must be able to promise; otherwise it raises
         `InsufficientData`.
-    failure : the probability with which the promise may fail.
-    realizable : whether the promise is for rows that some concept labels without error. It needs fewer rows. `fit`
-        cannot check this assumption; only the promise rests on it, not the privacy.
-    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+    failure : float or Fraction, default 0.05
+        The probability with which the promise may fail.
+    realizable : bool, default False
+        Whether the promise is for rows that some concept labels without error. It needs fewer rows. `fit` cannot check
+        this assumption; only the promise depends on it, not the privacy.
+    unsafe_seed : int or None, default None
+        For tests only: makes the noise repeatable and the guarantee void.
 
     Attributes
     ----------
-    guarantee_, event_ : what is promised, and what happened.
-    hypothesis_ : the released concept, a value of the class.
-    sizes_ : the published numbers of rows labelled 0 and 1.
-    copies_ : the fitted sanitizers of the two halves; None for a half of size 0.
+    guarantee_ : Guarantee
+        What is promised.
+    event_ : Event
+        What happened.
+    hypothesis_ : Concept
+        The released concept, a value of the class.
+    sizes_ : tuple of int
+        The published numbers of rows labelled 0 and 1.
+    copies_ : tuple of Sanitizer or None
+        The fitted sanitizers of the two halves; None for a half of size 0.
 
     >>> import numpy as np
     >>> from reticent.concepts import Points
     >>> from reticent.sanitizers.points import PointSanitizer
-    >>> codes, ill = np.array([[7]] * 300 + [[2**20]] * 300), np.repeat([0, 1], 300)
+    >>> values, ill = np.array([[7]] * 300 + [[2**20]] * 300), np.repeat([0, 1], 300)
     >>> sanitizer = PointSanitizer(bits=40, epsilon=1, delta=1e-6)
-    >>> learner = SanitizedLearner(sanitizer, Points(bits=40), epsilon=2, delta=1e-6).fit(codes, ill)
+    >>> learner = SanitizedLearner(sanitizer, Points(bits=40), epsilon=2, delta=1e-6).fit(values, ill)
     >>> learner.hypothesis_, learner.guarantee_.epsilon
     (Point(at=1048576), 2.0)
     >>> sum(learner.sizes_), learner.copies_[1].points_
@@ -155,43 +170,57 @@ class SanitizedLearner(ConceptLearner):
     # ── how many rows ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def n_required(self, error: Number, failure: Number | None = None, *, realizable: bool | None = None) -> int:
-        """The rows with which the error is at most `error` above the best concept's, but for a `failure`.
+        """The number of rows with which the error is at most `error` above that of the best concept.
 
-        A quarter of the failure goes to the count, another to the copies, half to the rows' deviation from the
-        distribution. How far the copies may be off is tried out. With `realizable=True`, some concept is taken to make
-        no error. `failure` and `realizable` are the learner's own unless they are given. Planning, in floating point.
+        A quarter of the failure goes to the count, another to the copies, and half to the deviation of the rows from
+        their distribution. Several accuracies of the copies are tried. Computed in floating point, for planning.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the learner's own.
+        realizable : bool or None, default None
+            Whether some concept makes no error; None is the learner's own.
         """
         return in_reach(self._accuracy(error, failure, realizable).rows, self.check_size)
 
     def check_size(self, rows: int) -> None:
-        """The best concept is looked for on the points of the copies, which for a `NetSanitizer` are public.
+        """Raise `OutOfReach` if the best concept cannot be found on the copies.
 
-        Of any other copy as many points are taken as can be, those that stand for most rows.
+        This depends on the points of a `NetSanitizer`, which are public. Of any other copy the heaviest points are
+        used, as many as possible.
+
+        Parameters
+        ----------
+        rows : int
+            The number of training rows.
         """
         super().check_size(rows)
         copy = self._copy()
         if isinstance(copy, NetSanitizer):
             self.concept_class.check_erm(
-                len(copy._dichotomies().points), what="points of sanitizer", remedy="give it fewer points"
+                len(copy.query_net().points), what="points of sanitizer", remedy="give it fewer points"
             )
 
     def _accuracy(self, error: Number, failure: Number | None = None, realizable: bool | None = None) -> Accuracy:
-        """The accuracy of the copies with which the fewest rows do."""
-        self._check_parameters()
+        """The accuracy of the copies with which the fewest rows are needed."""
+        self.check_parameters()
         alpha = check_share(error, "error")
-        beta = check_share(self.failure if failure is None else failure, "failure")
+        beta = self._failure(failure)
         fits = self.realizable if realizable is None else realizable
         step, copy = self._step(), self._copy()
         check_promise(copy)
-        parts = concept_parts(self.concept_class, copy._queries())
-        off = laplace_tail(rate=self._split().counting, probability=beta / 8) + step // 2
+        parts = concept_parts(self.concept_class, copy.query_class())
+        off = laplace_tail(rate=self._budget().counting, probability=beta / 8) + step // 2
 
-        @cache  # most of the accuracies are powers of the step
+        @cache  # most accuracies are powers of the step
         def needed(accuracy: Fraction) -> int:
             return rows_needed(copy.n_required, accuracy, beta / 8)
 
         def rows_if(accuracy: Fraction) -> int:
-            """The rows needed if either copy counts each query right up to this share of all rows."""
+            """The rows needed if each copy answers each query correctly up to this share of all rows."""
             copies = rows_for_halves(needed, accuracy)
 
             def suffices(rows: int) -> bool:
@@ -206,10 +235,10 @@ class SanitizedLearner(ConceptLearner):
         return Accuracy(-(-rows // step) * step, share)
 
     def _log_bad(self, rows: int, error: float, worse: float, realizable: bool) -> float:
-        """The logarithm of the chance that some bad concept errs on no more rows than the copies may add to the best.
+        """A bound on the logarithm of the probability that the best concept on the copies is bad.
 
-        `log_bad` bounds the sum of e^(−t·errors) over bad concepts, and `log_bad_excess` that of e^(−t·excess): times
-        e^(t·spare), they bound the chance that one of these is at most `spare`, for any t > 0.
+        `log_bad` bounds the sum of e^(−t·errors) over bad concepts, and `log_bad_excess` that of e^(−t·excess). Times
+        e^(t·spare), they bound the probability that one of these is at most `spare`, for any t > 0.
         """
         spare = worse * rows
         if realizable:
@@ -220,20 +249,20 @@ class SanitizedLearner(ConceptLearner):
     # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
-        split, step, source = self._split(), self._step(), noise_or_system(unsafe_noise)
+        budget, step, source = self._budget(), self._step(), noise_or_system(unsafe_noise)
         rows = as_rows(rows, self.concept_class.columns)
         accuracy = self._promised(rows)
         if len(rows) % step:
             raise ValueError(f"step must divide the number of rows, {len(rows)}, got {step}")
-        together = joined(rows, self._padding(rows))  # of one type, whether or not a half comes to be padded
+        together = joined(rows, self._padding(rows))  # of one type, whether or not a half gets padded
         rows, padding = together[:-1], together[-1:]
-        self._refuse_bad_rows(rows)
-        for each in (self.concept_class, self._copy()._queries()):
+        self.refuse_bad_rows(rows)
+        for each in (self.concept_class, self._copy().query_class()):
             refuse_bad_points(each, padding, "padding")
         zeros = int(np.count_nonzero(labels == 0))
-        # The noisy count, rounded and kept within [0, rows], only ever is compared with multiples of the step.
+        # The noisy count, rounded and kept within [0, rows], is only compared with multiples of the step.
         cuts = range(step - step // 2 - zeros, len(rows) + 1 - step // 2 - zeros, step)
-        first = step * source.laplace_cell(1 / split.counting, cuts)
+        first = step * source.laplace_cell(1 / budget.counting, cuts)
         sizes = (first, len(rows) - first)
         halves = [(rows[labels == label], size) for label, size in enumerate(sizes)]
         copies = tuple(
@@ -245,7 +274,7 @@ class SanitizedLearner(ConceptLearner):
         return release(best, self._event(), unsafe_noise)
 
     def _promised(self, rows: Array) -> Fraction | None:
-        """The accuracy of the copies that the promise takes, if there is one; refused where it cannot be kept."""
+        """The accuracy that the promise needs of the copies, if there is one; raises if it cannot be kept."""
         if self.error is None:
             return None
         required, share = self._accuracy(self.error)
@@ -254,29 +283,31 @@ class SanitizedLearner(ConceptLearner):
         return share
 
     def _check_rows(self, rows: int) -> None:
-        """Whether they are enough is checked with what accuracy the copies need: see `_promised`."""
+        """Do nothing: `_promised` checks the rows together with the accuracy of the copies."""
 
-    def _refuse_bad_rows(self, rows: Array) -> None:
-        for each in (self.concept_class, self._copy()._queries()):
+    def refuse_bad_rows(self, rows: Array) -> None:
+        """Raise if any row cannot be read, whichever rows are drawn later."""
+        for each in (self.concept_class, self._copy().query_class()):
             refuse_bad_points(each, rows)
 
     def _sanitized(
         self, half: Array, size: int, padding: Array, error: Fraction | None, unsafe_noise: Noise | None
     ) -> Sanitizer | None:
+        """A private copy of a half, cut down or padded to its size; None for size 0."""
         if size == 0:
             return None
         kept = joined(half[:size], np.repeat(padding, max(0, size - len(half)), axis=0))
-        copy = self._copy(error)._fit(kept[noise_or_system(unsafe_noise).permutation(size)], unsafe_noise)
-        split = self._split()
-        if not fits(copy.event_, epsilon=split.copying, delta=split.delta):
+        copy = self._copy(error).fit_with_noise(kept[noise_or_system(unsafe_noise).permutation(size)], unsafe_noise)
+        budget = self._budget()
+        if not fits(copy.event_, epsilon=budget.copying, delta=budget.delta):
             raise ValueError(f"sanitizer must keep to the epsilon and delta that are set: {type(copy).__name__} fails")
         return copy
 
     def _best(self, copies: tuple[Sanitizer | None, ...], sizes: tuple[int, int], padding: Array) -> Any:
-        """The concept with the fewest errors on the two copies, in which a point weighs as many rows as it stands for.
+        """The concept with the fewest errors on the two copies, where a point weighs as many rows as it stands for.
 
-        A point of the copy of the rows labelled 0 is an error of the concepts that label it 1; one of the other copy
-        is an error less, but for a constant.
+        A point of the copy of the rows labelled 0 is an error of every concept that labels it 1. A point of the other
+        copy is one error less, up to a constant.
         """
         points, weights = padding[:0], np.zeros(0, dtype=np.int64)
         unit = 1 << max(0, _MASS - sum(sizes).bit_length())  # of a row, in whole numbers
@@ -303,66 +334,80 @@ class SanitizedLearner(ConceptLearner):
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _split(self) -> Split:
+    def _budget(self) -> HalvesBudget:
         epsilon, delta = check_epsilon(self.epsilon), check_delta(self.delta)
         count = epsilon * check_share(self.count_share, "count_share")
-        return Split(count, (epsilon - count) / 2, delta / 2)
+        return HalvesBudget(count, (epsilon - count) / 2, delta / 2)
 
     def _event(self) -> Event:
-        # The same whatever the sizes turn out to be: a list of events has to be fixed beforehand.
-        split = self._split()
-        copy = ApproximateDP(split.copying, split.delta) if split.delta else PureDP(split.copying)
-        return Composed((PureDP(split.counting), Repeated(copy, 2)))
+        # The same whatever the sizes are: a list of events must be fixed beforehand.
+        budget = self._budget()
+        copy = ApproximateDP(budget.copying, budget.delta) if budget.delta else PureDP(budget.copying)
+        return Composed((PureDP(budget.counting), Repeated(copy, 2)))
 
     def _copy(self, error: Fraction | None = None) -> Sanitizer:
-        """A sanitizer of a half, with its privacy set."""
-        split = self._split()
-        copy: Sanitizer = clone(self.sanitizer)
-        settings = {
-            "epsilon": split.copying,
-            "delta": split.delta,
-            "error": error,
-            "failure": check_share(self.failure, "failure") / 8,
-            "unsafe_seed": self.unsafe_seed,
-        }
-        known = copy.get_params(deep=False)
-        return copy.set_params(**{name: value for name, value in settings.items() if name in known})  # type: ignore[no-any-return]
+        """An unfitted sanitizer of a half, with its privacy set."""
+        budget = self._budget()
+        return clone_with(
+            self.sanitizer,
+            epsilon=budget.copying,
+            delta=budget.delta,
+            error=error,
+            failure=self._failure() / 8,
+            unsafe_seed=self.unsafe_seed,
+        )
 
     def _step(self) -> int:
         return integer(self.step, "step", least=1)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         if not isinstance(self.realizable, bool):
             raise TypeError(f"realizable must be True or False, got {type(self.realizable).__name__}")
-        self._split()
+        self._budget()
         self._step()
-        if not isinstance(self.concept_class, ConceptClass):
-            raise TypeError(f"concept_class must be a ConceptClass, got {type(self.concept_class).__name__}")
+        check_concept_class(self.concept_class)
         if not isinstance(self.sanitizer, Sanitizer) or "epsilon" not in self.sanitizer.get_params(deep=False):
             raise TypeError(f"sanitizer must be a Sanitizer, got {type(self.sanitizer).__name__}")
         copy = self._copy()
-        copy._check_parameters()
+        copy.check_parameters()
         if isinstance(copy, PointSanitizer) and copy.method == "choosing" and copy.rounds is None:
             raise ValueError('sanitizer must have rounds for method="choosing": its own error is not looked at')
         check_sanitizer(copy, self.concept_class)
 
-    def _hypotheses(self) -> ConceptClass[Any]:
+    def hypothesis_class(self) -> ConceptClass[Any]:
+        """The concept class that the hypothesis belongs to."""
         return self.concept_class
 
 
 def rows_for_halves(needed: Callable[[Fraction], int], accuracy: Fraction) -> int:
-    """The rows of which a half of *any* size has every frequency right up to u = rows·accuracy rows.
+    """The number of rows with which a half of *any* size has every frequency correct up to u = rows·accuracy rows.
 
-    `needed(a)` are those that a sanitizer takes for the accuracy a. Of a half of at most u rows nothing is asked; one
-    of between s and 5s/4 rows is right up to u if s rows are enough for the accuracy u/(5s/4). So the sizes
-    s = (5/4)^j·u are looked at, up to all rows.
+    A half of at most u rows need not be accurate. A half of between s and 5s/4 rows is correct up to u if s rows are
+    enough for the accuracy u/(5s/4). So the sizes s = (5/4)^j·u are checked, up to all rows.
+
+    Parameters
+    ----------
+    needed : callable
+        `needed(a)` is the number of rows that a sanitizer needs for the accuracy a.
+    accuracy : Fraction
+        u as a share of all rows.
     """
     return math.ceil(max(math.ceil(needed(own) / size) for size, own in _half_sizes(accuracy)) / accuracy)
 
 
 def half_accuracy(accuracy: Fraction | None, size: int, rows: int) -> Fraction | None:
-    """The accuracy for which a half of this size is sanitized, as `rows_for_halves` counts; None if nothing is asked.
+    """The accuracy for which a half is sanitized, as `rows_for_halves` computes it; None if it need not be accurate.
+
+    Parameters
+    ----------
+    accuracy : Fraction or None
+        u as a share of all rows; None if there is no promise.
+    size : int
+        The size of the half.
+    rows : int
+        The number of all rows.
 
     >>> half_accuracy(Fraction(1, 50), 1, 1000), half_accuracy(Fraction(1, 50), 1000, 1000)
     (None, Fraction(1, 50))
@@ -374,7 +419,7 @@ def half_accuracy(accuracy: Fraction | None, size: int, rows: int) -> Fraction |
 
 
 def _half_sizes(accuracy: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
-    """The sizes s that are told apart, in units of u, and the accuracy u/(5s/4) asked of halves from s rows on."""
+    """The sizes s that are checked, in units of u, and the accuracy u/(5s/4) of halves from s rows on."""
     size = Fraction(1)
     while size * accuracy < 1:
         yield size, max(accuracy, 1 / (size * _STEP))

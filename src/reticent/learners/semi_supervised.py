@@ -1,4 +1,4 @@
-"""Few labels and many rows: a private copy of the unlabelled rows says what to choose from, the labels choose."""
+"""Few labels and many rows: a private copy of the unlabelled rows gives candidates, and the labels choose one."""
 
 from __future__ import annotations
 
@@ -33,43 +33,36 @@ from reticent.sanitizers.nets import NetSanitizer
 from reticent.sanitizers.points import PointSanitizer
 from reticent.sanitizers.thresholds import ThresholdSanitizer
 
-# What the promise makes of an error α: the candidate that is as good as the best one errs by α/4 more. Of this, α/16
-# is what the points drawn from the copy miss of it, α/16 what the copy misses of the unlabelled rows, and the rest
-# what these miss of their distribution. Each of the three, and the draw, may fail with a quarter of the probability.
+# How the promise divides an error α: some candidate errs by at most α/4 more than the best concept. Of this, α/16 is
+# for the points drawn from the copy, α/16 for the copy of the unlabelled rows, and the rest for the deviation of these
+# from their distribution. Each of the three, and the draw, may fail with a quarter of the probability.
 NEAR, MISSED = 1 / 4, 1 / 16
 COPY = {"what": "points of the private copy", "remedy": "ask for a larger error, or take a class of fewer concepts"}
 
 
 class SemiSupervisedLearner(PartlyLabelled, NetLearner):
-    """A concept of a class from few labelled rows and many unlabelled ones, all of them private: GenericLearner.
+    """A concept of a class from few labelled and many unlabelled rows, all of them private: GenericLearner.
 
-    Labels are 0 and 1; rows with the label −1 *have none*, so labels −1 and 1 must be turned into 0 and 1 first. Rows
-    without a label go into a sanitizer and nowhere else. It makes a private copy of them,
-    and the ways in which the class labels the points of the copy are the candidates, one concept for each. Of these
-    the exponential mechanism draws one by its errors on the labelled rows, which go nowhere else. How many labels that
-    takes depends on the VC dimension, not on the number of values a row may have; the unlabelled rows pay for that.
+    Labels are 0 and 1; rows with the label −1 *have none*. If your labels are −1 and 1, map them to 0 and 1 first. Rows
+    without a label go into a sanitizer and nowhere else. It makes a private copy of them. The candidates are one
+    concept for each labelling of the copy's points by the class. The exponential mechanism draws one of them by its
+    errors on the labelled rows, which are used nowhere else. The number of labels needed depends on the VC dimension,
+    not on the number of values a row may have.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, for the copy and the concept together: ε and δ are the
     *greater* of what the sanitizer and the draw cost, not their sum; ε-differential privacy if the sanitizer's is. A
     labelled row may be replaced by any labelled row, an unlabelled one by any unlabelled one. Which rows have a label
     is public, as are the number of rows, the concept class and every parameter.
 
-    Why. Let a labelled row be replaced. The copy is made of the others, so its law is the same for both data sets; and
-    given the copy, the draw is the exponential mechanism over candidates that do not depend on the labelled rows.
-    Let an unlabelled row be replaced. The copy is (ε, δ)-differentially private, and the concept is drawn from the copy
-    and the labelled rows, which are the same. No row is used twice, so no row pays twice (parallel composition).
+    Why. A labelled row is seen only by the draw, which is an exponential mechanism over candidates that do not depend
+    on it. An unlabelled row is seen only by the sanitizer. No row is used twice, so no row pays twice (parallel
+    composition).
 
-    Promise. If there are n ≥ `labels_required(error)` labelled and N ≥ `unlabelled_required(error)` other rows, all
-    drawn independently from any distribution, and c, of the class, gives the labels, then with probability 1 − failure
-    a fresh row is mislabelled with probability at most α = `error`. If the copy has more points than are needed, so
-    many are drawn from it: enough that the candidate h which agrees with c on them differs from c on a share of at most
-    α/16 of the copy (`sample_bounds`). So on a share of at most α/8 of the N rows: the sanitizer is right up to α/16
-    for all sets on which two concepts differ. These are the concepts of C⊕C, `concepts.Disagreements`; it suffices that
-    it is right up to α/32 for the concepts of C, where C are thresholds or points (where two of them differ is the
-    difference or the sum of two others), or up to α/64 for thresholds where C are intervals, or for C itself where it
-    is rectangles. N is enough that h then differs from c with
-    probability at most α/4. The draw finds a candidate of error at most α, since one of α/4 is there, as for
-    `SemiPrivateLearner`.
+    Promise. With `labels_required(error)` labelled rows and `unlabelled_required(error)` others, all drawn
+    independently from any distribution and labelled by a concept of the class, a fresh row is mislabelled with
+    probability at most `error`, with probability 1 − failure. The copy must be accurate for all sets on which two
+    concepts of the class differ, `concepts.Disagreements`; for thresholds, points, intervals and rectangles, accuracy
+    for simpler queries implies this. The proof is in `docs/learners/semi_supervised.md`.
 
     Source. Beimel, Nissim, Stemmer, *Learning Privately with Labeled and Unlabeled Examples*, Algorithm 1 (Algorithm
     GenericLearner), Theorem 3.3, and Corollary 3.4 for thresholds. Sharpened: explicit numbers in place of O(·), and
@@ -78,28 +71,40 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
 
     Parameters
     ----------
-    concept_class : a `concepts.ConceptClass`.
-    epsilon, delta : the privacy of the rows, labelled or not. The draw uses ε, the sanitizer (ε, δ).
-    sanitizer : None for the one made for thresholds, points (δ > 0), intervals or rectangles; else any `Sanitizer`,
-        of the same domain, with parameters of its own up to ε and δ. It is cloned; where an error is asked for, the
-        clone's error and failure are set from those here. For other classes,
-        `NetSanitizer(Disagreements(concept_class), points=…)`; nothing is promised unless these are all points there
-        are: those of the declared domain, or where none is declared, those of the rows.
-    error : None, or the error that `fit` must be able to promise; else it raises `InsufficientData`.
-    failure : the probability with which the promise may fail.
-    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+    concept_class : ConceptClass
+        The class that the hypothesis is taken from.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the copy and of the concept; the draw and the sanitizer use ε each.
+    delta : float or Fraction, default 0
+        Failure probability δ of the privacy bound, for the sanitizer.
+    sanitizer : Sanitizer or None, default None
+        None is the sanitizer made for thresholds, points (δ > 0), intervals or rectangles; else any sanitizer of the
+        same domain, with its own parameters up to ε and δ. It is cloned; if `error` is given, the clone's error and
+        failure are set. For other classes use `NetSanitizer(Disagreements(concept_class), points=…)`. Nothing is
+        promised unless these are all points of the declared domain or, if none is declared, all points of the rows.
+    error : float, Fraction or None, default None
+        The error that `fit` must be able to promise; otherwise it raises `InsufficientData`.
+    failure : float or Fraction, default 0.05
+        The probability with which the promise may fail.
+    unsafe_seed : int or None, default None
+        For tests only: makes the noise repeatable and the guarantee void.
 
     Attributes
     ----------
-    guarantee_, event_ : what is promised, and what happened.
-    hypothesis_ : the released concept, a value of the class.
-    sanitizer_ : the fitted sanitizer, with the private copy of the unlabelled rows.
+    guarantee_ : Guarantee
+        What is promised.
+    event_ : Event
+        What happened.
+    hypothesis_ : Concept
+        The released concept, a value of the class.
+    sanitizer_ : Sanitizer
+        The fitted sanitizer, with the private copy of the unlabelled rows.
 
     >>> import numpy as np
     >>> from reticent.concepts import Points
-    >>> codes = np.repeat([3, 2**70, 2**80], [2000, 1000, 1000])[:, None]
-    >>> labels = np.where(np.arange(4000) % 10 == 0, codes[:, 0] == 2**70, -1)  # every tenth row has one
-    >>> learner = SemiSupervisedLearner(Points(bits=100), epsilon=1, delta=1e-6).fit(codes, labels)
+    >>> values = np.repeat([3, 2**70, 2**80], [2000, 1000, 1000])[:, None]
+    >>> labels = np.where(np.arange(4000) % 10 == 0, values[:, 0] == 2**70, -1)  # every tenth row has one
+    >>> learner = SemiSupervisedLearner(Points(bits=100), epsilon=1, delta=1e-6).fit(values, labels)
     >>> learner.hypothesis_.at == 2**70, learner.guarantee_.epsilon, learner.guarantee_.delta
     (True, 1.0, 1e-06)
     """
@@ -124,18 +129,25 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         self.unsafe_seed = unsafe_seed
 
     def n_required(self, error: Number, failure: Number | None = None, *, agnostic: bool = False) -> int:
-        """How many rows, with and without a label, make the promise hold: the sum of the two numbers below.
+        """The number of rows, with and without a label, with which the promise holds.
 
-        `OutOfReach` where `fit` cannot run on so many.
+        It is `labels_required` plus `unlabelled_required`, whose parameters it has.
         """
         needed = self.labels_required(error, failure, agnostic=agnostic) + self.unlabelled_required(error, failure)
         goal = {"error": error, "failure": self.failure if failure is None else failure}
         return in_reach(needed, copy(self).set_params(**goal).check_size)
 
     def check_size(self, rows: int, *, labels: int | None = None) -> None:
-        """With `error` set, the labellings of as many points of the copy as that takes are listed.
+        """Raise `OutOfReach` if the labellings of the points that the promise needs cannot be listed.
 
-        Without, as many points are taken as can be, those that stand for most rows.
+        Without `error`, the heaviest points of the copy are used, as many as possible.
+
+        Parameters
+        ----------
+        rows : int
+            The number of training rows.
+        labels : int or None, default None
+            How many of them have a label; not needed here.
         """
         super().check_size(rows, labels=labels)
         if self.error is None:
@@ -143,17 +155,25 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         alpha, beta = (float(check_share(share, "")) for share in (self.error, self.failure))
         points, sanitizer = self._net_rows(alpha, beta / 4), self._sanitizer()
         if isinstance(sanitizer, NetSanitizer):
-            points = min(points, len(sanitizer._dichotomies().points))
+            points = min(points, len(sanitizer.query_net().points))
         self.concept_class.check_points(points, **COPY)
 
     def labels_required(self, error: Number, failure: Number | None = None, *, agnostic: bool = False) -> int:
-        """The *labelled* rows with which a fresh row is mislabelled with probability at most `error`.
+        """The number of *labelled* rows with which a fresh row is mislabelled with probability at most `error`.
 
-        There are `unlabelled_required(error)` others. All rows are drawn from any distribution and labelled by a
-        concept of the class. With `agnostic=True` they are labelled in any way, and the error is what comes on top of
-        the best concept's. `failure` is the learner's own unless it is given. Planning, in floating point.
+        There are `unlabelled_required(error)` others. Computed in floating point, for planning.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the learner's own.
+        agnostic : bool, default False
+            False: the rows are labelled by a concept of the class. True: they are labelled in any way, and `error` is
+            the excess over the best concept's.
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha, log_quarter = float(check_share(error, "error")), self._log_failure(failure) - math.log(4)
         if agnostic:
             step = sample_bounds.log_step_excess(alpha * (1 - NEAR), rate=self._rate())
@@ -165,11 +185,19 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         return math.ceil((candidates - log_quarter) / -step)
 
     def unlabelled_required(self, error: Number, failure: Number | None = None) -> int:
-        """The rows *without a label* with which the promise of `labels_required` holds."""
-        self._check_parameters()
+        """The number of rows *without a label* with which the promise of `labels_required` holds.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the learner's own.
+        """
+        self.check_parameters()
         exact = check_share(error, "error")
         alpha, log_quarter = float(exact), self._log_failure(failure) - math.log(4)
-        # Of the rows a share of 2·MISSED·α may be missed; at the rate ln 2 this is best told from NEAR·α = 4·MISSED·α.
+        # A share 2·MISSED·α of the rows may be missed; the rate ln 2 best separates it from NEAR·α = 4·MISSED·α.
         generalises = fewest_rows(
             lambda rows: (
                 sample_bounds.log_bad(
@@ -180,12 +208,12 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         )
         sanitizer = self._sanitizer()
         check_promise(sanitizer)
-        beta = check_share(self.failure if failure is None else failure, "failure")
+        beta = self._failure(failure)
         return max(generalises, rows_needed(sanitizer.n_required, self._off(exact), beta / 4))
 
     def _off(self, error: Fraction) -> Fraction:
-        """By how much the copy may put the share of a query of the sanitizer off."""
-        return error * Fraction(MISSED) / disagreement_parts(self.concept_class, self._sanitizer()._queries())
+        """The error that each query of the sanitizer may have in the copy."""
+        return error * Fraction(MISSED) / disagreement_parts(self.concept_class, self._sanitizer().query_class())
 
     # ── the copy, and the draw ────────────────────────────────────────────────────────────────────────────────────
 
@@ -197,8 +225,8 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
             self._require(int(labelled.sum()), self.labels_required(self.error), "labelled rows")
             self._require(int((~labelled).sum()), self.unlabelled_required(self.error), "rows without a label")
             check_promise(self._sanitizer(), rows[~labelled])
-        self._refuse_bad_rows(rows)
-        sanitizer = self._promising()._fit(rows[~labelled], unsafe_noise)
+        self.refuse_bad_rows(rows)
+        sanitizer = self._promising().fit_with_noise(rows[~labelled], unsafe_noise)
         found = self._draw(
             self._net(sanitizer, 0 if unsafe_noise is not None else None),
             rows[labelled],
@@ -211,9 +239,10 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         return Release(found.value, Parallel((sanitizer.event_, found.event)))
 
     def _net(self, sanitizer: Sanitizer, random_state: int | None) -> Array:
-        """The points of the copy; where the promise needs fewer, so many drawn from it; and never too many to label.
+        """The points of the copy whose labellings are the candidates; the copy is public, so this costs nothing.
 
-        The copy is public, so all of this costs nothing.
+        If the promise needs fewer points than there are, as many as it needs are drawn. Without a promise, the heaviest
+        points are used.
         """
         kept = sanitizer.weights_ > 0
         points, weights = sanitizer.points_[kept], sanitizer.weights_[kept]
@@ -229,24 +258,25 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         return sample_bounds.net_rows(self.concept_class, MISSED * alpha, failure)
 
     def _check_rows(self, rows: int) -> None:
-        """How many rows of either kind there are is checked once their labels are read."""
+        """Do nothing: the numbers of rows with and without a label are checked once the labels are read."""
 
-    def _refuse_bad_rows(self, rows: Array) -> None:
-        for each in (self.concept_class, self._sanitizer()._queries()):
+    def refuse_bad_rows(self, rows: Array) -> None:
+        """Raise if any row cannot be read, whichever rows are drawn later."""
+        for each in (self.concept_class, self._sanitizer().query_class()):
             refuse_bad_points(each, rows)
 
     # ── the sanitizer ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _promising(self) -> Sanitizer:
-        """The sanitizer, made for the error that the promise leaves to it if there is one."""
+        """An unfitted sanitizer, with the error that the promise leaves to it."""
         sanitizer = self._sanitizer()
         if self.error is not None:
-            goal = {"error": self._off(check_share(self.error, "error")), "failure": check_share(self.failure, "") / 4}
+            goal = {"error": self._off(check_share(self.error, "error")), "failure": self._failure() / 4}
             sanitizer.set_params(**goal)
         return sanitizer
 
     def _sanitizer(self) -> Sanitizer:
-        """A sanitizer that is not fitted yet."""
+        """An unfitted sanitizer: a clone of the given one, or the one made for the class."""
         if self.sanitizer is not None:
             given: Sanitizer = clone(self.sanitizer)
             return given
@@ -254,7 +284,7 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
         rest: dict[str, Any] = {
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "failure": check_share(self.failure, "failure") / 4,
+            "failure": self._failure() / 4,
         }
         if isinstance(classes, Thresholds | Intervals):
             return ThresholdSanitizer(bits=classes.bits, domain=classes.domain, **rest)
@@ -272,8 +302,9 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
             "NetSanitizer(Disagreements(concept_class), points=…, epsilon=…) with public points"
         )
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         check_delta(self.delta)
         if self.sanitizer is not None:
             if not isinstance(self.sanitizer, Sanitizer):
@@ -286,5 +317,5 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
                     f"delta must be at least that of the sanitizer, {self.sanitizer.delta}, got {self.delta}"
                 )
         sanitizer = self._sanitizer()
-        sanitizer._check_parameters()
+        sanitizer.check_parameters()
         check_sanitizer(sanitizer, self.concept_class)

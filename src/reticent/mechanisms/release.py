@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
+from reticent import noise
 from reticent.noise import Noise, system
 from reticent.privacy.events import Event, Seeded
 
@@ -38,6 +39,11 @@ def release(value: T, event: Event, unsafe_noise: Noise | None) -> Release[T]:
         The noise that a test put in place of the operating system's, if any.
     """
     return Release(value, event if unsafe_noise is None else Seeded(event))
+
+
+def noise_from_seed(unsafe_seed: int | None) -> Noise | None:
+    """The noise that the `unsafe_seed` of an estimator asks for; None for that of the operating system."""
+    return None if unsafe_seed is None else noise.Seeded(unsafe_seed=unsafe_seed)
 
 
 def noise_or_system(unsafe_noise: Noise | None) -> Noise:

@@ -64,9 +64,9 @@ def active(
     """
     estimator = ActiveLearner(learner, epsilon=epsilon, delta=delta, failure=failure, transcript=transcript)
     exact = check_epsilon(epsilon)
-    estimator._check_parameters()
+    estimator.check_parameters()
     inside = max(exact, Fraction(1)) if transcript == "hidden" else exact
-    inner = estimator._inner(inside, check_delta(delta))
+    inner = estimator.inner_learner(inside, check_delta(delta))
 
     def paper(alpha: Fraction) -> int:
         drawn = rows_needed(inner.n_required, alpha, failure)

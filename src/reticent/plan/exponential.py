@@ -62,8 +62,8 @@ def exponential(
     (610, 71412)
     """
     learner = ExponentialLearner(concept_class, epsilon=epsilon, net=net, failure=failure, realizable=realizable)
-    learner._check_parameters()
-    size = learner._candidates()
+    learner.check_parameters()
+    size = learner.n_candidates()
     return make_plan(
         "ExponentialLearner",
         learner.n_required,

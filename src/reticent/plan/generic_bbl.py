@@ -8,7 +8,7 @@ from typing import Any
 
 from reticent.concepts.interface import ConceptClass
 from reticent.exact import Number
-from reticent.learners.label_boost import Variant
+from reticent.learners.relabelling_costs import Variant
 from reticent.plan.plan import Plan, make_plan, planned_guarantee
 from reticent.predictors.bbl_phases import BBLLabeller
 from reticent.predictors.generic_bbl import GenericBBL
@@ -66,7 +66,7 @@ def generic_bbl(
     public: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "failure": failure, "variant": variant}
     ours = GenericBBL(concept_class, constants="calibrated", labeller=labeller, **public)
     paper = GenericBBL(concept_class, constants="printed", labeller=labeller, **public)
-    ours._check_parameters()
+    ours.check_parameters()
 
     def needed(alpha: Fraction) -> int:
         return ours.n_required(alpha)

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from reticent.concepts.interface import ConceptClass
 from reticent.exact import Number
 from reticent.learners.base import ConceptLearner
-from reticent.learners.label_boost import LabelBoost, Variant
+from reticent.learners.label_boost import LabelBoost
+from reticent.learners.relabelling_costs import Variant
 from reticent.plan.plan import Plan, make_plan, planned_guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share, rows_needed
@@ -76,11 +77,11 @@ def label_boost(
     """
     public: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "failure": failure}
     estimator = LabelBoost(learner, concept_class, variant=variant, agnostic=agnostic, rounds=rounds, **public)
-    estimator._check_parameters()
+    estimator.check_parameters()
     exact, exact_delta, beta = check_epsilon(epsilon), check_delta(delta), check_share(failure, "failure")
 
     def paper(alpha: Fraction) -> int:
-        labels, base = printed_labels(concept_class.vc_dimension, alpha / 11, beta / 2), estimator._base(1)
+        labels, base = printed_labels(concept_class.vc_dimension, alpha / 11, beta / 2), estimator.base_learner(1)
         base.set_params(epsilon=1, **({"delta": exact_delta / 41} if "delta" in base.get_params(deep=False) else {}))
         drawn = labels + 90_000 * rows_needed(base.n_required, alpha / 11, beta / 2)
         return drawn if exact >= 1 else math.ceil(drawn * (3 + math.e) / float(exact))

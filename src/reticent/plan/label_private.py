@@ -55,7 +55,7 @@ def label_private(
     (293, 1275788, 'labels')
     """
     learner = LabelPrivateLearner(concept_class, epsilon=epsilon, failure=failure)
-    learner._check_parameters()
+    learner.check_parameters()
     return make_plan(
         "LabelPrivateLearner",
         learner.n_required,
@@ -111,7 +111,7 @@ def semi_private(
     (427, 1272096, True)
     """
     learner = SemiPrivateLearner(concept_class, epsilon=epsilon, failure=failure)
-    learner._check_parameters()
+    learner.check_parameters()
 
     def public(alpha: Number) -> int:
         return rows_needed(learner.n_public_required, alpha)

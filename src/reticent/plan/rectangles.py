@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from reticent.concepts.domains import Domain
 from reticent.exact import Number, integer
-from reticent.learners.rectangles import Method, RectangleLearner
+from reticent.learners.rectangles import RectangleLearner, RectangleMethod
 from reticent.plan.plan import Plan, make_plan, planned_guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_memory, check_share
@@ -23,7 +23,7 @@ def rectangle(
     dimensions: int,
     bits: int | None = None,
     domain: Domain | None = None,
-    method: Method = "sides",
+    method: RectangleMethod = "sides",
 ) -> Plan:
     """Plan `RectangleLearner`: the rows for an error, or the error for a number of rows.
 
@@ -65,10 +65,10 @@ def rectangle(
     learner = RectangleLearner(
         bits=bits, domain=domain, epsilon=epsilon, delta=delta, method=method, failure=failure
     )
-    learner._check_parameters()
+    learner.check_parameters()
     columns = integer(dimensions, "dimensions", least=1)
     exact_epsilon, exact_delta, beta = check_epsilon(epsilon), check_delta(delta), check_share(failure, "failure")
-    width = math.ceil(math.log2(learner._values()))
+    width = math.ceil(math.log2(learner.domain_size()))
 
     def paper(alpha: Fraction) -> int:
         return printed_rectangle_rows(
@@ -122,7 +122,7 @@ def iterated_logarithm(number: float) -> int:
 def _reason(learner: RectangleLearner, columns: int, failure: Fraction) -> str:
     if learner.method == "partition":
         return "A sanitizer divides every axis into cells of about equal weight; noisy counts find the outermost ones."
-    search = learner._search(2 * columns, failure)
+    search = learner.side_search(2 * columns, failure)
     return (
         f"Each of the {2 * columns} sides is searched for at depth {search.depth} with ε = "
         f"{float(search.event.epsilon):.3g}, and cuts off at most {search.cut} rows labelled 1."

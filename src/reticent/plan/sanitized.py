@@ -73,7 +73,7 @@ def sanitized(
     learner = SanitizedLearner(
         sanitizer, concept_class, epsilon=epsilon, delta=delta, failure=failure, realizable=realizable
     )
-    learner._check_parameters()
+    learner.check_parameters()
     exact, beta = check_epsilon(epsilon), check_share(failure, "failure")
 
     def paper(goal: Fraction) -> int:

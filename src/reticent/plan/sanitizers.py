@@ -156,8 +156,8 @@ def net_sanitizer(
     )
     guarantee = planned_guarantee(epsilon, delta)
     beta = float(check_share(failure, "failure"))
-    sanitizer._check_parameters()
-    net = sanitizer._net()
+    sanitizer.check_parameters()
+    net = sanitizer.query_net()
 
     def paper(error: Fraction) -> int:
         return mwem_rows(

@@ -57,7 +57,7 @@ def semi_supervised(
     ([524, 524], True)
     """
     learner = SemiSupervisedLearner(concept_class, epsilon=epsilon, delta=delta, sanitizer=sanitizer, failure=failure)
-    learner._check_parameters()
+    learner.check_parameters()
 
     return make_plan(
         "SemiSupervisedLearner",

@@ -10,7 +10,7 @@ from reticent.exact import Number
 from reticent.plan.plan import Plan, make_plan, planned_guarantee
 from reticent.plan.thresholds import iterated_logarithms
 from reticent.promises import check_share
-from reticent.sanitizers.thresholds import Method, ThresholdSanitizer
+from reticent.sanitizers.thresholds import ThresholdMethod, ThresholdSanitizer
 
 
 def threshold_sanitizer(
@@ -22,7 +22,7 @@ def threshold_sanitizer(
     failure: Number = 0.05,
     epsilon: Number,
     delta: Number = 0,
-    method: Method = "auto",
+    method: ThresholdMethod = "auto",
 ) -> Plan:
     """Plan `ThresholdSanitizer`: the rows with which every prefix count is right up to an error, or the reverse.
 
@@ -66,7 +66,7 @@ def threshold_sanitizer(
         bits=bits, domain=domain, epsilon=epsilon, delta=delta, method=method, failure=failure
     )
     guarantee = planned_guarantee(epsilon, delta)
-    beta, width = check_share(failure, "failure"), (sanitizer._size() - 1).bit_length()
+    beta, width = check_share(failure, "failure"), (sanitizer.domain_size() - 1).bit_length()
 
     def paper(alpha: Fraction) -> int:
         budget = {"epsilon": guarantee.epsilon, "delta": guarantee.delta}

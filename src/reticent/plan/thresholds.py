@@ -75,8 +75,8 @@ def threshold(
     if agnostic and depth == "auto":
         depth = 1
     learner = ThresholdLearner(bits=bits, domain=domain, epsilon=epsilon, delta=delta, depth=depth, failure=failure)
-    learner._check_parameters()
-    size, used, beta = learner._thresholds(), learner._depth(), check_share(failure, "failure")
+    learner.check_parameters()
+    size, used, beta = learner.n_thresholds(), learner.search_depth(), check_share(failure, "failure")
     allowed = check_delta(delta)
 
     def paper(alpha: Fraction) -> int:

@@ -8,9 +8,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
-from reticent.exact import Number, integer, log_bounds
+from reticent.exact import Number, integer
 from reticent.labellers.budget import default_order
-from reticent.learners.label_boost import Variant, printed_cost
+from reticent.learners.relabelling_costs import LOG4, Variant, printed_cost
 from reticent.mechanisms.above_threshold import LEAST_EPSILON
 from reticent.mechanisms.between_thresholds import BetweenThresholds, required_gap
 from reticent.noise import Noise
@@ -22,7 +22,6 @@ from reticent.privacy.parameters import check_delta, check_epsilon, check_positi
 
 BBLLabeller = Literal["between-thresholds", "gaussian"]
 
-LOG4 = log_bounds(Fraction(4), 64)[1]
 _FEW = 30  # answers that are priced by the exact game
 
 

@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 from reticent.concepts.interface import ConceptClass
 from reticent.exact import exp_fractions
-from reticent.learners.label_boost import Variant, largest_share
 from reticent.learners.relabelling_bounds import log_distance, log_error
-from reticent.predictors.bbl_phases import LOG4, BBLLabeller, BBLPhase, relabelling_cost
+from reticent.learners.relabelling_costs import LOG4, Variant, largest_share
+from reticent.predictors.bbl_phases import BBLLabeller, BBLPhase, relabelling_cost
 from reticent.privacy import calibrate
 from reticent.privacy.events import ZCDP
 from reticent.privacy.pairs import amplified

@@ -19,7 +19,8 @@ from reticent.concepts.domains import declared
 from reticent.concepts.order import Ordered
 from reticent.exact import Number, integer
 from reticent.learners.base import ConceptLearner
-from reticent.learners.logistic import PrivateLogisticRegression, on_lattice, shortened
+from reticent.learners.lattice import on_lattice, shortened
+from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.mechanisms.counts import gaussian_count, integer_array, laplace_count
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
@@ -221,8 +222,8 @@ def unit_features(model: Any, X: Array) -> Floats:
     Where nothing is declared there is no public scale, and only the labels of the model are left to be summed up.
     """
     if isinstance(model, PrivateLogisticRegression):
-        return np.asarray(shortened(np.asarray(X, dtype=np.float64), float(model._checked_norm())))
-    concepts = model._hypotheses() if isinstance(model, ConceptLearner) else None
+        return np.asarray(shortened(np.asarray(X, dtype=np.float64), model.feature_map_.row_norm))
+    concepts = model.hypothesis_class() if isinstance(model, ConceptLearner) else None
     domain = declared(concepts.bits, concepts.domain) if isinstance(concepts, Ordered) else None
     if domain is None or domain.size is None or domain.first is None:
         return np.empty((len(X), 0))

@@ -20,12 +20,12 @@ from reticent.data.points import Array, Labels, as_point_table, points_of
 from reticent.data.queries import Reader, as_queries
 from reticent.errors import InsufficientData, OutOfReach
 from reticent.exact import Number
-from reticent.learners.label_boost import Variant, label_boost
+from reticent.learners.label_boost import label_boost
+from reticent.learners.relabelling_costs import LOG4, Variant
 from reticent.mechanisms.release import noise_or_system
 from reticent.noise import Noise
 from reticent.predictors.answers import Answers
 from reticent.predictors.bbl_phases import (
-    LOG4,
     BBLLabeller,
     BBLPhase,
     Pair,

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 def concepts_of(learner: object) -> ConceptClass[Any] | None:
     """The concept class that a learner learns, if it learns one."""
     if isinstance(learner, ConceptLearner):
-        return learner._hypotheses()
+        return learner.hypothesis_class()
     return learner if isinstance(learner, ConceptClass) else None
 
 

@@ -163,7 +163,7 @@ class StablePredictor(ConceptLearner):
         `failure` is the predictor's own unless it is given. Raises `OutOfReach` if `fit` cannot run on that many.
         Planning, in floating point.
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha = float(check_share(error, "error"))
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
         gamma = check_share(self.stability, "stability")
@@ -180,26 +180,28 @@ class StablePredictor(ConceptLearner):
         super().check_size(rows)
         check_net(self.concept_class, net_draw(rows, check_share(self.stability, "stability")).subset)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         check_share(self.stability, "stability")
         check_class(self.concept_class)
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
-        self._refuse_bad_rows(rows)
+        self.refuse_bad_rows(rows)
         draw = net_draw(len(rows), check_share(self.stability, "stability"))
         self.subset_, self.draw_epsilon_ = draw.subset, float(2 * draw.rate)
         self.stability_ = upward(stability_of(len(rows), draw))
         concept = draw_concept(self.concept_class, rows, labels, draw, noise_or_system(unsafe_noise))
         return release(concept, BoundedRange(2 * draw.rate), unsafe_noise)
 
-    def _keep(self, found: Release[Any]) -> Self:
-        # No guarantee_ and no event_: a stable draw is private for no ε.
+    def adopt_release(self, found: Release[Any]) -> Self:
+        """Become fitted with a drawn concept; without `guarantee_` or `event_`, as a stable draw has no ε."""
         self.hypothesis_: Any = found.value
         self.classes_ = np.array([0, 1])
         return self
 
-    def _hypotheses(self) -> ConceptClass[Any]:
+    def hypothesis_class(self) -> ConceptClass[Any]:
+        """The concept class that the hypothesis belongs to."""
         return self.concept_class
 
 

@@ -1,4 +1,4 @@
-"""What the sanitizers share: reading a column, keeping a private copy of it, counting in it, sampling from it."""
+"""What all sanitizers share: reading rows, keeping a private copy of them, counting in it and sampling from it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from reticent import noise
 from reticent.concepts.interface import ConceptClass
 from reticent.data.points import Array, as_rows
 from reticent.exact import Number, integer
-from reticent.mechanisms.release import Release
+from reticent.mechanisms.release import Release, noise_from_seed
 from reticent.noise import Noise
 from reticent.privacy import calibrate, fits, guarantee
 from reticent.privacy.events import ZCDP, Event
@@ -27,7 +26,18 @@ Copy = tuple[Array, NDArray[np.float64]]  # points, and the share of rows that e
 
 
 def usable_delta(epsilon: Number, delta: Number) -> Fraction:
-    """δ, or 0 where it is so small that no Gaussian noise can be calibrated to it: what keeps ε alone keeps (ε, δ)."""
+    """δ, or 0 if it is so small that no Gaussian noise can be calibrated to it: ε-privacy implies (ε, δ)-privacy.
+
+    Parameters
+    ----------
+    epsilon, delta : float or Fraction
+        The privacy parameters.
+
+    Returns
+    -------
+    Fraction
+        The δ that Gaussian noise can use.
+    """
     return _usable_delta(check_epsilon(epsilon), check_delta(delta))
 
 
@@ -42,21 +52,35 @@ def _usable_delta(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def public_generator(random_state: int | None) -> np.random.Generator:
-    """What samples are drawn with from a copy that is public: this randomness protects nobody."""
+    """The generator for samples from a private copy. The copy is public, so this randomness protects nobody.
+
+    Parameters
+    ----------
+    random_state : int or None
+        The seed; None for a fresh one.
+    """
     return np.random.default_rng(None if random_state is None else integer(random_state, "random_state", least=0))
 
 
 class Sanitizer(BaseEstimator):  # type: ignore[misc]
-    """A private copy of some rows: weighted points on which every concept of a class has about the share it had.
+    """Base class of private copies: weighted points on which every concept of a class has about its true frequency.
 
-    All that is asked of a fitted sanitizer is computed from the released points and weights, so it costs nothing.
+    Every answer of a fitted sanitizer is computed from the released points and weights, so it costs no privacy. A
+    subclass says which concepts it answers (`query_class`), how it makes a copy (`_sanitize`), which parameters it
+    accepts (`check_parameters`) and how many rows its promise needs (`n_required`).
 
-    Attributes of a fitted sanitizer
-    --------------------------------
-    guarantee_, event_ : what is promised, and what happened.
-    points_ : the points of the copy, in a canonical order; never in the order of the data.
-    weights_ : the share of rows that each point stands for: non-negative, and summing to at most 1.
-    rows_ : how many rows were sanitized, which is public.
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        What is promised.
+    event_ : Event
+        What happened.
+    points_ : array
+        The points of the copy, in a canonical order; never in the order of the data.
+    weights_ : array of float
+        The share of rows that each point stands for: non-negative, with a sum of at most 1.
+    rows_ : int
+        The number of rows, which is public.
     """
 
     epsilon: Number
@@ -65,31 +89,38 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
     failure: Number
     unsafe_seed: int | None
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Make a private copy of the rows of `X`; `y` is not looked at."""
-        return self._fit(X, None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed))
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Make a private copy of rows.
 
-    def frequency(self, concept: Any) -> float:
-        """About which share of the rows the concept labels 1, from the private copy."""
-        check_is_fitted(self)
-        labels = self._queries(concept).predict(concept, self.points_)
-        return float(self.weights_[labels == 1].sum())
+        Parameters
+        ----------
+        X : array-like
+            The rows: one value each for a class of one column, else a table.
+        y : None
+            Ignored; present for scikit-learn.
 
-    def sample(self, n: int, *, random_state: int | None = None) -> Array:
-        """`n` synthetic rows, drawn independently from the private copy."""
-        check_is_fitted(self)
-        count, source = integer(n, "n", least=0), public_generator(random_state)
-        shares = self.weights_ / self.weights_.sum()
-        return np.asarray(self.points_[source.choice(len(shares), size=count, p=shares)])
+        Returns
+        -------
+        self
+        """
+        return self.fit_with_noise(X, noise_from_seed(self.unsafe_seed))
 
-    def check_size(self, rows: int) -> None:
-        """Raise `OutOfReach` if `fit` cannot run on this many rows; by public numbers alone."""
-        check_memory(rows, self._queries().columns)
+    def fit_with_noise(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
+        """Call `fit` on a given source of noise, as audits and learners that contain a sanitizer do.
 
-    def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
-        """`fit` with any noise, such as that which an audit walks through."""
-        self._check_parameters()
-        rows = as_rows(X, self._queries().columns)
+        Parameters
+        ----------
+        X : array-like
+            As for `fit`.
+        unsafe_noise : Noise or None
+            None draws from the operating system. Any other noise makes the guarantee void.
+
+        Returns
+        -------
+        self
+        """
+        self.check_parameters()
+        rows = as_rows(X, self.query_class().columns)
         if len(rows) == 0:
             raise ValueError("X must hold at least one row, got none")
         self.check_size(len(rows))
@@ -107,25 +138,93 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
         self.rows_ = len(rows)
         return self
 
-    # ── what a sanitizer says ─────────────────────────────────────────────────────────────────────────────────────
+    def frequency(self, concept: Any) -> float:
+        """Estimate the share of rows that a concept labels 1.
+
+        Parameters
+        ----------
+        concept : Concept
+            A concept of `query_class`.
+        """
+        check_is_fitted(self)
+        labels = self.query_class(concept).predict(concept, self.points_)
+        return float(self.weights_[labels == 1].sum())
+
+    def sample(self, n: int, *, random_state: int | None = None) -> Array:
+        """Draw synthetic rows independently from the private copy.
+
+        Parameters
+        ----------
+        n : int
+            The number of rows.
+        random_state : int or None, default None
+            The seed of the draw. The copy is public, so a seed is safe here.
+
+        Returns
+        -------
+        array
+            The rows.
+        """
+        check_is_fitted(self)
+        count, source = integer(n, "n", least=0), public_generator(random_state)
+        shares = self.weights_ / self.weights_.sum()
+        return np.asarray(self.points_[source.choice(len(shares), size=count, p=shares)])
+
+    # ── how many rows ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def n_required(self, error: Number, failure: Number | None = None) -> int:
-        """How many rows make every frequency right up to `error`, but for a probability of failure."""
+        """The number of rows with which every frequency is correct up to `error`, except with probability `failure`.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the sanitizer's own.
+
+        Raises
+        ------
+        OutOfReach
+            If `fit` cannot run on that many rows; `required` holds their number.
+        """
         raise NotImplementedError
 
-    def _without_promise(self) -> str:
-        """How to have a copy for which no error is promised."""
-        return "set error=None for a fit without a promise"
+    def check_size(self, rows: int) -> None:
+        """Raise `OutOfReach` if `fit` cannot run on this many rows. Only public numbers are used.
 
-    def _check_parameters(self) -> None:
-        """Refuse bad parameters before the data are touched."""
+        Parameters
+        ----------
+        rows : int
+            The number of rows.
+        """
+        check_memory(rows, self.query_class().columns)
+
+    def _failure(self, failure: Number | None = None) -> Fraction:
+        """The given probability of failure, or the sanitizer's own; checked."""
+        return check_share(self.failure if failure is None else failure, "failure")
+
+    # ── what a subclass defines ───────────────────────────────────────────────────────────────────────────────────
+
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
         check_share(self.failure, "failure")
         if self.error is not None:
             check_share(self.error, "error")
 
-    def _queries(self, concept: Any = None) -> ConceptClass[Any]:
-        """The class whose concepts may be asked for, or of several that of this concept."""
+    def query_class(self, concept: Any = None) -> ConceptClass[Any]:
+        """The class whose concepts `frequency` accepts, or for a given concept the class that it belongs to.
+
+        Parameters
+        ----------
+        concept : Concept or None, default None
+            A concept to be counted, for sanitizers that answer more than one class.
+        """
         raise NotImplementedError
 
+    def _without_promise(self) -> str:
+        """How to get a copy for which no error is promised."""
+        return "set error=None for a fit without a promise"
+
     def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Release[Copy]:
+        """Make the copy."""
         raise NotImplementedError

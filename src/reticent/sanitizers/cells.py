@@ -1,6 +1,6 @@
-"""A line cut into cells with noisy counts, level by level, and the copy of the rows that these amount to.
+"""A line cut into cells with noisy counts, level by level, and the private copy that is computed from them.
 
-What is done to the counts once they are released costs nothing.
+All that is computed from released counts costs no privacy.
 """
 
 from __future__ import annotations
@@ -23,14 +23,23 @@ from reticent.privacy.events import ZCDP, DiscreteGaussian, Event, PureDP, Repea
 Floats = NDArray[np.float64]
 _GRID = np.linspace(0.004, 0.996, 249)
 _LOGS = np.log1p(-_GRID * _GRID)
-BAND = 0.5  # how far, in shares of the error promised for it, an estimate may stray from the one that has the promise
+BAND = 0.5  # how far an estimate may be from the one that has the promise, as a share of the error promised for that
 
 
 @dataclass(frozen=True)
 class Level:
-    """Ranges [lows[i], highs[i]] with noisy counts; range i is a part of range parents[i] of the level above.
+    """Ranges with noisy counts; range i is a part of range parents[i] of the level above.
 
-    The parts of a range are all listed, one after the other. A range that has no parts in the level below is a cell.
+    All parts of a range are listed, one after the other. A range without parts in the level below is a cell.
+
+    Parameters
+    ----------
+    lows, highs : array
+        The ends of the ranges, both included.
+    parents : array of int
+        The index of the range above.
+    counts : array of int
+        The noisy counts.
     """
 
     lows: Array
@@ -44,9 +53,18 @@ class Level:
 
 @dataclass(frozen=True)
 class CountNoise:
-    """Integer noise for the counts of `levels` partitions of the rows: discrete Laplace, or discrete Gaussian.
+    """Integer noise for the counts of several partitions of the rows.
 
     A replaced row leaves one part of a partition and enters another: over all levels it moves 2·levels counts by 1.
+
+    Parameters
+    ----------
+    levels : int
+        The number of partitions.
+    scale : Fraction
+        The scale of the noise.
+    gaussian : bool
+        Whether the noise is discrete Gaussian, or else discrete Laplace.
     """
 
     levels: int
@@ -55,7 +73,7 @@ class CountNoise:
 
     @property
     def event(self) -> Event:
-        """What the counts of all levels amount to."""
+        """The event of the counts of all levels."""
         if self.gaussian:
             return Repeated(DiscreteGaussian(self.scale, 2), self.levels)
         return Repeated(PureDP(2 / self.scale), self.levels)
@@ -66,10 +84,17 @@ class CountNoise:
         return np.asarray(add_noise(counts.astype(np.int64), draw, self.scale))
 
     def reach(self, probability: float, variance: float = 1.0) -> float:
-        """What a sum of noise exceeds with at most this probability, to either side with at most twice as much.
+        """A level that a weighted sum of noise exceeds with at most the given probability, on one side.
 
-        The sum has weights of at most 1, whose squares sum to `variance`. By Chernoff's bound: discrete Gaussian noise
-        has E e^(λZ) ≤ e^(λ²σ²/2), discrete Laplace noise E e^(λZ) ≤ 1/(1 − λ²s²), and −ln(1 − w²y) ≤ −w²·ln(1 − y).
+        Why. By Chernoff's bound: discrete Gaussian noise has E e^(λZ) ≤ e^(λ²σ²/2), discrete Laplace noise
+        E e^(λZ) ≤ 1/(1 − λ²s²), and −ln(1 − w²y) ≤ −w²·ln(1 − y).
+
+        Parameters
+        ----------
+        probability : float
+            The probability.
+        variance : float, default 1
+            The sum of the squares of the weights, which are at most 1 each.
         """
         scale, log = float(self.scale), -math.log(probability)
         if self.gaussian:
@@ -80,11 +105,11 @@ class CountNoise:
 
 @lru_cache(maxsize=256)
 def concentrated(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Nearly the largest ρ for which ρ-zCDP is (ε, δ)-DP; for planning, from which a calibration then starts."""
+    """Nearly the largest ρ for which ρ-zCDP is (ε, δ)-DP; for plans that are calibrated later."""
     return 1 / calibrate.noise(lambda inverse: ZCDP(1 / inverse), epsilon=epsilon, delta=delta, digits=3)
 
 
-def short(value: float, digits: int = 4) -> Fraction:
+def short_decimal(value: float, digits: int = 4) -> Fraction:
     """A short decimal close to a positive number, so that exact arithmetic with it stays cheap."""
     return Fraction(f"{value:.{digits - 1}e}")
 
@@ -93,10 +118,17 @@ def short(value: float, digits: int = 4) -> Fraction:
 
 
 def adjusted(levels: list[Level], rows: int) -> list[Floats]:
-    """The best linear unbiased estimates of all counts, given that parts add up to their whole and all to `rows`.
+    """The best linear unbiased estimates of all counts, given that parts sum to their whole and all to `rows`.
 
-    Of every whole, its own count and the sum of its parts are averaged by their variances, from the lowest level
-    upwards; then what the parts fail to add up to is dealt out among them, in proportion to their variances.
+    From the lowest level upwards, the count of every whole and the sum of its parts are averaged by their variances.
+    Then the difference between a whole and its parts is distributed among them, in proportion to their variances.
+
+    Parameters
+    ----------
+    levels : list of Level
+        The noisy counts.
+    rows : int
+        The number of rows.
     """
     values: list[Floats] = [level.counts.astype(np.float64) for level in levels]
     spreads = [np.ones(len(level.counts)) for level in levels]
@@ -119,11 +151,18 @@ def adjusted(levels: list[Level], rows: int) -> list[Floats]:
 
 
 def two_sided(levels: list[Level], rows: int) -> list[Floats]:
-    """How many rows lie below each range, estimated from counts of ranges that do not hold it, and its own.
+    """Estimate how many rows lie below each range, from its own count and those of ranges that do not contain it.
 
-    One estimate is the sum of the counts of all ranges to the left of it and of the ranges that hold it, within the
-    same whole; the other is `rows` less such a sum to the right, with its own count. Of K and R counts, these are
-    averaged with the weights R/(K + R) and K/(K + R): the variance is KR/(K + R) ≤ (K + R)/4 times that of a count.
+    One estimate is the sum of the K counts to the left of it and of the ranges that contain it, within the same whole.
+    The other is `rows` less the sum of the R such counts to the right, its own included. They are averaged with the
+    weights R/(K + R) and K/(K + R): the variance is KR/(K + R) ≤ (K + R)/4 times that of a count.
+
+    Parameters
+    ----------
+    levels : list of Level
+        The noisy counts.
+    rows : int
+        The number of rows.
     """
     left, lefts, right, rights = (np.zeros(1) for _ in range(4))
     found = []
@@ -144,8 +183,21 @@ def two_sided(levels: list[Level], rows: int) -> list[Floats]:
 
 
 def estimates(levels: list[Level], rows: int) -> tuple[Array, Array, Floats, Floats]:
-    """The cells in ascending order, least and greatest value of each, and how many rows lie below it: by least squares
-    and two-sided.
+    """The cells, and how many rows lie below each of them.
+
+    Parameters
+    ----------
+    levels : list of Level
+        The noisy counts.
+    rows : int
+        The number of rows.
+
+    Returns
+    -------
+    lows, highs : array
+        The ends of the cells, ascending.
+    below, anchors : array of float
+        The rows below each cell, by least squares and by the two-sided estimate.
     """
     counts, anchors = adjusted(levels, rows), two_sided(levels, rows)
     cells = [np.ones(len(level.lows), dtype=bool) for level in levels]
@@ -160,12 +212,27 @@ def estimates(levels: list[Level], rows: int) -> tuple[Array, Array, Floats, Flo
 
 
 def copy_of_cells(levels: list[Level], rows: int, *, band: float | None = None) -> tuple[Array, Floats]:
-    """The points and weights of a copy: one half of what lies in a cell is put at either end of it.
+    """The points and weights of a copy: half of the rows of a cell are put at each end of it.
 
-    So wherever the rows of a cell of s rows are, no prefix of the line is off by more than s/2 for it. With a `band`,
-    no estimate of the rows below a cell is more than that from the two-sided one. The estimates are made ascending by
-    the mean of the running maximum and of the running minimum from above; neither moves an estimate further from the
-    truth than the worst one was.
+    So a cell of s rows adds at most s/2 to the error of a prefix, wherever its rows are. The estimates are made
+    ascending by the mean of the running maximum and of the running minimum from above. Neither moves an estimate
+    further from the truth than the worst one was.
+
+    Parameters
+    ----------
+    levels : list of Level
+        The noisy counts.
+    rows : int
+        The number of rows.
+    band : float or None, default None
+        How far an estimate of the rows below a cell may be from the two-sided one.
+
+    Returns
+    -------
+    points : array
+        Offsets in the domain, ascending.
+    weights : array of float
+        The share of rows of each point.
     """
     lows, highs, below, anchors = estimates(levels, rows)
     if band is not None:

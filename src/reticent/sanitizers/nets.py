@@ -1,4 +1,4 @@
-"""A private copy for all concepts of any class at once: Blum, Ligett and Roth's, and multiplicative weights."""
+"""A private copy for all concepts of any class: the method of Blum, Ligett and Roth, and multiplicative weights."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from reticent.concepts.input import check_concept_class
 from reticent.concepts.interface import ConceptClass, Dichotomies
 from reticent.concepts.order import Ordered
 from reticent.data.points import Array, as_rows
@@ -42,39 +43,29 @@ GRAIN = 2.0**48  # public weights are summed up as multiples of 1/GRAIN
 class NetSanitizer(Sanitizer):
     """Weighted points on which every concept of a class has nearly the share that it has among the rows.
 
-    The points are public: all values of the class's domain where these are few, or the `points` given, never those
-    of the data. The queries are the ways in which the class can label them, each with one concept that stands for it.
+    The points are public: all values of the class's domain if these are few, or the `points` given, never those of the
+    data. The queries are the labellings of the points by the class, each with one concept that represents it.
 
     With `method="exact"` the copy is a small database over the points, drawn by the exponential mechanism from *all*
-    databases of its size, by the greatest error over all queries. That is for small domains; databases to choose from
-    number at most 2^20. With `method="weights"` the weights of the points start equal. In each round the exponential
-    mechanism picks the query that they answer worst, the query is answered with noise, and the weights of the points
-    that it labels 1 are multiplied up or down. The copy is the average of the weights over all rounds. `method="auto"`
-    takes the one that promises the lesser error for the number of rows.
+    databases of its size, by the greatest error over all queries. This is for small domains: there may be at most 2^20
+    databases. With `method="weights"` the weights of the points start equal. In each round the exponential mechanism
+    picks the query that they answer worst, the query is answered with noise, and the weights of the points that it
+    labels 1 are multiplied up or down. The copy is the average of the weights over all rounds. `method="auto"` takes
+    the one that promises the smaller error for the number of rows.
 
     Guarantee. ε-differential privacy for a replaced row if δ = 0 or the method is exact, else (ε, δ)-differential
-    privacy, for all that is published. Public are the number of rows, the concept class, the points, every parameter.
+    privacy, for all that is published. Public are the number of rows, the concept class, the points and every
+    parameter.
 
-    Why. *Exact.* Let a database of m points have s_q of them labelled 1 by the query q, and let c_q of the n rows be.
-    Its score is −max_q |m·c_q − n·s_q|, a whole number. A replaced row moves each c_q by at most 1, so each term, and
-    hence the maximum, by at most m. The draw has weights e^(ε·score/2m): the exponential mechanism with score/m, of
-    sensitivity 1, over candidates that do not depend on the rows. *Weights.* The score of a query is |c_q − p_q|,
-    where p_q is n times its share by the current weights, rounded to a whole number. The weights are computed from what
-    earlier rounds published, so p_q is the same number for neighbours with the same history, however it was rounded,
-    and the score has sensitivity exactly 1. The count of the query that is picked has sensitivity 1 as well. So T
-    rounds are an adaptive composition of T exponential mechanisms and T noisy counts, and the noise is the least with
-    which that keeps ε, or (ε, δ).
+    Why. *Exact*: a replaced row moves the score of a database of m points by at most m, and the candidates do not
+    depend on the rows: this is the exponential mechanism with score/m. *Weights*: scores and counts are whole numbers
+    of sensitivity 1, whatever earlier rounds published. So T rounds are an adaptive composition of T exponential
+    mechanisms and T noisy counts, and the noise is the least with which that fits (ε, δ). The proof is in
+    `docs/sanitizers/nets.md`.
 
     Promise. Let n ≥ `n_required(error)` rows be among the points, whatever they are. With probability 1 − failure, the
-    frequency of *every* concept of the class is right up to `error`. *Exact.* Some database of m points is right up to
-    γ(m), the least of three numbers: √(ln(2Q + 1)/2m) for Q queries, since m random rows do it by Hoeffding's bound;
-    N/4m for N points, by rounding the counts; and t/2m, where labels change at most t times along the points, by
-    rounding cumulative counts. The exponential mechanism loses (2/ε)·ln(databases/β) rows. *Weights.* By Hoeffding's
-    lemma a round whose query has the error e and whose noise is ν, both as shares of n, lowers the relative entropy of
-    the rows to the weights by at least 2(e² − ν²); it is at most ln N at first, and at least 2e² at the end for every
-    query (Pinsker). So the mean of e² over the T + 1 weights is at most ln N/2(T + 1) + ν², and the errors of the
-    average are at most √(ln N/2(T + 1) + ν²) plus what the exponential mechanism falls short of the worst query.
-    Rows that are not among the points are counted by the concepts that stand for the queries, and nothing is promised.
+    frequency of *every* concept of the class is correct up to `error`. Rows that are not among the points are counted
+    by the concepts that represent the queries, and nothing is promised.
 
     Source. Blum, Ligett, Roth, *A Learning Theory Approach to Noninteractive Database Privacy*, as used by Beimel,
     Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*, Theorem 2.19 and
@@ -86,22 +77,39 @@ class NetSanitizer(Sanitizer):
 
     Parameters
     ----------
-    concept_class : a `concepts.ConceptClass`.
-    epsilon, delta : the privacy of the copy; δ = 0 is allowed.
-    method : "auto", "exact" or "weights".
-    points : None for the whole domain of the class, or public points.
-    size : for method="exact": how many points the database has; by default what promises the least error.
-    rounds : for method="weights": how many rounds there are; by default what promises the least error.
-    error : None, or the error that `fit` must be able to promise; else it raises `InsufficientData`.
-    failure : the probability with which the promise may fail.
-    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+    concept_class : ConceptClass
+        The class whose concepts are counted.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the copy.
+    delta : float or Fraction, default 0
+        Failure probability δ of the privacy bound.
+    method : {"auto", "exact", "weights"}, default "auto"
+        How the copy is made.
+    points : array-like or None, default None
+        Public points; None is the whole domain of the class.
+    size : int or None, default None
+        For method="exact": the number of points of the database; None is the one that promises the least error.
+    rounds : int or None, default None
+        For method="weights": the number of rounds; None is the one that promises the least error.
+    error : float, Fraction or None, default None
+        The error that `fit` must be able to promise; otherwise it raises `InsufficientData`.
+    failure : float or Fraction, default 0.05
+        The probability with which the promise may fail.
+    unsafe_seed : int or None, default None
+        For tests only: makes the noise repeatable and the guarantee void.
 
     Attributes
     ----------
-    guarantee_, event_ : what is promised, and what happened.
-    points_, weights_ : the points of the copy in ascending order, and the share of rows of each; together 1.
-    method_ : "exact" or "weights".
-    rows_ : how many rows there were.
+    guarantee_ : Guarantee
+        What is promised.
+    event_ : Event
+        What happened.
+    points_, weights_ : array
+        The points of the copy in ascending order, and the share of rows of each, with a sum of 1.
+    method_ : str
+        "exact" or "weights".
+    rows_ : int
+        The number of rows.
 
     >>> import numpy as np
     >>> from reticent.concepts import Interval, Intervals
@@ -139,49 +147,70 @@ class NetSanitizer(Sanitizer):
         self.unsafe_seed = unsafe_seed
 
     def n_required(self, error: Number, failure: Number | None = None) -> int:
-        """The rows with which every concept has the right frequency up to `error`, but for a `failure`.
+        """The number of rows with which every concept has its frequency correct up to `error`.
 
-        The rows are any that lie among the points. `failure` is the sanitizer's own unless it is given. Planning, in
-        floating point.
+        The rows may be any that lie among the points. Computed in floating point, for planning.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the sanitizer's own.
         """
-        self._check_parameters()
+        self.check_parameters()
         alpha = float(check_share(error, "error"))
-        beta = float(check_share(self.failure if failure is None else failure, "failure"))
-        ways = self._ways(self._net(), beta)
-        return in_reach(fewest_rows(lambda rows: any(way.error(rows) <= alpha for way in ways)), self.check_size)
+        schemes = self._schemes(self.query_net(), float(self._failure(failure)))
+        needed = fewest_rows(lambda rows: any(scheme.error(rows) <= alpha for scheme in schemes))
+        return in_reach(needed, self.check_size)
 
     # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Release[Copy]:
-        net = self._net()
+        net = self.query_net()
         try:
             counts = net.dichotomies.sums(np.ones(len(rows), dtype=np.int64), at=rows)
         except (TypeError, ValueError) as error:
             reason = str(error)
             reason = f"X{reason[2:]}" if reason.startswith("at ") else f"the concept class cannot label X: {reason}"
             raise ValueError(reason) from None
-        ways = self._ways(net, float(check_share(self.failure, "failure")))
-        way = min(ways, key=lambda way: way.error(len(rows)))
-        self.method_ = "exact" if isinstance(way, _Databases) else "weights"
-        if way.delta > 0:
-            check_delta(way.delta, rows=len(rows))
-        return way.copy(counts, len(rows), unsafe_noise)
+        schemes = self._schemes(net, float(self._failure()))
+        best = min(schemes, key=lambda scheme: scheme.error(len(rows)))
+        self.method_ = "exact" if isinstance(best, _Databases) else "weights"
+        if best.delta > 0:
+            check_delta(best.delta, rows=len(rows))
+        return best.copy(counts, len(rows), unsafe_noise)
 
-    def _net(self) -> _Net:
-        return _Net(self._dichotomies())
+    def query_net(self) -> QueryNet:
+        """The public points and the queries on them, as `concept_class` and `points` determine them.
 
-    def _ways(self, net: _Net, failure: float) -> list[_Databases | _Rounds]:
-        """The sizes of databases and the numbers of rounds that come into question."""
+        Returns
+        -------
+        QueryNet
+            The points, and one query for each labelling that the class gives to them.
+
+        Raises
+        ------
+        OutOfReach
+            If there are more points or labellings than can be kept.
+        ValueError
+            If the class cannot label the points.
+        """
+        return QueryNet(self._dichotomies())
+
+    def _schemes(self, net: QueryNet, failure: float) -> list[_Databases | _Rounds]:
+        """The sizes of databases and the numbers of rounds to choose from."""
         epsilon, delta = check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
-        ways: list[_Databases | _Rounds] = []
+        schemes: list[_Databases | _Rounds] = []
         if self.method != "weights":
-            ways += [_Databases(net, size, epsilon, failure) for size in self._sizes(net)]
+            schemes += [_Databases(net, size, epsilon, failure) for size in self._sizes(net)]
         if self.method != "exact":
             rounds = ROUNDS if self.rounds is None else (self.rounds,)
-            ways += [_Rounds(net, number, epsilon, delta, failure) for number in rounds]
-        return ways
+            schemes += [_Rounds(net, number, epsilon, delta, failure) for number in rounds]
+        return schemes
 
-    def _sizes(self, net: _Net) -> list[int]:
+    def _sizes(self, net: QueryNet) -> list[int]:
+        """The sizes of databases for which all databases can be scored."""
         most = min(MOST_DATABASES, MOST_SCORES // net.queries) if net.listed else 0
         points = len(net.points)
         if self.size is not None:
@@ -201,12 +230,12 @@ class NetSanitizer(Sanitizer):
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         check_epsilon(self.epsilon)
         check_delta(self.delta)
-        if not isinstance(self.concept_class, ConceptClass):
-            raise TypeError(f"concept_class must be a ConceptClass, got {type(self.concept_class).__name__}")
+        check_concept_class(self.concept_class)
         if self.method not in ("auto", "exact", "weights"):
             raise ValueError(f'method must be "auto", "exact" or "weights", got {self.method!r}')
         for value, name, method in ((self.size, "size", "exact"), (self.rounds, "rounds", "weights")):
@@ -214,7 +243,7 @@ class NetSanitizer(Sanitizer):
                 integer(value, name, least=1, most=ROUNDS[-1])
                 if self.method != method:
                     raise ValueError(f'{name} is for method="{method}", got method={self.method!r}')
-        net = self._net()
+        net = self.query_net()
         if self.method != "weights":
             self._sizes(net)
 
@@ -254,12 +283,28 @@ class NetSanitizer(Sanitizer):
             return values
         return np.stack(np.meshgrid(*[values] * concepts.columns, indexing="ij"), -1).reshape(-1, concepts.columns)
 
-    def _queries(self, concept: Any = None) -> ConceptClass[Any]:
+    def query_class(self, concept: Any = None) -> ConceptClass[Any]:
+        """The class whose concepts `frequency` accepts, or for a given concept the class that it belongs to."""
         return self.concept_class
 
 
-class _Net:
-    """The public points and the queries: all their labellings."""
+class QueryNet:
+    """The public points, and the queries: all labellings of them by a class.
+
+    Parameters
+    ----------
+    dichotomies : Dichotomies
+        The labellings.
+
+    Attributes
+    ----------
+    points : array
+        The points.
+    queries : int
+        The number of labellings.
+    listed : bool
+        Whether all labels of all queries can be kept in memory.
+    """
 
     def __init__(self, dichotomies: Dichotomies[Any]) -> None:
         self.dichotomies = dichotomies
@@ -269,25 +314,25 @@ class _Net:
 
     @cached_property
     def labels(self) -> Array:
-        """One query a row."""
+        """The labels of the points, one row per query."""
         return np.array([self.dichotomies.labels(index) for index in range(self.queries)])
 
     @cached_property
     def changes(self) -> int:
-        """How often, at most, the labels of a query change along the points."""
+        """The largest number of times that the labels of a query change along the points."""
         return int(np.count_nonzero(np.diff(self.labels, axis=1), axis=1).max())
 
     def radius(self, size: int) -> float:
-        """γ(m): some database of m points answers all queries as any weights of the points do, up to this."""
+        """γ(m): the error up to which some database of m = `size` points answers all queries as any weights do."""
         by_chance = math.sqrt(math.log(2 * self.queries + 1) / (2 * size))
         return min(by_chance, len(self.points) / (4 * size), self.changes / (2 * size))
 
 
 @dataclass(frozen=True)
 class _Databases:
-    """The exact method: a draw from all databases of a size."""
+    """The exact method: one draw from all databases of a size."""
 
-    net: _Net
+    net: QueryNet
     size: int
     epsilon: Fraction
     failure: float
@@ -307,7 +352,7 @@ class _Databases:
         return 2 / float(self.epsilon) * math.log(databases(len(self.net.points), self.size) / self.failure)
 
     def copy(self, counts: Array, rows: int, unsafe_noise: Noise | None) -> Release[Copy]:
-        """The points of the database that was drawn, and how often it has each."""
+        """The points of the database that was drawn, and their shares in it."""
         members = np.fromiter(
             itertools.chain.from_iterable(
                 itertools.combinations_with_replacement(range(len(self.net.points)), self.size)
@@ -318,8 +363,8 @@ class _Databases:
         blocks = (members[start : start + BLOCK] for start in range(0, len(members), BLOCK))
         scores = np.concatenate([self._scores(block, counts, rows) for block in blocks])
         index = noise_or_system(unsafe_noise).choose(scores, rate=event.epsilon / (2 * self.size))
-        places, times = np.unique(members[index], return_counts=True)
-        return release((self.net.points[places], times / self.size), event, unsafe_noise)
+        indices, times = np.unique(members[index], return_counts=True)
+        return release((self.net.points[indices], times / self.size), event, unsafe_noise)
 
     def _scores(self, members: Array, counts: Array, rows: int) -> Array:
         """−max over the queries of |m·c_q − n·s_q|, for each database of the block."""
@@ -331,9 +376,9 @@ class _Databases:
 
 @dataclass(frozen=True)
 class _Rounds:
-    """Multiplicative weights: so many rounds of a choice and a count."""
+    """Multiplicative weights: in each round one choice and one count."""
 
-    net: _Net
+    net: QueryNet
     rounds: int
     epsilon: Fraction
     delta: Fraction
@@ -341,15 +386,15 @@ class _Rounds:
 
     def error(self, rows: int) -> float:
         """What is promised for this many rows."""
-        choice, scale = levels(self.epsilon, self.delta, self.rounds)
+        choice, scale = round_noise(self.epsilon, self.delta, self.rounds)
         odds = math.log(4 * self.rounds / self.failure)
         noise = float(scale) * (math.sqrt(2 * odds) if self.delta else odds) / rows
         short = (2 / float(choice) * math.log(2 * self.rounds * self.net.queries / self.failure) + 1) / rows
         return short + math.sqrt(math.log(len(self.net.points)) / (2 * (self.rounds + 1)) + noise**2)
 
     def copy(self, counts: Array, rows: int, unsafe_noise: Noise | None) -> Release[Copy]:
-        """All points, and their weights on the average."""
-        choice, scale = levels(self.epsilon, self.delta, self.rounds)
+        """All points, and the average of their weights over the rounds."""
+        choice, scale = round_noise(self.epsilon, self.delta, self.rounds)
         exponents = np.zeros(len(self.net.points))
         total = weights = _shares(exponents)
         for _ in range(self.rounds):
@@ -375,11 +420,18 @@ class _Rounds:
 
 
 @lru_cache(maxsize=1024)
-def levels(epsilon: Fraction, delta: Fraction, rounds: int) -> tuple[Fraction, Fraction]:
-    """The ε of each choice and the scale of the noise of each count with which so many rounds keep (ε, δ).
+def round_noise(epsilon: Fraction, delta: Fraction, rounds: int) -> tuple[Fraction, Fraction]:
+    """The ε of each choice and the scale of the noise of each count with which T = `rounds` rounds fit (ε, δ).
 
-    Choice and count cost the same: ε/2T each where δ = 0; elsewhere they are (1/2σ²)-zCDP each, the choice with
-    ε = 2/σ. Of many rounds the zCDP says it all; of few it gives away some noise, so that their losses are composed.
+    Choice and count cost the same: ε/2T each if δ = 0. Otherwise they are (1/2σ²)-zCDP each, the choice with ε = 2/σ.
+    For many rounds zCDP is tight enough. For few rounds it wastes some noise, so their losses are composed.
+
+    Parameters
+    ----------
+    epsilon, delta : Fraction
+        The privacy of all rounds together.
+    rounds : int
+        The number of rounds.
     """
     if not delta:
         return epsilon / (2 * rounds), 2 * rounds / epsilon
@@ -395,13 +447,25 @@ def levels(epsilon: Fraction, delta: Fraction, rounds: int) -> tuple[Fraction, F
 
 
 def rounds_event(choice: Fraction, scale: Fraction, rounds: int, *, gaussian: bool) -> Event:
-    """What happens in so many rounds."""
+    """The event of T rounds.
+
+    Parameters
+    ----------
+    choice : Fraction
+        The ε of each choice.
+    scale : Fraction
+        The scale of the noise of each count.
+    rounds : int
+        The number of rounds.
+    gaussian : bool
+        Whether the noise is discrete Gaussian, or else discrete Laplace.
+    """
     count = DiscreteGaussian(scale) if gaussian else PureDP(1 / scale)
     return Composed((Repeated(BoundedRange(choice), rounds), Repeated(count, rounds)))
 
 
 def databases(points: int, size: int) -> int:
-    """How many databases of a size there are over so many points, the order of rows aside.
+    """The number of databases of a size over this many points, up to the order of their rows.
 
     >>> databases(4, 2)
     10
@@ -410,5 +474,6 @@ def databases(points: int, size: int) -> int:
 
 
 def _shares(exponents: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights ∝ e^exponent."""
     weights = np.exp(exponents - exponents.max())
     return np.asarray(weights / weights.sum())

@@ -16,23 +16,31 @@ from reticent.mechanisms.quasi_concave import quasi_concave_maximum, required_pr
 from reticent.noise import Noise
 from reticent.privacy import calibrate
 from reticent.privacy.events import ApproximateDP, BoundedRange, Composed, Event, Repeated
-from reticent.sanitizers.cells import BAND, CountNoise, Level, as_offsets, concentrated, counts_in, short
+from reticent.sanitizers.cells import BAND, CountNoise, Level, as_offsets, concentrated, counts_in, short_decimal
 
-SHARES = {1: 0.6, 2: 0.8}  # of the budget, for the medians at either depth of the search; measured to serve best
-PARTS = {1: 3, 2: 8}  # by which part of the bound's noise the levels are chosen; measured to serve best
+SHARES = {1: 0.6, 2: 0.8}  # of the budget, for the medians at either depth of the search; best in measurements
+PARTS = {1: 3, 2: 8}  # by which part of the bound's noise the levels are chosen; best in measurements
 HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
-class Search:
-    """How a median is looked for: by the exponential mechanism (depth 1), or by RecConcave of depth 2."""
+class MedianSearch:
+    """How a median is found: by the exponential mechanism (depth 1), or by RecConcave of depth 2.
+
+    Parameters
+    ----------
+    epsilon, delta : Fraction
+        The privacy of one search.
+    depth : int
+        1 or 2.
+    """
 
     epsilon: Fraction
     delta: Fraction
     depth: int
 
     def event(self, levels: int) -> Event:
-        """What the searches of all levels amount to."""
+        """The event of the searches of all levels."""
         if self.depth == 1:
             return Repeated(BoundedRange(self.epsilon), levels)
         return Repeated(ApproximateDP(self.epsilon, self.delta), 2 * levels)
@@ -40,64 +48,68 @@ class Search:
 
 @dataclass(frozen=True)
 class Pivots:
-    """A plan to cut the line at a private median of all rows, both sides at medians of theirs, and so on.
+    """A plan to cut the line at a private median of all rows, both sides at their medians, and so on.
 
     A range is cut into what lies below a *pivot* a, the single value a, and what lies above. The pivot has a high score
-    Q(a) = min(#{x ≤ a}, #{x ≥ a}), counted among the rows of the range: so neither side holds much more than one half
-    of them, and a frequent value comes out by itself. The three parts are counted, with noise; those with more than
-    rows/2^levels are cut again.
+    Q(a) = min(#{x ≤ a}, #{x ≥ a}), counted among the rows of the range. So neither side holds much more than half of
+    them, and a frequent value becomes a part of its own. The three parts are counted, with noise; those with more than
+    rows/2^levels rows are cut again.
 
-    Guarantee. ε-differential privacy for a replaced row where noise and search are pure, else (ε, δ). Public are the
+    Guarantee. ε-differential privacy for a replaced row if noise and search are pure, else (ε, δ). Public are the
     number of rows, the size of the domain and every parameter.
 
-    Why. Which ranges of a level are cut is a function of the pivots and noisy counts above. They are disjoint: a
-    replaced row leaves at most one and enters at most one. The counts cost what those of `Tree` cost.
-    *Depth 1.* All pivots of a level together are drawn with probability ∝ e^(ε₁·ΣQ/2), the sum over the ranges v of
-    Q_v(a_v). This is one exponential mechanism over tuples of pivots. If the row stays in its range, one Q moves, by at
-    most 1 up or down. If it moves to another, Q of the one falls by 0 or 1 and Q of the other rises by 0 or 1. Either
-    way ΣQ moves by at least −1 and at most 1, so the privacy loss has bounded range ε₁: a level costs as much as a
-    single median. A range that is cut between two released numbers as ends, and a floor under Q that is a function of
-    released counts, change nothing of this.
-    *Depth 2.* The scores of at most two ranges move, by at most 1 each: a level costs as two calls of
-    `quasi_concave_maximum`. Its promise and accuracy are functions of released counts.
+    Why. Which ranges of a level are cut is a function of the pivots and noisy counts above, and they are disjoint. At
+    depth 1 all pivots of a level are one exponential mechanism with the score ΣQ, which a replaced row moves by at most
+    1: a level costs as much as a single median. At depth 2 the scores of at most two ranges move, so a level costs two
+    calls of `quasi_concave_maximum`. The counts cost what those of `Tree` cost. The proof is in
+    `docs/sanitizers/thresholds.md`.
 
-    Promise. But for a probability of `failure`, every prefix is right up to `bound` rows. The argument of `Tree` gives
-    t₁, t₂ for at most 3·2^levels counted ranges. With r the score that a search may lose, a range of m rows is cut into
-    sides of at most m/2 + r (depth 1) or m/2 + r + t₁ (depth 2, where the promise is half the noisy count, less t₁); so
-    cells hold at most rows/2^levels + 2r, or + 2(r + t₁), unless they were too small to be cut: rows/2^levels + t₁, or
-    4r + 2t₁ where the search at depth 2 promises nothing.
+    Promise. Except with probability `failure`, every prefix is correct up to `bound` rows.
 
     Source. Kaplan, Schnapp, Stemmer, *Differentially Private Approximate Quantiles*, for recursive medians under
     added and removed rows. New: the cost of a level under replaced rows, single values as cells, counts in place of
     ranks (without which a frequent value has no weight), and RecConcave for the search. Beimel, Nissim, Stemmer,
     *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*, Theorem 3.15 (RecConcave).
+
+    Parameters
+    ----------
+    size : int
+        The number of values of the domain.
+    rows : int
+        The number of rows.
+    search : MedianSearch
+        How a pivot is found.
+    counting : CountNoise
+        The noise of the counts.
+    failure : Fraction
+        The probability with which the promise may fail.
     """
 
     size: int
     rows: int
-    search: Search
+    search: MedianSearch
     counting: CountNoise
     failure: Fraction
 
     @property
     def event(self) -> Event:
-        """What happened, once it has."""
+        """The event of a release."""
         return Composed((self.search.event(self.counting.levels), self.counting.event))
 
     @cached_property
     def _tails(self) -> tuple[float, float]:
-        """t₁ and t₂."""
+        """t₁ of a single count, and t₂ of a two-sided estimate."""
         share = float(self.failure) / 3 / (3 << self.counting.levels)
         return self.counting.reach(share), self.counting.reach(share / 2, (2 * self.counting.levels + 1) / 4)
 
     @cached_property
     def lost(self) -> int:
-        """r: how much of the best score a search may lose; promises are inversely proportional to the accuracy."""
+        """r: how much of the best score a search may lose."""
         return _lost(self.size, self.search, self.failure / 3 / (1 << self.counting.levels))
 
     @property
     def band(self) -> float:
-        """How far the estimates may be from the two-sided ones."""
+        """How far the published estimates may be from the two-sided ones, in rows."""
         return BAND * self._tails[1]
 
     @property
@@ -107,7 +119,7 @@ class Pivots:
 
     @property
     def bound(self) -> float:
-        """By how many rows a prefix may be off."""
+        """The error of a prefix that is promised, in rows."""
         own, prefix = self._tails
         whole = self.rows / (1 << self.counting.levels) + 1
         if self.search.depth == 1:
@@ -118,23 +130,36 @@ class Pivots:
 
     @property
     def expected(self) -> float:
-        """By how many rows a prefix was measured to be off, about: the searches lose less than they may."""
+        """The error of a prefix that was measured, roughly, in rows: searches lose less than they may."""
         return self.likely(8)
 
     def likely(self, part: int) -> float:
-        """Half of a cell, and what one `part` of the rest of the bound amounts to."""
+        """Half of a cell, plus the rest of the bound divided by `part`."""
         cell = self.rows / (2 << self.counting.levels)
         return cell + (self.bound - cell) / part
 
     def calibrated(self, epsilon: Fraction, delta: Fraction) -> Pivots:
-        """The same plan with the least noise that keeps (ε, δ)."""
+        """The same plan with the least noise that fits (ε, δ)."""
         if not delta:
             return self
         search, counting = _least_noise(self.search, self.counting, epsilon, delta)
         return replace(self, search=search, counting=counting)
 
     def release(self, data: Array, noise: Noise) -> list[Level]:
-        """The pivots of ascending data, and the noisy counts."""
+        """Release the pivots and the noisy counts.
+
+        Parameters
+        ----------
+        data : array
+            The rows as offsets in the domain, ascending.
+        noise : Noise
+            Where the noise is drawn from.
+
+        Returns
+        -------
+        list of Level
+            The counted ranges, level by level.
+        """
         ranges = [(0, 0, self.size - 1, self.rows)]  # number, least, greatest, noisy count of what is cut next
         found: list[Level] = []
         while ranges and len(found) < self.counting.levels:
@@ -156,7 +181,7 @@ class Pivots:
     def _pivot(self, data: Array, low: int, high: int, count: int, noise: Noise) -> int:
         own, search = math.ceil(self._tails[0]), self.search
         if search.depth == 1:
-            # Scores so far below those of a median are as good as never drawn: one floor for all saves looking at them.
+            # Scores so far below those of a median are almost never drawn: one floor for all of them saves time.
             score = median_score(data, low, high, count // 2 - self.lost - own)
             return exponential_over_pieces(score, epsilon=search.epsilon, unsafe_noise=noise).value
         promise = max(1, (count - own) // 2)
@@ -174,9 +199,18 @@ class Pivots:
 
 
 def median_score(data: Array, low: int, high: int, floor: int) -> Pieces:
-    """Q(a) = max(floor, min(#{x ≤ a}, #{x ≥ a})) for a in [low, high], of ascending data from there.
+    """Q(a) = max(floor, min(#{x ≤ a}, #{x ≥ a})) for a in [low, high].
 
-    Only rows at which Q exceeds the floor are looked at. Up to a median m, Q(a) = #{x ≤ a}; beyond it, Q(a) = #{x ≥ a}.
+    Only rows at which Q exceeds the floor are read. Up to a median m, Q(a) = #{x ≤ a}; beyond it, Q(a) = #{x ≥ a}.
+
+    Parameters
+    ----------
+    data : array
+        The rows of the range, ascending.
+    low, high : int
+        The ends of the range.
+    floor : int
+        The least score.
 
     >>> list(median_score(np.array([3, 5, 9], dtype=np.uint64), 0, 15, 0).triples())
     [(0, 2, 0), (3, 4, 1), (5, 5, 2), (6, 9, 1), (10, 15, 0)]
@@ -209,10 +243,19 @@ def median_score(data: Array, low: int, high: int, floor: int) -> Pieces:
 
 
 def best_pivots(size: int, rows: int, *, epsilon: Fraction, delta: Fraction, failure: Fraction) -> list[Pivots]:
-    """The plan with the least bound and one with a small error: how many levels, and how deep a search.
+    """The plan with the least bound, and one with a small expected error; not calibrated.
 
-    They are not calibrated yet. Of the plans of one depth, the error was measured to be least, or close to it, where
-    half of a cell and a third of the rest of the bound (an eighth, where RecConcave searches) are least together.
+    Among plans of one depth, the measured error was least, or close to it, for the plan with the least sum of half a
+    cell and a third of the rest of the bound (an eighth for RecConcave).
+
+    Parameters
+    ----------
+    size, rows : int
+        The number of values of the domain, and of rows.
+    epsilon, delta : Fraction
+        The privacy of searches and counts.
+    failure : Fraction
+        The probability with which the bound may fail.
     """
     plans = [
         Pivots(size, rows, *_noise(epsilon, delta, levels, depth), failure)
@@ -225,20 +268,20 @@ def best_pivots(size: int, rows: int, *, epsilon: Fraction, delta: Fraction, fai
 
 
 @lru_cache(maxsize=1024)
-def _noise(epsilon: Fraction, delta: Fraction, levels: int, depth: int) -> tuple[Search, CountNoise]:
-    """How the budget is dealt out: in equal parts where δ = 0, else by `SHARES`."""
+def _noise(epsilon: Fraction, delta: Fraction, levels: int, depth: int) -> tuple[MedianSearch, CountNoise]:
+    """How the budget is divided: in equal parts if δ = 0, else by `SHARES`."""
     if not delta:
         each = epsilon / (2 * levels)
-        return Search(each, delta, 1), CountNoise(levels, 2 / each, gaussian=False)
+        return MedianSearch(each, delta, 1), CountNoise(levels, 2 / each, gaussian=False)
     rho, share = float(concentrated(epsilon, delta)), SHARES[depth]
     # One level of depth 1 has ρ = ε₁²/8, one of depth 2 about ρ = 2·ε₁²/2, and its counts have ρ = 1/σ².
     own = math.sqrt(rho * share / levels * (8 if depth == 1 else 1))
-    search = Search(short(own), delta / (4 * levels) if depth > 1 else Fraction(0), depth)
-    return search, CountNoise(levels, short(math.sqrt(levels / (rho * (1 - share)))), gaussian=True)
+    search = MedianSearch(short_decimal(own), delta / (4 * levels) if depth > 1 else Fraction(0), depth)
+    return search, CountNoise(levels, short_decimal(math.sqrt(levels / (rho * (1 - share)))), gaussian=True)
 
 
 @lru_cache(maxsize=1024)
-def _lost(size: int, search: Search, failure: Fraction) -> int:
+def _lost(size: int, search: MedianSearch, failure: Fraction) -> int:
     promise = required_promise(
         size, accuracy=HALF, epsilon=search.epsilon, delta=search.delta, failure=failure, depth=search.depth
     )
@@ -246,10 +289,12 @@ def _lost(size: int, search: Search, failure: Fraction) -> int:
 
 
 @lru_cache(maxsize=256)
-def _least_noise(search: Search, counting: CountNoise, epsilon: Fraction, delta: Fraction) -> tuple[Search, CountNoise]:
-    """All noise scaled by one factor, to the least that keeps (ε, δ)."""
+def _least_noise(
+    search: MedianSearch, counting: CountNoise, epsilon: Fraction, delta: Fraction
+) -> tuple[MedianSearch, CountNoise]:
+    """All noise scaled by one factor, down to the least that fits (ε, δ)."""
 
-    def scaled(factor: Fraction) -> tuple[Search, CountNoise]:
+    def scaled(factor: Fraction) -> tuple[MedianSearch, CountNoise]:
         return replace(search, epsilon=search.epsilon / factor), replace(counting, scale=counting.scale * factor)
 
     def event(factor: Fraction) -> Event:

@@ -35,37 +35,28 @@ Fails = Callable[[int, float], float]  # rows, error → a bound on the probabil
 class PointSanitizer(Sanitizer):
     """How often each value occurs, for the values that occur often; from a domain of any size.
 
-    With `method="histogram"` the noisy counts of all values that occur are made at once, and those that reach a
-    threshold are published (`stability_histogram`). With `method="choosing"`, which is SanPoints as printed, a frequent
-    value is looked for again and again (`choosing`), each time among those not yet found, and its noisy count is
-    published. The histogram sees values that are far less frequent; SanPoints is here for comparison.
+    With `method="histogram"`, noise is added to the counts of all values that occur, and those that reach a threshold
+    are published (`stability_histogram`). With `method="choosing"`, which is SanPoints as printed, a frequent value is
+    found by the choosing mechanism, its noisy count is published, its rows are set aside, and so on for up to `rounds`
+    values. It needs more rows, and is there for comparison.
 
-    A value that is not published has the frequency 0. The published weights are never scaled up to hide this: where
-    they sum to less than 1, the rest is *elsewhere*, and `sample` draws it uniformly from the values that were not
-    published. Where the noisy counts sum to more than the rows, the same amount is taken off all of them (none falls
-    below 0), which gives the nearest weights that sum to 1.
+    A value that is not published has the frequency 0. If the published weights sum to less than 1, the rest belongs to
+    unpublished values, and `sample` draws it uniformly from those. If the noisy counts sum to more than the rows, the
+    same amount is subtracted from all of them, down to 0; this gives the nearest weights that sum to 1.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, for all that is published. Public are the number of rows
-    and every parameter, the domain among them.
+    and every parameter, including the domain.
 
-    Why. The histogram is one call of `stability_histogram` on the values, and that is its guarantee. SanPoints makes
-    `rounds` calls of `choosing`, each (ε₀, δ₀)-differentially private: how often a value occurs among the rows that are
-    not yet accounted for is a count of growth 1, since a row has one value. Each is followed by at most one count of
-    sensitivity 1 with discrete Laplace noise, which is ε₀-differentially private. Later calls depend on earlier ones
-    only by what these published, so this is an adaptive composition of 2·`rounds` mechanisms, and ε₀ is the
-    largest with which it keeps (ε, δ). It ends at the first round that finds nothing: what was not done is charged all
-    the same, and costs nothing more. The order of discovery is not published: points are sorted. The rest, weights
-    that sum to at most 1, frequencies and samples, is computed from what was published.
+    Why. *Histogram*: see `stability_histogram`; the rest is computed from what it publishes. *Choosing*: how often a
+    value occurs among the remaining rows is a count of growth 1, as `choosing` requires, and each noisy count has
+    sensitivity 1. So this is an adaptive composition of 2·`rounds` mechanisms, and ε₀ is the largest with which it
+    keeps (ε, δ). Rounds that do not take place are charged as well. The published points are sorted, so the order of
+    discovery stays secret.
 
     Promise. If there are n ≥ `n_required(error)` rows, whatever they are, then with probability 1 − failure the
-    frequency of *every* value of the domain is right up to α = `error`, all at the same time; and the frequency of a
-    set of k values up to kα. Errors of k values do add up: values that are not published are all underestimated. For
-    histograms: fewer than 1/α values occur more than αn times. Each of these is published and has noise of at most
-    αn/2, except with the probability of two tails. A value that occurs c ≤ αn times may well not be published, but it
-    must not be published with noise above αn/2; n rows make at most n/c such values, and the worst c counts.
-    Taking off what exceeds 1 takes at most the largest noise, αn/2, so that errors stay within αn. For SanPoints
-    let the same be true of the noise. While there is a value with more than αn rows, each round finds a value with more
-    than αn/2 rows, except with the probability of a tail and of the draw; 2/α rounds exhaust the rows.
+    frequency of *every* value of the domain is correct up to α = `error`, all at the same time; and the frequency of a
+    set of k values up to kα. Errors of k values do add up: values that are not published are all underestimated. The
+    proof is in `docs/sanitizers/points.md`.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Algorithm SanPoints (Figure 9), Theorem 4.6, and the sanitizer for k-POINT_d (Figure 10), Theorem 4.7. Replaced by
@@ -74,24 +65,40 @@ class PointSanitizer(Sanitizer):
 
     Parameters
     ----------
-    bits : values are the integers of [0, 2^bits).
-    domain : in place of bits, `concepts.Floats()` or `concepts.Datetimes(unit)`; `concepts.Integers()` has no bounds.
-    epsilon, delta : the privacy of the copy; δ > 0, well below one over the number of rows.
-    method : "histogram" or "choosing".
-    rounds : for method="choosing": how many values are looked for; ⌈2/error⌉ if it is None.
-    error : None, or the error that `fit` must be able to promise; else it raises `InsufficientData`.
-    failure : the probability with which the promise may fail.
-    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+    bits : int or None, default None
+        Values are the integers of [0, 2^bits).
+    domain : Domain or None, default None
+        Given in place of bits: `concepts.Floats()`, `concepts.Datetimes(unit)`, or `concepts.Integers()`, which has no
+        bounds.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the copy.
+    delta : float or Fraction
+        Failure probability δ of the privacy bound; positive, and well below one over the number of rows.
+    method : {"histogram", "choosing"}, default "histogram"
+        How values are found.
+    rounds : int or None, default None
+        For method="choosing": how many values are searched for; None is ⌈2/error⌉.
+    error : float, Fraction or None, default None
+        The error that `fit` must be able to promise; otherwise it raises `InsufficientData`.
+    failure : float or Fraction, default 0.05
+        The probability with which the promise may fail.
+    unsafe_seed : int or None, default None
+        For tests only: makes the noise repeatable and the guarantee void.
 
     Attributes
     ----------
-    guarantee_, event_ : what is promised, and what happened.
-    points_, weights_ : the published values in ascending order, and the share of rows of each; together at most 1.
-    rows_ : how many rows there were.
+    guarantee_ : Guarantee
+        What is promised.
+    event_ : Event
+        What happened.
+    points_, weights_ : array
+        The published values in ascending order, and the share of rows of each, with a sum of at most 1.
+    rows_ : int
+        The number of rows.
 
     >>> from reticent.concepts import Point, PointSet
-    >>> codes = [7] * 500 + [2**90] * 400 + list(range(1000, 1100))
-    >>> sanitizer = PointSanitizer(bits=100, epsilon=1, delta=1e-6).fit(codes)
+    >>> values = [7] * 500 + [2**90] * 400 + list(range(1000, 1100))
+    >>> sanitizer = PointSanitizer(bits=100, epsilon=1, delta=1e-6).fit(values)
     >>> sanitizer.points_.tolist() == [7, 2**90], sanitizer.frequency(Point(1000))
     (True, 0.0)
     >>> abs(sanitizer.frequency(PointSet((7, 2**90))) - 0.9) < 0.1
@@ -122,11 +129,18 @@ class PointSanitizer(Sanitizer):
         self.unsafe_seed = unsafe_seed
 
     def sample(self, n: int, *, random_state: int | None = None) -> Array:
-        """`n` synthetic rows, drawn independently from the private copy.
+        """Draw synthetic rows independently from the private copy.
 
-        What the published values do not account for is drawn uniformly from the other values of the domain. Where the
-        domain is infinite there is no such draw, and it is refused; where there are no other values, the published
-        ones share it in proportion to their weights, or equally if they have none.
+        The share that belongs to no published value is drawn uniformly from the other values of the domain. For an
+        infinite domain this is impossible, and ValueError is raised. If there are no other values, the published ones
+        share it in proportion to their weights, or equally if all weights are 0.
+
+        Parameters
+        ----------
+        n : int
+            The number of rows.
+        random_state : int or None, default None
+            The seed of the draw. The copy is public, so a seed is safe here.
         """
         check_is_fitted(self)
         count, generator = integer(n, "n", least=0), public_generator(random_state)
@@ -143,37 +157,47 @@ class PointSanitizer(Sanitizer):
         if not shares.any():  # every value is published, with a noisy count of 0
             shares[:-1] = 1.0
         chosen = generator.choice(len(shares), size=count, p=shares / shares.sum())
-        listed = np.append(_wide(domain.ranks(self.points_)), 0)  # the last is a place for those drawn below
+        listed = np.append(_wide(domain.ranks(self.points_)), 0)  # the last stands for those drawn below
         ranks, strangers = listed[chosen], chosen == len(self.points_)
         if others and strangers.any():
             ranks[strangers] = _unlisted(domain, listed[:-1], source.uniform(others, int(strangers.sum())))
         return domain.values(ranks)
 
     def n_required(self, error: Number, failure: Number | None = None, *, k: int = 1) -> int:
-        """The rows with which every set of at most k values has the right frequency up to `error`, but for a `failure`.
+        """The number of rows with which every set of at most k values has its frequency correct up to `error`.
 
-        `failure` is the sanitizer's own unless it is given. With method="choosing" and without `rounds`, the sanitizer
-        is one made for the error `error`/k. Planning, in floating point.
+        With method="choosing" and without `rounds`, it is for a sanitizer with the error `error`/k. Computed in
+        floating point, for planning.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the sanitizer's own.
+        k : int, default 1
+            The size of the sets.
 
         >>> PointSanitizer(bits=100, epsilon=1, delta=1e-6).n_required(0.1)
         360
         """
-        self._check_parameters()
+        self.check_parameters()
         share = check_share(error, "error") / integer(k, "k", least=1)
-        beta = float(check_share(self.failure if failure is None else failure, "failure"))
+        beta = float(self._failure(failure))
         alpha = float(share)
         fails = self._choosing_fails(share) if self.method == "choosing" else self._histogram_fails()
         return in_reach(fewest_rows(lambda rows: fails(rows, alpha) <= beta), self.check_size)
 
     # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _fit(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
+    def fit_with_noise(self, X: ArrayLike, unsafe_noise: Noise | None) -> Self:
+        """Call `fit` on a given source of noise; see `Sanitizer.fit_with_noise`."""
         if self.method == "choosing":
-            self._rounds()  # refuses what leaves their number open
-        return super()._fit(X, unsafe_noise)
+            self._rounds()  # raises if their number is not determined
+        return super().fit_with_noise(X, unsafe_noise)
 
     def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Release[Copy]:
-        ranks, domain = self._queries().ranks(rows)
+        ranks, domain = self.query_class().ranks(rows)
         delta = check_delta(self.delta, positive=True, rows=len(rows))
         if self.method == "choosing":
             found, event = self._chosen(Line(ranks), unsafe_noise)
@@ -184,7 +208,7 @@ class PointSanitizer(Sanitizer):
         return Release((domain.values(listed), at_most(counts, len(rows)) / len(rows)), event)
 
     def _chosen(self, line: Line, unsafe_noise: Noise | None) -> Release[dict[int, int]]:
-        """SanPoints: the values found, in ascending order, and their noisy counts."""
+        """SanPoints: the values that were found, in ascending order, and their noisy counts."""
         rounds = self._rounds()
         own, lost = calls(check_epsilon(self.epsilon), check_delta(self.delta, positive=True), rounds)
         counts, found = np.diff(line.ends), {}
@@ -201,13 +225,14 @@ class PointSanitizer(Sanitizer):
     # ── how likely it fails ───────────────────────────────────────────────────────────────────────────────────────
 
     def _histogram_fails(self) -> Fails:
+        """A bound on the failure of a histogram."""
         rate = float(check_epsilon(self.epsilon)) / 2
         threshold = histogram_threshold(epsilon=self.epsilon, delta=self.delta)
 
         def fails(rows: int, alpha: float) -> float:
             half = alpha * rows / 2
             if rate * half < 1:
-                return 1.0  # from here on, more rows always help
+                return 1.0  # above this, more rows always help
             heavy = _tail(rate, half) + _tail(rate, min(half, math.floor(alpha * rows) + 2 - threshold))
             # A count of 1 is published most rarely; one of threshold − half is the least that is published without
             # more noise than half. The worst is one of these two, for these and for all larger numbers of rows.
@@ -217,6 +242,7 @@ class PointSanitizer(Sanitizer):
         return fails
 
     def _choosing_fails(self, error: Fraction) -> Fails:
+        """A bound on the failure of SanPoints."""
         rounds = math.ceil(2 / error) if self.rounds is None else self._rounds()
         if rounds * error < 2:
             raise ValueError(f"rounds must be at least {math.ceil(2 / error)} for this error, 2/error, got {rounds}")
@@ -234,8 +260,9 @@ class PointSanitizer(Sanitizer):
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         histogram_threshold(epsilon=self.epsilon, delta=self.delta)
         self._domain()
         if self.method not in ("histogram", "choosing"):
@@ -246,7 +273,7 @@ class PointSanitizer(Sanitizer):
                 raise ValueError('rounds is for method="choosing": a histogram needs none')
 
     def _without_promise(self) -> str:
-        """SanPoints has to know how many values it looks for."""
+        """How to get a copy without a promise; SanPoints must know how many values to search for."""
         if self.method == "choosing" and self.rounds is None:
             return "set rounds, and error=None for a fit without a promise"
         return super()._without_promise()
@@ -264,7 +291,8 @@ class PointSanitizer(Sanitizer):
             raise ValueError("give bits, or a domain such as Floats() or Integers(): which values there are is public")
         return domain
 
-    def _queries(self, concept: Any = None) -> Any:
+    def query_class(self, concept: Any = None) -> Points | KPoints:
+        """The class whose concepts `frequency` accepts, or for a given concept the class that it belongs to."""
         if concept is None or isinstance(concept, Point):
             return Points(self.bits, domain=self.domain)
         if isinstance(concept, PointSet):
@@ -274,9 +302,16 @@ class PointSanitizer(Sanitizer):
 
 @lru_cache(maxsize=256)
 def calls(epsilon: Fraction, delta: Fraction, rounds: int) -> tuple[Fraction, Fraction]:
-    """The largest ε₀, and δ₀, with which `rounds` calls of `choosing` and as many noisy counts keep (ε, δ).
+    """The largest ε₀, and δ₀, with which `rounds` calls of `choosing` and as many noisy counts fit (ε, δ).
 
     Half of δ is for the calls; the other half is for their composition.
+
+    Parameters
+    ----------
+    epsilon, delta : Fraction
+        The privacy of all calls together.
+    rounds : int
+        The number of calls.
 
     >>> own, lost = calls(Fraction(1), Fraction(1, 10**6), 20)
     >>> round(float(own), 4), lost == Fraction(1, 40 * 10**6)
@@ -287,12 +322,12 @@ def calls(epsilon: Fraction, delta: Fraction, rounds: int) -> tuple[Fraction, Fr
 
 
 def composed(own: Fraction, lost: Fraction, rounds: int) -> Event:
-    """What happens in SanPoints: so many rounds of a choice and a count."""
+    """The event of SanPoints: `rounds` choices, each (own, lost)-private, and as many counts of ε = own."""
     return Composed((Repeated(ApproximateDP(own, lost), rounds), Repeated(PureDP(own), rounds)))
 
 
 def at_most(counts: NDArray[np.float64], total: float) -> NDArray[np.float64]:
-    """The nearest numbers ≥ 0 that sum to at most `total`: one amount is taken off all, down to 0 where it is more.
+    """The nearest non-negative numbers that sum to at most `total`: one amount is subtracted from all, down to 0.
 
     >>> at_most(np.array([8.0, 4.0, 1.0]), 10)
     array([7., 3., 0.])
@@ -306,19 +341,19 @@ def at_most(counts: NDArray[np.float64], total: float) -> NDArray[np.float64]:
 
 
 def _tail(rate: float, least: float) -> float:
-    """P(Z ≥ least) for discrete Laplace noise, or more where `least` is no whole number."""
+    """P(Z ≥ least) for discrete Laplace noise, or more if `least` is not a whole number."""
     if least <= 0:
         return 1 - _tail(rate, 1 - least) if least < 0 else 1 / (1 + math.exp(-rate))
     return math.exp(-rate * least) / (1 + math.exp(-rate))
 
 
 def _wide(ranks: Array) -> Array:
-    """Ranks as Python ints, which no sum overflows."""
+    """Ranks as Python ints, whose sums do not overflow."""
     return np.array([int(rank) for rank in ranks], dtype=object)
 
 
 def _unlisted(domain: Domain, listed: Array, numbers: Array) -> Array:
-    """The ranks of the values of these numbers, counted from 0 on, among the values that are not listed."""
+    """The ranks of the values with these numbers, counted from 0, among the values that are not listed."""
     assert domain.first is not None
     # The i-th of them lies above as many listed values as have at most i unlisted ones before them.
     gaps = listed - domain.first - np.arange(len(listed)).astype(object)

@@ -25,30 +25,20 @@ QUARTER = Fraction(1, 4)
 
 @dataclass(frozen=True)
 class SanThresholds:
-    """A plan to find ⌈25.6/α⌉ intervals, each with about αm/16 rows or more, and to count the rows in and between them.
+    """A plan to find ⌈25.6/α⌉ intervals with about αm/16 rows or more each, and to count the rows in and between them.
 
     A range with few rows is a cell. In any other, RecConcave finds a length 2^z at which some interval has more than
-    αm/32 rows while none of half the length has 3αm/32; the choosing mechanism finds such an interval [a, b]; this is a
+    αm/32 rows while none of half the length has 3αm/32. The choosing mechanism finds such an interval [a, b]. It is a
     cell, and what is left of the range on either side is treated in the same way.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row. Public are the number of rows, the size of the domain and
     every parameter.
 
-    Why. Every call is private by itself for the scores that it gets: counts have sensitivity 1; so has I(j), the
-    largest number of rows in an interval of 2^j values, hence Q(j) = min(I(j) − αm/32, 3αm/32 − I(j − 1)); a row lies
-    in one interval of either of the two overlapping cuts, so the choosing mechanism's growth is 2. Ranges are
-    functions of earlier results. The calls are counted, hard: at most I = ⌈25.6/α⌉ ranges are cut, a counter being
-    decremented before anything of such a range is looked at but its count; once it is at 0, all ranges are cells. A
-    cut range has at most two others in its place, so at most I + 1 ranges are not cut. This makes 3I + 1 counts, I
-    searches and I choices. Which comes when depends on the data; but all have the same ε, so their optimal composition
-    is that of a fixed list.
+    Why. Counts and the scores of the search have sensitivity 1, and the choosing mechanism's growth is 2. The calls are
+    counted, hard: at most I = ⌈25.6/α⌉ ranges are cut, which makes 3I + 1 counts, I searches and I choices. All have
+    the same ε, so their composition does not depend on their order. The proof is in `docs/sanitizers/thresholds.md`.
 
-    Promise. But for a probability of `failure`, every prefix is right up to αm rows. Let all noise of counts be at most
-    τ ≤ 3αm/(8(2I + 1)), all searches succeed, and all choices find an interval within αm/64 of the largest count. Then
-    every cut range has αm/16 rows or more, its interval at least 5αm/128, and no more than I are cut. The interval is a
-    single value or has at most 36αm/128 rows; a range that is not cut has at most αm/8 + τ. So cells of several values
-    have at most αm/2 rows, half of which may be on the wrong side, and the noise of at most 2I + 1 cells adds
-    (2I + 1)τ, at most twice that once they are made to sum to m.
+    Promise. Except with probability `failure`, every prefix is correct up to αm rows.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
     Algorithm SanThresholds (Figure 11), Lemma 4.8, Claims 4.9, 4.10 and 4.11, Lemma 4.12, Theorem 4.13. Repaired: two
@@ -56,33 +46,49 @@ class SanThresholds:
     paper leaves open, the range is a cell; counts are integers and never below 0; Lap, A_dist inside RecConcave and the
     choosing mechanism are the repaired ones. Sharpened: optimal composition in place of Theorem 2.5; half of the rows
     of a cell at either end of it in place of all at its upper end.
+
+    Parameters
+    ----------
+    size : int
+        The number of values of the domain.
+    rows : int
+        m, the number of rows.
+    alpha : Fraction
+        α, the error.
+    own : Fraction
+        ε of every call.
+    lost : Fraction
+        δ of every search and choice.
+    failure : Fraction
+        The probability with which the promise may fail.
     """
 
     size: int
     rows: int
     alpha: Fraction
-    own: Fraction  # ε of every call
-    lost: Fraction  # δ of every search and choice
+    own: Fraction
+    lost: Fraction
     failure: Fraction
 
     band = None
 
     @property
     def cuts(self) -> int:
-        """I, how many ranges may be cut."""
+        """I, the largest number of ranges that are cut."""
         return most_cuts(self.alpha)
 
     @property
     def event(self) -> Event:
-        """What happened, once it has."""
+        """The event of a release."""
         return _calls(self.own, self.lost, self.cuts)
 
     @property
     def bound(self) -> float:
-        """By how many rows a prefix may be off; infinite where nothing is promised."""
+        """The error of a prefix that is promised, in rows; infinite if nothing is promised."""
         return float(self.alpha) * self.rows if self._promises() else math.inf
 
     def _promises(self) -> bool:
+        """Whether the rows are enough for the promise."""
         share, cuts = float(self.failure) / 3, self.cuts
         alpha_rows = float(self.alpha) * self.rows
         noise = CountNoise(1, 1 / self.own, gaussian=False).reach(share / (2 * (3 * cuts + 1)))
@@ -104,15 +110,28 @@ class SanThresholds:
 
     @property
     def expected(self) -> float:
-        """It is compared with no other."""
+        """The same as `bound`; this plan is compared with no other."""
         return self.bound
 
     def calibrated(self, epsilon: Fraction, delta: Fraction) -> SanThresholds:
-        """The same plan with the least noise that keeps (ε, δ)."""
+        """The same plan: its noise is calibrated when it is made."""
         return self
 
     def release(self, data: Array, noise: Noise) -> list[Level]:
-        """The cells of ascending data, and their noisy counts."""
+        """Release the cells and their noisy counts.
+
+        Parameters
+        ----------
+        data : array
+            The rows as offsets in the domain, ascending.
+        noise : Noise
+            Where the noise is drawn from.
+
+        Returns
+        -------
+        list of Level
+            One level, with all cells.
+        """
         cells = sorted(self._cells(data, noise))
         lows, highs, counts = zip(*cells, strict=True)
         parents = np.zeros(len(cells), dtype=np.int64)
@@ -120,6 +139,7 @@ class SanThresholds:
         return [Level(*ends, parents, np.array(counts, dtype=np.int64))]
 
     def _cells(self, data: Array, noise: Noise) -> Iterator[tuple[int, int, int]]:
+        """The ends of each cell and its noisy count, in no order."""
         left, ranges = self.cuts, [(0, self.size - 1)]
         while ranges:
             low, high = ranges.pop()
@@ -142,6 +162,7 @@ class SanThresholds:
         return max(0, laplace_count(rows, epsilon=self.own, unsafe_noise=noise).value)
 
     def _interval(self, data: Array, low: int, high: int, noise: Noise) -> tuple[int, int] | None:
+        """The ends of a full interval of the range; None if none was found."""
         goal = self.alpha * self.rows / 32
         fullest = fullest_intervals(data, low, high)
         scores = [min(full - goal, 3 * goal - half) for full, half in zip(fullest, [0, *fullest], strict=False)]
@@ -164,7 +185,15 @@ class SanThresholds:
 
 
 def fullest_intervals(data: Array, low: int, high: int) -> list[int]:
-    """I(j): the largest number of rows in an interval of 2^j values of [low, high], for 0 ≤ j ≤ ⌈log2 length⌉."""
+    """I(j): the largest number of rows in an interval of 2^j values of [low, high], for 0 ≤ j ≤ ⌈log2 length⌉.
+
+    Parameters
+    ----------
+    data : array
+        The rows of the range, ascending.
+    low, high : int
+        The ends of the range.
+    """
     own = np.arange(len(data))
     number = int if data.dtype == object else data.dtype.type
     found = []
@@ -176,9 +205,19 @@ def fullest_intervals(data: Array, low: int, high: int) -> list[int]:
 
 
 def overlapping_counts(data: Array, low: int, width: int) -> tuple[list[int], list[int]]:
-    """Where intervals begin that hold rows, and how many they hold; of 2·2^width values, in two cuts, one shifted.
+    """The starts of intervals that hold rows, and how many they hold.
 
-    At width 0 they are single values.
+    The intervals have 2·2^width values and come from two cuts of the range, one of them shifted by half an interval. At
+    width 0 they are single values.
+
+    Parameters
+    ----------
+    data : array
+        The rows of the range, ascending.
+    low : int
+        The lower end of the range.
+    width : int
+        The logarithm of half the length.
     """
     number = int if data.dtype == object else data.dtype.type
     starts, counts = [], []
@@ -204,7 +243,7 @@ def _depth(widths: int, own: Fraction, lost: Fraction) -> int:
 
 
 def most_cuts(alpha: Fraction) -> int:
-    """I = ⌈25.6/α⌉."""
+    """I = ⌈25.6/α⌉, the largest number of ranges that are cut."""
     return math.ceil(Fraction(128, 5) / alpha)
 
 
@@ -221,6 +260,18 @@ def _own(epsilon: Fraction, delta: Fraction, cuts: int) -> Fraction:
 def san_thresholds(
     size: int, rows: int, *, alpha: Fraction, epsilon: Fraction, delta: Fraction, failure: Fraction
 ) -> SanThresholds:
-    """The plan: half of δ is for the searches and choices, the other half for the composition."""
+    """Plan SanThresholds. Half of δ is for the searches and choices, the other half for the composition.
+
+    Parameters
+    ----------
+    size, rows : int
+        The number of values of the domain, and of rows.
+    alpha : Fraction
+        The error.
+    epsilon, delta : Fraction
+        The privacy of all calls together.
+    failure : Fraction
+        The probability with which the promise may fail.
+    """
     cuts = most_cuts(alpha)
     return SanThresholds(size, rows, alpha, _own(epsilon, delta, cuts), delta / (4 * cuts), failure)

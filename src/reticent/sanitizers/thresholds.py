@@ -1,4 +1,4 @@
-"""A private copy of a column of numbers or dates on which every prefix, every interval and every quantile is right."""
+"""A private copy of a column of numbers or dates with accurate prefixes, intervals and quantiles."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from reticent.sanitizers.san_thresholds import SanThresholds, san_thresholds
 from reticent.sanitizers.trees import Tree, best_tree
 
 Scheme = Tree | Pivots | SanThresholds
-Method = Literal["auto", "tree", "quantiles", "paper"]
+ThresholdMethod = Literal["auto", "tree", "quantiles", "paper"]
 METHODS = ("auto", "tree", "quantiles", "paper")
 
 
 class ThresholdSanitizer(Sanitizer):
     """How many rows lie below each value of an ordered domain, whatever its size: a private distribution function.
 
-    There are three methods. `"tree"` counts the rows by the digits of their values, digit by digit, and goes on only
-    where there are many (`Tree`). `"quantiles"` cuts the line at private medians of medians, and counts the rows in
-    between (`Pivots`); its depth does not depend on the width of the values. `"paper"` is SanThresholds
-    (`SanThresholds`), for comparison; it needs `error` and δ > 0. `"auto"` takes whichever of the first two is
-    expected to be off by less: the tree, or the medians where a tree would be deep for the number of rows.
+    There are three methods. `"tree"` counts the rows by the digits of their values, digit by digit, and goes deeper
+    only where there are many (`Tree`). `"quantiles"` cuts the line at private medians of medians, and counts the rows
+    in between (`Pivots`); its depth does not depend on the width of the values. `"paper"` is SanThresholds
+    (`SanThresholds`), for comparison; it needs `error` and δ > 0. `"auto"` takes whichever of the first two has the
+    smaller expected error: the tree, or the medians if a tree would be deep for the number of rows.
 
-    Guarantee. ε-differential privacy for a replaced row where δ = 0, else (ε, δ), for all that is published: the points
-    and their weights. Public are the number of rows and every parameter, the domain among them; the method, its levels
+    Guarantee. ε-differential privacy for a replaced row if δ = 0, else (ε, δ), for all that is published: the points
+    and their weights. Public are the number of rows and every parameter, including the domain; the method, its levels
     and its noise are functions of these.
 
     Why. Each method has its own proof: see `Tree`, `Pivots`, `SanThresholds`. The rows are sorted first, so their order
-    plays no part. The copy is a function of the released cells and counts.
+    does not matter. The copy is a function of the released cells and counts.
 
-    Promise. If n ≥ `n_required(error)`, then with probability 1 − failure the share of rows below t is right up to
+    Promise. If n ≥ `n_required(error)`, then with probability 1 − failure the share of rows below t is correct up to
     `error`, for all thresholds t at once; hence the share of every interval up to 2·`error`.
 
     Source. Beimel, Nissim, Stemmer, *Private Learning and Sanitization: Pure vs. Approximate Differential Privacy*,
@@ -56,21 +56,37 @@ class ThresholdSanitizer(Sanitizer):
 
     Parameters
     ----------
-    bits : values are the integers of [0, 2^bits).
-    domain : in place of bits, `concepts.Floats()` or `concepts.Datetimes(unit)`.
-    epsilon, delta : the privacy of the copy; δ = 0 is allowed.
-    method : "auto", "tree", "quantiles" or "paper".
-    error : None, or the error that `fit` must be able to promise; else it raises `InsufficientData`.
-    failure : the probability with which the promise may fail.
-    unsafe_seed : for tests only: makes the noise repeatable, and the guarantee void.
+    bits : int or None, default None
+        Values are the integers of [0, 2^bits).
+    domain : Domain or None, default None
+        Given in place of bits: `concepts.Floats()` or `concepts.Datetimes(unit)`.
+    epsilon : float or Fraction
+        Privacy-loss bound ε of the copy.
+    delta : float or Fraction, default 0
+        Failure probability δ of the privacy bound.
+    method : {"auto", "tree", "quantiles", "paper"}, default "auto"
+        How the line is cut.
+    error : float, Fraction or None, default None
+        The error that `fit` must be able to promise; otherwise it raises `InsufficientData`.
+    failure : float or Fraction, default 0.05
+        The probability with which the promise may fail.
+    unsafe_seed : int or None, default None
+        For tests only: makes the noise repeatable and the guarantee void.
 
     Attributes
     ----------
-    guarantee_, event_ : what is promised, and what happened.
-    points_, weights_ : the copy, in ascending order, and the share of rows that each point stands for.
-    rows_ : how many rows there were.
-    method_ : the method that was used.
-    error_ : the error that is promised at this number of rows; it may exceed 1, which promises nothing.
+    guarantee_ : Guarantee
+        What is promised.
+    event_ : Event
+        What happened.
+    points_, weights_ : array
+        The points of the copy in ascending order, and the share of rows of each.
+    rows_ : int
+        The number of rows.
+    method_ : str
+        The method that was used.
+    error_ : float
+        The error that is promised for this number of rows; a value above 1 promises nothing.
 
     >>> import numpy as np
     >>> amounts = (np.arange(100_000) % 1000) ** 3
@@ -88,7 +104,7 @@ class ThresholdSanitizer(Sanitizer):
         domain: Domain | None = None,
         epsilon: Number,
         delta: Number = 0,
-        method: Method = "auto",
+        method: ThresholdMethod = "auto",
         error: Number | None = None,
         failure: Number = 0.05,
         unsafe_seed: int | None = None,
@@ -105,9 +121,20 @@ class ThresholdSanitizer(Sanitizer):
     # ── what it answers ───────────────────────────────────────────────────────────────────────────────────────────
 
     def cdf(self, x: Any) -> Any:
-        """About which share of the rows is at most x; for an array, an array of shares."""
+        """Estimate the share of rows that are at most x.
+
+        Parameters
+        ----------
+        x : number, date or array-like
+            A value of the domain, or several.
+
+        Returns
+        -------
+        float or array of float
+            One share for one value.
+        """
         check_is_fitted(self)
-        domain, _ = self._queries().finite_domain()
+        domain, _ = self.query_class().finite_domain()
         ranks, totals = domain.ranks(self.points_), np.append(0.0, np.cumsum(self.weights_))
 
         def share(value: Any) -> float:
@@ -119,43 +146,61 @@ class ThresholdSanitizer(Sanitizer):
         return _each(share, x)
 
     def quantile(self, q: Any) -> Any:
-        """The least point of the copy up to which at least a share q of it lies; for an array, an array of points."""
+        """The least point of the copy up to which at least a share q of it lies.
+
+        Parameters
+        ----------
+        q : number or array-like
+            The share, in [0, 1], or several.
+
+        Returns
+        -------
+        number, date or array
+            One point for one share.
+        """
         check_is_fitted(self)
         totals = np.cumsum(self.weights_)
 
-        def place(share: Any) -> int:
+        def index(share: Any) -> int:
             number = rational(share.item() if isinstance(share, np.generic) else share, "q")
             if not 0 <= number <= 1:
                 raise ValueError(f"q must be in [0, 1], got {share}")
-            # Sums of floats may fall short of what they stand for by some 2^-50.
+            # Sums of floats may be too small by about 2^-50.
             return min(int(np.searchsorted(totals, float(number) - 1e-12)), len(totals) - 1)
 
-        found = self.points_[np.asarray(_each(place, q), dtype=np.int64)]
+        found = self.points_[np.asarray(_each(index, q), dtype=np.int64)]
         return found.item() if isinstance(found, (np.integer, np.floating)) else found
 
     def n_required(self, error: Number, failure: Number | None = None) -> int:
-        """The rows with which all thresholds have the right share up to `error`, but for a probability of `failure`.
+        """The number of rows with which all thresholds have their share correct up to `error`.
 
-        The sanitizer is one made with this `error` and `failure`; a failure of None means its own. Nothing is taken for
-        granted of how the rows came about. Planning, in floating point.
+        It is for a sanitizer with this `error` and `failure`. The rows may be any. Computed in floating point, for
+        planning.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the sanitizer's own.
 
         >>> ThresholdSanitizer(bits=64, epsilon=1, delta=1e-6).n_required(0.05)
         25042
         """
-        self._check_parameters(fitting=False)
+        self.check_parameters(fitting=False)
         alpha = check_share(error, "error")
-        beta = check_share(self.failure if failure is None else failure, "failure")
+        beta = self._failure(failure)
 
         epsilon, delta = check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
-        needed = _fewest_rows(self.method, self._size(), epsilon=epsilon, delta=delta, error=alpha, failure=beta)
+        needed = _fewest_rows(self.method, self.domain_size(), epsilon=epsilon, delta=delta, error=alpha, failure=beta)
         return in_reach(needed, self.check_size)
 
     # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _sanitize(self, rows: Array, unsafe_noise: Noise | None) -> Release[Copy]:
-        ranks, domain = self._queries().ranks(rows)
+        ranks, domain = self.query_class().ranks(rows)
         check_delta(self.delta, rows=len(rows))
-        first, size = domain.first, self._size()
+        first, size = domain.first, self.domain_size()
         assert first is not None
         data = np.sort(_offsets(ranks, first, size))
         scheme = self._scheme(len(rows))
@@ -163,27 +208,28 @@ class ThresholdSanitizer(Sanitizer):
         points, weights = copy_of_cells(levels, len(rows), band=scheme.band)
         self.method_ = {Tree: "tree", Pivots: "quantiles", SanThresholds: "paper"}[type(scheme)]
         self.error_ = scheme.bound / len(rows)
-        return release((domain.values(_ranks(points, first, size)), weights), scheme.event, unsafe_noise)
+        return release((domain.values(_ranks(points, first)), weights), scheme.event, unsafe_noise)
 
     def _scheme(self, rows: int) -> Scheme:
         """The scheme for this many rows; a function of public numbers only."""
-        failure = check_share(self.failure, "failure")
+        failure = self._failure()
         error = None if self.error is None else check_share(self.error, "error")
         epsilon, delta = check_epsilon(self.epsilon), usable_delta(self.epsilon, self.delta)
         return _best_scheme(
-            self.method, self._size(), rows, epsilon=epsilon, delta=delta, error=error, failure=failure
+            self.method, self.domain_size(), rows, epsilon=epsilon, delta=delta, error=error, failure=failure
         )
 
     def _without_promise(self) -> str:
-        """SanThresholds is made for an error, so that it has no fit without one."""
+        """How to get a copy without a promise; SanThresholds always needs an error."""
         if self.method != "paper":
             return super()._without_promise()
         return 'take method="auto", which needs far fewer rows and can do without a promise'
 
     # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check_parameters(self, *, fitting: bool = True) -> None:
-        super()._check_parameters()
+    def check_parameters(self, *, fitting: bool = True) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
+        super().check_parameters()
         check_epsilon(self.epsilon)
         check_delta(self.delta)
         if self.method not in METHODS:
@@ -196,15 +242,17 @@ class ThresholdSanitizer(Sanitizer):
                     'error must be given for method="paper", got None: SanThresholds looks for some 25/error '
                     "intervals, and is always fitted with a promise"
                 )
-        self._size()
+        self.domain_size()
 
-    def _size(self) -> int:
-        size = self._queries().values
+    def domain_size(self) -> int:
+        """How many values a row may have; ValueError if the domain is not finite."""
+        size = self.query_class().values
         if size is None:
             raise ValueError("give bits, or a finite domain such as Floats(): a private copy needs a known range")
         return int(size)
 
-    def _queries(self, concept: Any = None) -> Any:
+    def query_class(self, concept: Any = None) -> Thresholds | Intervals:
+        """The class whose concepts `frequency` accepts, or for a given concept the class that it belongs to."""
         if concept is None or isinstance(concept, Threshold):
             return Thresholds(self.bits, domain=self.domain)
         if isinstance(concept, Interval):
@@ -216,7 +264,7 @@ class ThresholdSanitizer(Sanitizer):
 
 
 def _schemes(
-    method: Method,
+    method: ThresholdMethod,
     size: int,
     rows: int,
     *,
@@ -239,7 +287,7 @@ def _schemes(
 
 @lru_cache(maxsize=256)
 def _best_scheme(
-    method: Method,
+    method: ThresholdMethod,
     size: int,
     rows: int,
     *,
@@ -256,7 +304,7 @@ def _best_scheme(
 
 @lru_cache(maxsize=4096)  # learners ask for many accuracies, and for the same ones again
 def _fewest_rows(
-    method: Method, size: int, *, epsilon: Fraction, delta: Fraction, error: Fraction, failure: Fraction
+    method: ThresholdMethod, size: int, *, epsilon: Fraction, delta: Fraction, error: Fraction, failure: Fraction
 ) -> int:
     def reaches(rows: int) -> bool:
         schemes = _schemes(method, size, rows, epsilon=epsilon, delta=delta, error=error, failure=failure)
@@ -266,7 +314,7 @@ def _fewest_rows(
 
 
 def _each(answer: Callable[[Any], Any], values: Any) -> Any:
-    """One answer, or an array of the same shape."""
+    """One answer for one value; for an array, an array of the same shape."""
     if isinstance(values, (list, tuple, np.ndarray)) or (hasattr(values, "__array__") and np.ndim(values)):
         array = values if isinstance(values, np.ndarray) else np.array(list(values), dtype=object)
         return np.array([answer(value) for value in array.flat]).reshape(array.shape)
@@ -274,11 +322,12 @@ def _each(answer: Callable[[Any], Any], values: Any) -> Any:
 
 
 def _offsets(ranks: Array, first: int, size: int) -> Array:
-    """How far ranks are from the first of the domain."""
+    """Ranks relative to the first one of the domain."""
     if size > 1 << 64:
         return ranks.astype(object) - first
     return ranks.astype(np.uint64) - np.uint64(first % (1 << 64))  # modulo 2^64, which the result does not exceed
 
 
-def _ranks(offsets: Array, first: int, size: int) -> Array:
+def _ranks(offsets: Array, first: int) -> Array:
+    """The ranks of offsets, as Python ints."""
     return np.array([int(offset) + first for offset in offsets], dtype=object)

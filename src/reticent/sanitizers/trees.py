@@ -1,4 +1,4 @@
-"""A tree over the digits of the values, with noisy counts, that grows only where there are rows."""
+"""A tree over the digits of the values, with noisy counts, that grows only where there are many rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from reticent.data.points import Array
 from reticent.noise import Noise
 from reticent.privacy import calibrate
 from reticent.privacy.events import Event
-from reticent.sanitizers.cells import BAND, CountNoise, Level, as_offsets, concentrated, counts_in, short
+from reticent.sanitizers.cells import BAND, CountNoise, Level, as_offsets, concentrated, counts_in, short_decimal
 
-WIDEST_LAPLACE, WIDEST_GAUSSIAN = 6, 4  # bits a digit; what is wider is worse, and would let empty ranges grow
+WIDEST_LAPLACE, WIDEST_GAUSSIAN = 6, 4  # bits per digit; wider digits are worse, and would let empty ranges grow
 
 
 @dataclass(frozen=True)
@@ -23,29 +23,33 @@ class Tree:
     """A plan to count the rows in ranges with a common prefix, digit by digit, where a digit has `width` bits.
 
     All ranges of the first digit are counted, with noise. Where a noisy count exceeds the threshold, the ranges with
-    one digit more are counted too, and so on down to the last digit.
+    one more digit are counted too, and so on down to the last digit.
 
     Guarantee. ε-differential privacy for a replaced row with discrete Laplace noise, (ε, δ) with discrete Gaussian
     noise. Public are the number of rows, the size of the domain and every parameter.
 
     Why. Which ranges of a level are counted is a function of the noisy counts above. They are disjoint, so a replaced
-    row moves at most two of their counts, by 1. Over all H levels, each chosen in the light of those above, the counts
-    move by at most 2H in sum and by at most 2H in the sum of the squares: for Laplace noise of scale s the privacy loss
-    is at most 2H/s = ε, for Gaussian noise the event is H times DiscreteGaussian(σ, 2). Levels that are not reached
-    are charged all the same.
+    row moves at most two of their counts, by 1. H levels are composed; levels that are not reached are charged as well.
+    The proof is in `docs/sanitizers/thresholds.md`.
 
-    Promise. But for a probability of `failure`, every prefix is right up to `bound` rows. Whether a range is counted
-    depends on the noise of the ranges that hold it, not on its own noise nor on that of the ranges beside these. So the
-    expected number of counted ranges on which an estimate that uses the latter only (`two_sided`) is off by more than
-    t₂ is at most E|V|·P(off by t₂), where V is the set of all ranges that are counted; the same goes for ranges whose
-    own noise is below −t₁. At most Hn counted ranges hold rows. Empty ranges exceed the threshold with probability
-    p ≤ 1/(4b), b = 2^width, so their expected number E₀ is at most b·(1 + (H − 1)n) + bp·E₀. A cell other than a
-    single value holds at most threshold + t₁ rows, half of which may be on the wrong side; and the estimates
-    are kept within t₂/2 of the two-sided ones.
+    Promise. Except with probability `failure`, every prefix is correct up to `bound` rows.
 
     Source. The sparse form of Hay, Rastogi, Miklau, Suciu, *Boosting the Accuracy of Differentially Private Histograms
     Through Consistency*, and Chan, Shi, Song, *Private and Continual Release of Statistics*. New: the promise in spite
     of growth, and the band.
+
+    Parameters
+    ----------
+    size : int
+        The number of values of the domain.
+    rows : int
+        The number of rows.
+    width : int
+        Bits per digit.
+    counting : CountNoise
+        The noise of the counts.
+    failure : Fraction
+        The probability with which the promise may fail.
     """
 
     size: int
@@ -56,18 +60,18 @@ class Tree:
 
     @property
     def event(self) -> Event:
-        """What happened, once it has."""
+        """The event of a release."""
         return self.counting.event
 
     @property
     def threshold(self) -> int:
-        """Noise exceeds it with probability at most 1/(4b)."""
+        """The count above which a range is cut: noise exceeds it with probability at most 1/(4·2^width)."""
         scale = float(self.counting.scale)
         return math.ceil(3 * scale if self.counting.gaussian else scale * math.log(4 << self.width))
 
     @cached_property
     def _tails(self) -> tuple[float, float]:
-        """t₁ and t₂."""
+        """t₁ of a single count, and t₂ of a two-sided estimate."""
         levels, parts = self.counting.levels, 1 << self.width
         counted = levels * self.rows + parts * (1 + (levels - 1) * self.rows) * 4 / 3
         share = float(self.failure) / 2 / counted
@@ -75,28 +79,41 @@ class Tree:
 
     @property
     def band(self) -> float:
-        """How far the estimates may be from the two-sided ones."""
+        """How far the published estimates may be from the two-sided ones, in rows."""
         return BAND * self._tails[1]
 
     @property
     def bound(self) -> float:
-        """By how many rows a prefix may be off."""
+        """The error of a prefix that is promised, in rows."""
         own, prefix = self._tails
         return (self.threshold + own) / 2 + (1 + BAND) * prefix
 
     @property
     def expected(self) -> float:
-        """By how many rows a prefix was measured to be off, about."""
+        """The error of a prefix that was measured, roughly, in rows."""
         return self.bound / max(8.0, 1.5 * math.sqrt((self.size - 1).bit_length()))
 
     def calibrated(self, epsilon: Fraction, delta: Fraction) -> Tree:
-        """The same tree with the least noise that keeps (ε, δ)."""
+        """The same tree with the least noise that fits (ε, δ)."""
         if not self.counting.gaussian:
             return self
         return replace(self, counting=_least_noise(self.counting, epsilon, delta))
 
     def release(self, data: Array, noise: Noise) -> list[Level]:
-        """The noisy counts of ascending data."""
+        """Release the noisy counts.
+
+        Parameters
+        ----------
+        data : array
+            The rows as offsets in the domain, ascending.
+        noise : Noise
+            Where the noise is drawn from.
+
+        Returns
+        -------
+        list of Level
+            The counted ranges, level by level.
+        """
         levels, parts = self.counting.levels, 1 << self.width
         bits = (self.size - 1).bit_length()
         top = 1 << (bits - self.width * (levels - 1))
@@ -104,7 +121,7 @@ class Tree:
         found: list[Level] = []
         for depth in range(levels):
             shift = self.width * (levels - 1 - depth)
-            # A domain that is no power of two ends within a range; ranges beyond its end do not exist.
+            # A domain whose size is not a power of two ends within a range; ranges beyond its end do not exist.
             last = self.size - 1
             inside = names <= names.dtype.type(last >> shift) if names.dtype != object else names <= last >> shift
             names, parents = names[inside], parents[inside]
@@ -131,7 +148,17 @@ def _ends(names: Array, shift: int, last: int) -> tuple[Array, Array]:
 
 
 def best_tree(size: int, rows: int, *, epsilon: Fraction, delta: Fraction, failure: Fraction) -> Tree:
-    """The tree with the least bound: the kind of noise, and the bits a digit; not calibrated."""
+    """The tree with the least bound, over the kinds of noise and the bits per digit; not calibrated.
+
+    Parameters
+    ----------
+    size, rows : int
+        The number of values of the domain, and of rows.
+    epsilon, delta : Fraction
+        The privacy of the counts.
+    failure : Fraction
+        The probability with which the bound may fail.
+    """
     bits = max(1, (size - 1).bit_length())
 
     def tree(width: int, scale: Fraction, *, gaussian: bool) -> Tree:
@@ -142,13 +169,13 @@ def best_tree(size: int, rows: int, *, epsilon: Fraction, delta: Fraction, failu
     if delta:
         rho = float(concentrated(epsilon, delta))
         for width in widths[:WIDEST_GAUSSIAN]:
-            plans.append(tree(width, short(math.sqrt(-(-bits // width) / rho)), gaussian=True))
+            plans.append(tree(width, short_decimal(math.sqrt(-(-bits // width) / rho)), gaussian=True))
     return min(plans, key=lambda plan: plan.bound)
 
 
 @lru_cache(maxsize=256)
 def _least_noise(counting: CountNoise, epsilon: Fraction, delta: Fraction) -> CountNoise:
-    """The noise scaled to the least that keeps (ε, δ)."""
+    """The noise scaled down to the least that fits (ε, δ)."""
 
     def event(scale: Fraction) -> Event:
         return replace(counting, scale=scale).event

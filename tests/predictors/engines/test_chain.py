@@ -264,7 +264,7 @@ class StartsAtTheRows(ChainFactory):
     def train(self, rows: Rows, places: Any, previous: Any, unsafe_noise: Noise | None) -> Any:
         start = Linear(0.1234567 * rows.X[places].sum(axis=0).reshape(1, 1), np.zeros(1))  # between all lattice points
         learner = self.prepared().set_params(start=start)
-        return learner._fit(rows.X[places], rows.class_indices[places], unsafe_noise)
+        return learner.fit_with_noise(rows.X[places], rows.class_indices[places], unsafe_noise)
 
 
 @pytest.mark.slow
@@ -474,8 +474,8 @@ def test_hypotheses_without_a_format_are_refused() -> None:
 
 
 class Unheard(ThresholdLearner):
-    def _fit(self, X: Any, y: Any, unsafe_noise: Any) -> Any:
-        return super()._fit(X, y, unsafe_noise)
+    def fit_with_noise(self, X: Any, y: Any, unsafe_noise: Any) -> Any:
+        return super().fit_with_noise(X, y, unsafe_noise)
 
 
 @pytest.mark.parametrize(

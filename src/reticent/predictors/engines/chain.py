@@ -263,7 +263,6 @@ def shortened_start(model: PrivateLogisticRegression) -> Linear:
     towards the difference between the means of the classes, and so follows clusters that have moved.
     """
     coef, intercept = model.hypothesis_
-    length = model._row_norm if model.frequencies_ is None else 1.0
-    longest = length * float(np.linalg.norm(coef, axis=0).max())
+    longest = model.feature_map_.length * float(np.linalg.norm(coef, axis=0).max())
     factor = min(1.0, START / longest) if longest > 0 else 1.0
     return Linear(coef * factor, intercept * factor)

@@ -15,12 +15,14 @@ from reticent.concepts.thresholds import Thresholds
 from reticent.concepts.values import Concept
 from reticent.data.rows import Rows
 from reticent.learners.base import ConceptLearner
-from reticent.learners.logistic import Linear, Plan, PrivateLogisticRegression
+from reticent.learners.descent import DescentPlan
+from reticent.learners.features import FeatureMap
+from reticent.learners.logistic import Linear, PrivateLogisticRegression
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.predictors.engines.engine import Array, EngineSettings, EngineState, Integers
 from reticent.predictors.stable import StablePredictor
-from reticent.privacy import fits, guarantee
+from reticent.privacy import fits
 from reticent.privacy.events import event_from_json
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.silence import silent
@@ -30,8 +32,8 @@ def is_private_learner(estimator: object) -> bool:
     """Whether `fit(X, y)` of this estimator releases a model that is private in the rows and their labels.
 
     True for the learners of this package that need rows and labels alone, and for classes derived from them that leave
-    `_fit` as it is. An estimator that merely has an `epsilon` is not trusted, nor is a pipeline around a private
-    learner: its other steps may have seen the rows. A learner that protects labels only is not private here.
+    `fit_with_noise` as it is. An estimator that merely has an `epsilon` is not trusted, nor is a pipeline around a
+    private learner: its other steps may have seen the rows. A learner that protects labels only is not private here.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> from reticent.learners import LabelPrivateLearner, ThresholdLearner
@@ -42,10 +44,10 @@ def is_private_learner(estimator: object) -> bool:
     False
     """
     if isinstance(estimator, PrivateLogisticRegression):
-        return type(estimator)._fit is PrivateLogisticRegression._fit
+        return type(estimator).fit_with_noise is PrivateLogisticRegression.fit_with_noise
     if not isinstance(estimator, ConceptLearner) or isinstance(estimator, StablePredictor):  # stable is not private
         return False
-    return type(estimator)._fit is ConceptLearner._fit and estimator.protects == "rows"
+    return type(estimator).fit_with_noise is ConceptLearner.fit_with_noise and estimator.protects == "rows"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +106,7 @@ class PrivateModels:
 
     def trained(self, learner: Any, rows: Rows, indices: Integers, unsafe_noise: Noise | None) -> Any:
         """Fit the learner to the rows at these indices; refuse one that spends more than (ε, δ)."""
-        model = learner._fit(rows.X[indices], rows.class_indices[indices], unsafe_noise)
+        model = learner.fit_with_noise(rows.X[indices], rows.class_indices[indices], unsafe_noise)
         if not fits(model.event_, epsilon=self.epsilon, delta=self.delta):
             raise ValueError(f"{type(learner).__name__} does not keep to the epsilon and delta that it was given")
         return model
@@ -155,14 +157,14 @@ def constant_answer(model: Any) -> int | None:
     """
     if isinstance(model, PrivateLogisticRegression):
         coef, intercept = model.hypothesis_
-        coef = coef * (model._row_norm if model.frequencies_ is None else 1.0)
+        coef = coef * model.feature_map_.length
         if coef.shape[1] == 1:  # the score of the second of two classes
             coef, intercept = np.hstack([0 * coef, coef]), np.append(0.0, intercept)
         best = int(np.argmax(intercept))
         others = np.arange(len(intercept)) != best
         reach = np.linalg.norm(coef[:, others] - coef[:, [best]], axis=0)
         return best if bool((intercept[best] - intercept[others] > reach).all()) else None
-    concepts = model._hypotheses()
+    concepts = model.hypothesis_class()
     if not isinstance(concepts, Thresholds):
         return None
     domain, ranks = concepts.finite_domain()
@@ -178,10 +180,11 @@ def model_state(model: Any) -> EngineState:
     """A fitted private learner as JSON and arrays, without its parameters, which the predictor saves itself."""
     header: dict[str, Any] = {"columns": int(model.n_features_in_), "event": model.event_.to_json()}
     if isinstance(model, PrivateLogisticRegression):
-        plan = dataclasses.asdict(model._plan) | {"sigma": str(model._plan.sigma)}
+        plan = dataclasses.asdict(model.descent_plan_) | {"sigma": str(model.descent_plan_.sigma)}
         header |= {"kind": "linear", "plan": plan, "fourier_seed": model.fourier_seed_}
         arrays = {"coef": model.hypothesis_.coef, "intercept": model.hypothesis_.intercept}
-        return header, arrays if model.frequencies_ is None else arrays | {"frequencies": model.frequencies_}
+        frequencies = model.feature_map_.frequencies
+        return header, arrays if frequencies is None else arrays | {"frequencies": frequencies}
     if not isinstance(model.hypothesis_, Concept):
         raise TypeError(
             f"a hypothesis of type {type(model.hypothesis_).__name__} has no file format: linear models and the "
@@ -198,12 +201,10 @@ def restored_model(learner: Any, header: Mapping[str, Any], arrays: Mapping[str,
     event = event_from_json(header["event"])
     learner.n_features_in_ = header["columns"]
     if not linear:
-        return learner._keep(Release(Concept.from_dict(header["concept"]), event))
-    learner._plan = Plan(**header["plan"] | {"sigma": Fraction(header["plan"]["sigma"])})
-    learner._row_norm = float(learner._checked_norm())
-    learner.frequencies_, learner.fourier_seed_ = arrays.get("frequencies"), header["fourier_seed"]
-    learner.classes_, learner.n_iter_ = np.array(learner.classes), learner._plan.steps
-    learner.event_, learner.guarantee_ = event, guarantee(event, delta=learner.delta)
-    learner.hypothesis_ = Linear(np.array(arrays["coef"]), np.array(arrays["intercept"]))
-    learner.coef_, learner.intercept_ = learner.hypothesis_.coef.T.copy(), learner.hypothesis_.intercept
-    return learner
+        return learner.adopt_release(Release(Concept.from_dict(header["concept"]), event))
+    return learner.adopt_release(
+        Release(Linear(np.array(arrays["coef"]), np.array(arrays["intercept"])), event),
+        plan=DescentPlan(**header["plan"] | {"sigma": Fraction(header["plan"]["sigma"])}),
+        feature_map=FeatureMap(float(learner.checked_row_norm()), arrays.get("frequencies"), header["fourier_seed"]),
+        classes=np.array(learner.classes),
+    )

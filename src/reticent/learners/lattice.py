@@ -1,0 +1,111 @@
+"""Rows as integer vectors of bounded length, for dense and sparse matrices.
+
+Sums of such vectors are exact, and so is the check of their length. No rounding can make a row longer than the noise
+was calibrated for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from reticent.silence import silent
+
+Floats = NDArray[np.float64]
+Matrix = Any  # a two-dimensional array of float64, or a CSR matrix of them
+
+WHOLE = 1 << 53  # up to here floating point adds and multiplies whole numbers without rounding
+
+
+@silent()
+def on_lattice(vectors: Matrix, limit: int) -> Matrix:
+    """Round each row to an integer vector whose squared length is at most `limit`.
+
+    The row becomes the nearest integer vector. If that is too long, it is rounded towards zero. If that is too long as
+    well, or not a number, it becomes zero.
+
+    Why the check is exact in floating point: squares of whole numbers are added. Such sums are exact up to 2⁵³. A sum
+    that has passed 2⁵³ never falls below it again, because rounding is monotone.
+
+    Parameters
+    ----------
+    vectors : array or CSR matrix of float64, of shape (rows, columns)
+        The vectors.
+    limit : int
+        The largest squared length, below 2⁵³.
+
+    Returns
+    -------
+    array or CSR matrix
+        Whole numbers, stored as float64.
+    """
+    whole = _map(np.rint, vectors)
+    for rounding in (np.trunc, np.zeros_like):
+        outside = ~(squared_lengths(whole) <= limit)  # written so that NaN is outside
+        if not outside.any():
+            break
+        if sparse.issparse(whole):
+            entries = np.repeat(outside, np.diff(whole.indptr))
+            whole.data[entries] = rounding(vectors.data[entries])
+        else:
+            whole[outside] = rounding(vectors[outside])
+    return whole
+
+
+@silent()
+def shortened(X: Matrix, bound: float) -> Matrix:
+    """Divide rows by `bound`, and scale those that are longer than it down to length 1.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of float64, of shape (rows, columns)
+        The rows, of any magnitude. They are not changed.
+    bound : float
+        The length above which rows are scaled down.
+
+    Returns
+    -------
+    array or CSR matrix
+        Rows of length at most 1, up to rounding.
+    """
+    if sparse.issparse(X):
+        # Entries that are stored twice must be added up before they are rounded; the caller's arrays are left alone.
+        X = sparse.csr_array((X.data.copy(), X.indices.copy(), X.indptr.copy()), shape=X.shape)
+        X.sum_duplicates()
+        largest = np.zeros(X.shape[0])
+        np.maximum.at(largest, row_of_entry(X), np.abs(X.data))
+    else:
+        largest = np.abs(X).max(axis=1)
+    largest[largest < 1e-300] = 1.0
+    scaled = _scaled(X, 1 / largest)  # so that squares neither overflow nor vanish
+    return _scaled(scaled, 1 / np.maximum(bound / largest, np.sqrt(squared_lengths(scaled))))
+
+
+def row_of_entry(X: Matrix) -> NDArray[np.int64]:
+    """The row of each stored entry of a CSR matrix."""
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+
+
+def squared_lengths(X: Matrix) -> Floats:
+    """The squared length of each row."""
+    if sparse.issparse(X):
+        return np.bincount(row_of_entry(X), weights=X.data * X.data, minlength=X.shape[0]).astype(np.float64)
+    return np.asarray(np.einsum("ij,ij->i", X, X))
+
+
+def _map(function: Callable[[Floats], Floats], X: Matrix) -> Matrix:
+    """Apply a function that keeps 0 to every entry."""
+    if sparse.issparse(X):
+        return sparse.csr_array((function(X.data), X.indices, X.indptr), shape=X.shape)
+    return function(X)
+
+
+def _scaled(X: Matrix, factors: Floats) -> Matrix:
+    """Multiply each row by its factor."""
+    if sparse.issparse(X):
+        return _map(lambda data: data * np.repeat(factors, np.diff(X.indptr)), X)
+    return X * factors[:, None]
