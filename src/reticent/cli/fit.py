@@ -84,6 +84,7 @@ def fit(
     quiet
         Show no progress.
     """
+    from reticent.data.labels import Labels
     from reticent.predictors.parameters import CheckedParameters
     from reticent.service import home, tables
     from reticent.service.status import in_words
@@ -127,7 +128,7 @@ def fit(
         with progress_bar("learning", quiet=quiet), warnings.catch_warnings():
             warnings.simplefilter("ignore", OneAnswerWarning)  # printed below
             warnings.filterwarnings("ignore", "delta=.* is not below 1/", PrivacyWarning)  # printed in the plan
-            predictor.fit(training.X, _labels(declared, training), groups=training.groups)
+            predictor.fit(training.X, Labels(declared.ascending_classes, training.codes), groups=training.groups)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta)).close()
     print(f"\n{in_words(predictor.guarantee_)}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
@@ -215,12 +216,6 @@ def _predictor(
     )
 
 
-def _labels(schema: Schema, rows: Rows) -> Any:
-    import numpy as np
-
-    return np.asarray(schema.classes)[rows.codes]
-
-
 def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -> Rows:
     """Read all rows of a table as numbers.
 
@@ -240,7 +235,7 @@ def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -
     Returns
     -------
     Rows
-        Numbers, classes and, if the schema has a group, the group of each row.
+        Numbers, class indices (in the ascending order of classes) and, if the schema has a group, the group of each row.
     """
     import numpy as np
 
@@ -257,7 +252,7 @@ def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -
             encoded = schema.encode(chunk)
             if start + len(encoded) > rows:
                 raise UsageError(f"{table.path} has changed while it was read")
-            store.append(encoded, schema.codes(chunk[schema.target]))
+            store.append(encoded, schema.class_indices(chunk[schema.target]))
             if groups is not None and schema.group is not None:
                 names = [as_text(cell) for cell in chunk[schema.group]]
                 if "" in names:  # a row of an unknown group would protect nobody

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.data.cells import as_number, as_numbers, as_text
+from reticent.data.classes import sorted_classes
+from reticent.data.labels import class_indices_of_any
 
 Array = NDArray[Any]
 Rows = NDArray[np.float64]
@@ -103,7 +105,7 @@ class Schema:
     ... )
     >>> schema.encode({"age": [25, 400, None], "ward": ["b", "a", "?"]}).tolist()
     [[-0.5, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
-    >>> schema.codes(["yes", "no", "perhaps"]).tolist()
+    >>> schema.class_indices(["yes", "no", "perhaps"]).tolist()
     [1, 0, 0]
     >>> Schema.from_toml(schema.to_toml()) == schema
     True
@@ -193,9 +195,19 @@ class Schema:
         numbers /= half
         _clip(numbers, -1, 1)  # rounding may lead past the ends
 
-    def codes(self, labels: Any) -> Codes:
-        """Labels as places among the classes; the first class for what is none of them."""
-        return np.maximum(self._labels.of(labels), 0)
+    def class_indices(self, labels: Any) -> Codes:
+        """The index of each label in `ascending_classes`; that of the first declared class for any other label."""
+        declared = np.maximum(self._labels.of(labels), 0)
+        return self._ascending_index[declared]
+
+    @cached_property
+    def ascending_classes(self) -> Array:
+        """The classes in the order that estimators give them."""
+        return sorted_classes(self.classes)
+
+    @cached_property
+    def _ascending_index(self) -> Codes:
+        return class_indices_of_any(np.asarray(self.classes), self.ascending_classes)
 
     @cached_property
     def _numbers(self) -> tuple[Column, ...]:
