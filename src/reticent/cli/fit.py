@@ -235,7 +235,7 @@ def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -
     Returns
     -------
     Rows
-        Numbers, class indices (in the ascending order of classes) and, if the schema has a group, the group of each row.
+        Numbers, class indices in the ascending order of the classes, and the group of each row if the schema has one.
     """
     import numpy as np
 

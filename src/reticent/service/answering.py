@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.data.executor import Executor
 from reticent.errors import BudgetExhausted
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.privacy.guard import Guard, Guarded
@@ -21,7 +22,7 @@ from reticent.service.clock import Clock
 from reticent.service.halting import Halt
 from reticent.service.home import Home, save_phase
 from reticent.service.keys import ANONYMOUS
-from reticent.service.learning import Learning
+from reticent.service.learning import PhaseLearner
 from reticent.service.requests import (
     Answered,
     Batch,
@@ -71,9 +72,9 @@ class AnsweringService(Guarded):
         Whether teachers that are neither linear, thresholds nor trees may be loaded from the folder.
     expiry : float, default=86400
         For how many seconds a repeat receives the stored answer.
-    elsewhere : bool, default=True
-        Whether phases are learned in another process. It starts with a fresh interpreter, so a script needs a
-        `__main__` guard.
+    elsewhere : bool or Executor, default=True
+        Where phases are learned. True means another process, which starts with a fresh interpreter, so a script needs a
+        `__main__` guard; False means a thread of this process; an `Executor` means wherever it runs tasks.
     clock : callable, default=None
         The public clock, in milliseconds. None means a new `Clock`.
     """
@@ -87,7 +88,7 @@ class AnsweringService(Guarded):
         learner: Any = None,
         trust_models: bool = False,
         expiry: float = DAY,
-        elsewhere: bool = True,
+        elsewhere: bool | Executor = True,
         clock: Callable[[], int] | None = None,
     ) -> None:
         self._guard = Guard(type(self))
@@ -95,7 +96,8 @@ class AnsweringService(Guarded):
         self._store: AnswerStore = home.store
         self._expiry = int(1000 * expiry)
         self._clock = clock or Clock()
-        self._learning = Learning(home, learner=learner, trust_models=trust_models)
+        executor = None if isinstance(elsewhere, bool) else elsewhere
+        self._learning = PhaseLearner(home, executor, learner=learner, trust_models=trust_models)
         self._wipe_after = 0.0  # on the monotonic clock
         self._last_phase = False  # whether no phase follows this one
         self.halt: Halt | None = None
@@ -108,7 +110,7 @@ class AnsweringService(Guarded):
             self._predictor = EverlastingPredictor.load(path, learner=learner, again=True, trust_models=trust_models)
             self._check_predictor()
             self._predictor.background = True
-            if elsewhere:
+            if elsewhere is not False:
                 self._predictor.learn_elsewhere(self._learning.learn)
             self._dtype = np.min_scalar_type(len(self._predictor.classes_) - 1)
             parts = (self._arrays(one) for one in self._store.journal())
