@@ -577,7 +577,7 @@ def test_learning_that_fails_halts_and_is_not_taken_for_too_few_rows(tmp_path: P
     class Fails:
         workers = 1
 
-        def map(self, function: Any, tasks: Any) -> list[None]:
+        def map(self, function: Any, tasks: Any) -> list[Any]:
             ((_, _, paths, _),) = tasks
             if not rubbish:
                 raise ValueError("mmap length is greater than file size")

@@ -72,7 +72,7 @@ class Recorder:
         self.phases: list[int] = []
 
     def map(self, function: Any, tasks: Any) -> list[Any]:
-        found = []
+        found: list[Any] = []
         for task in tasks:
             assert function is learn_from_files
             self.phases.append(task[1].number)

@@ -199,7 +199,7 @@ START = 'target = "t"\nclasses = [0, 1]\n'
         (START + '[[columns]]\nname = "x"', "'x': range must be two numbers"),
         (START + '[[columns]]\nname = "x"\nrange = [1, 0]', "'x': range must have the lesser end first"),
         (START + '[[columns]]\nname = "x"\nrange = [0, inf]', "'x': range must be two numbers"),
-        (START + '[[columns]]\nname = "x"\nrange = [0, 5e-324]', "'x': range must have .* room"),
+        (START + '[[columns]]\nname = "x"\nrange = [0, 5e-324]', "'x': range must have .* further apart"),
         (START + '[[columns]]\nname = "x"\nrange = ["a", "b"]', "'x': range must be two numbers"),
         (START + '[[columns]]\nname = "x"\nrange = 3', "'x': range must be a list"),
         (START + '[[columns]]\nname = "x"\nrange = [0, 1]\nmissing = 2', "'x': missing must be a number of the range"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reticent.service.answering import AnsweringService
     from reticent.service.client import Client
     from reticent.service.schema import Schema
-    from reticent.service.tables import Table
+    from reticent.service.tables import TableFile
 
 ROWS_PER_REQUEST = 10_000
 
@@ -113,9 +113,9 @@ class Answerer:
         return {name for name, kind in self.kinds.items() if kind == "number"}
 
 
-def _ask_all(table: Table, answerer: Answerer, answers: AnswerFile, advance: Callable[[int], None]) -> None:
+def _ask_all(table: TableFile, answerer: Answerer, answers: AnswerFile, advance: Callable[[int], None]) -> None:
     """Ask for all rows without an answer, in requests that are halved while the server finds them too large."""
-    from reticent.service.client import ServiceError
+    from reticent.service.client_messages import ServiceError
 
     columns, size, skip = answerer.columns, ROWS_PER_REQUEST, answers.done
     advance(skip)

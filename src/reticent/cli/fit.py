@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from reticent.cli.errors import UsageError, as_usage_errors
-from reticent.cli.fit_plan import Choice, Learner, choose
+from reticent.cli.fit_plan import FitChoice, Learner, choose
 from reticent.cli.notices import one_answer
 from reticent.cli.options import Flag, Number, whole_number
 from reticent.cli.progress import progress_bar
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reticent.data.rows import Rows
     from reticent.predictors.everlasting import EverlastingPredictor
     from reticent.service.schema import Schema
-    from reticent.service.tables import Table
+    from reticent.service.tables import TableFile
 
 
 def fit(
@@ -144,7 +144,7 @@ def _check_writable(root: Path) -> None:
         raise UsageError(f"no predictor can be saved in {root}: {existing} is not writable; set RETICENT_HOME")
 
 
-def _read_schema(table: Table, path: Path | None, target: str | None, group: str | None) -> Schema:
+def _read_schema(table: TableFile, path: Path | None, target: str | None, group: str | None) -> Schema:
     """The schema, with the group that the command line names; it must fit the table and the options."""
     from reticent.service import tables
     from reticent.service.schema import Schema
@@ -186,7 +186,7 @@ def _confirm(better: str, yes: bool) -> None:
 
 
 def _predictor(
-    choice: Choice, *, epsilon: Any, delta: Any, client_share: Any, client_phases: int
+    choice: FitChoice, *, epsilon: Any, delta: Any, client_share: Any, client_phases: int
 ) -> EverlastingPredictor:
     from reticent.predictors.everlasting import EverlastingPredictor
 
@@ -216,14 +216,14 @@ def _predictor(
     )
 
 
-def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -> Rows:
+def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = False) -> Rows:
     """Read all rows of a table as numbers.
 
     Rows that would take too much memory are kept in an unnamed file.
 
     Parameters
     ----------
-    table : Table
+    table : TableFile
         The table, with all columns of the schema.
     schema : Schema
         What cells mean.
@@ -266,7 +266,7 @@ def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -
     return store.rows()._replace(groups=groups)
 
 
-def _model(choice: Choice, rows: int, epsilon: Any, delta: Any) -> str:
+def _model(choice: FitChoice, rows: int, epsilon: Any, delta: Any) -> str:
     """The text of model.toml: the schema and, under [model], how the predictor was made. All of it is public."""
     from reticent.service.schema import toml
 

@@ -108,7 +108,7 @@ def learn_from_files(state: Path, phase: Phase, paths: Mapping[str, Path], optio
     options : mapping
         Those of `EverlastingPredictor.learned`.
     """
-    rows = {
+    rows: dict[str, Any] = {
         name: np.asarray(np.load(paths[name], mmap_mode="r", allow_pickle=False))
         for name in PARTS
         if paths[name].exists()

@@ -99,7 +99,7 @@ def _work(results: Connection, function: Callable[..., Any], task: tuple[Any, ..
     end_with_parent()  # or it would continue, and leave files behind, after the server was killed
     with traces.by_place():
         try:
-            outcome = function(*task), None
+            outcome: tuple[Any, Exception | None] = function(*task), None
         except Exception as error:
             outcome = None, _that_pickles(error)
         results.send(outcome)
