@@ -61,7 +61,7 @@ class Column:
             raise SchemaError(f"column {self.name!r}: range must be two numbers, as in range = [0, 120]")
         low, high = self.range
         if not high / 2 - low / 2 > 0:
-            raise SchemaError(f"column {self.name!r}: range must have the lower end first, and ends further apart")
+            raise SchemaError(f"column {self.name!r}: range must have the lesser end first, and ends further apart")
         if self.missing is not None and not (_is_number(self.missing) and low <= self.missing <= high):
             raise SchemaError(f"column {self.name!r}: missing must be a number of the range")
 
