@@ -44,6 +44,7 @@ types: $(VENV)/.development
 
 layers: $(VENV)/.development
 	$(BIN)/lint-imports
+	$(BIN)/python tools/private_names.py
 
 unit: $(VENV)/.development
 	$(BIN)/pytest $(WORKERS)

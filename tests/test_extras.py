@@ -85,6 +85,21 @@ def test_a_client_names_the_service(client: str, monkeypatch: pytest.MonkeyPatch
         getattr(reticent, client)(model="clinic")
 
 
+@pytest.mark.parametrize(
+    ("module", "purpose"),
+    [
+        ("reticent.service.http", "serve predictions over HTTP"),
+        ("reticent.service.http.service", "serve predictions over HTTP"),
+        ("reticent.cli", "use the reticent command"),
+    ],
+)
+def test_a_module_of_the_service_names_the_extra(module: str, purpose: str) -> None:
+    done = without_extras(f"import {module}")
+    assert done.returncode == 1
+    message = f"reticent.errors.MissingExtra: to {purpose}, run: pip install 'reticent[service]' (cyclopts is missing)"
+    assert done.stderr.splitlines()[-1] == message
+
+
 @pytest.mark.slow
 def test_the_library_works_without_any_extra() -> None:
     done = without_extras("""

@@ -40,7 +40,7 @@ def test_the_schema_is_of_the_clinic() -> None:
     assert {one.name for one in clinic.SCHEMA.columns} == set(table) - {"patient_id", "readmitted"}
     rows = clinic.SCHEMA.encode(table)
     assert np.isfinite(rows).all()
-    assert 0.3 < clinic.SCHEMA.codes(table["readmitted"]).mean() < 0.7
+    assert 0.3 < clinic.SCHEMA.class_indices(table["readmitted"]).mean() < 0.7
 
 
 def test_the_tables_of_the_guide(

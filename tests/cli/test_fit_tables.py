@@ -30,6 +30,16 @@ def test_fit_takes_every_row_whatever_it_holds(run: Reticent, folder: Path) -> N
     assert "there is a predictor 'clinic' already" in again.err
 
 
+def test_labels_are_read_once(run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They reach the predictor as class indices: none is turned back into text, to be read again."""
+
+    def read_again(*_: object) -> None:
+        raise AssertionError("labels were read a second time")
+
+    monkeypatch.setattr("reticent.data.labels.as_labels", read_again)
+    assert run(*FIT).code == 0
+
+
 def test_what_fit_would_do_does_not_depend_on_what_rows_hold(run: Reticent, folder: Path) -> None:
     """All that `fit` prints, and the public file, are the same for tables whose rows share nothing but their number.
 

@@ -11,7 +11,7 @@ import pytest
 from terminal import typed_in
 from test_backup import marks
 
-from reticent.service import client, home
+from reticent.service import client, client_messages, home
 from reticent.service.http import open_inference
 from reticent.service.schema import Schema
 from reticent.service.store.protocol import RESTORED, RETIRED
@@ -96,7 +96,7 @@ def test_the_examples_of_asking_fit_the_clinic_of_the_guide(monkeypatch: pytest.
     asked = []
 
     def ask(_: client.Client, rows: Any) -> None:
-        head, data = client._written(client._tensors(rows)[0])
+        head, data = client_messages.encoded(client_messages.tensors_of(rows)[0])
         asked.append(open_inference.read(head + data, str(len(head)), clinic, 100).rows)
 
     monkeypatch.setattr(client.Client, "ask", ask)

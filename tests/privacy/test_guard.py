@@ -95,17 +95,19 @@ UNGUARDED = {
     ],
     "holds a guarded service, predictor or store and counts nothing of privacy itself": [
         "cli.answer_file.AnswerFile", "service.http.answer_log.AnswerLogView", "service.http.batching.Batcher",
-        "service.http.routes.Endpoint", "service.http.server.Server", "service.http.service.Service",
-        "service.http.service.StatusStream", "service.learning.Learning", "service.metrics.Metrics",
-        "service.requests.Batch", "service.requests.PendingRequest",
+        "service.http.bodies.BodyReader", "service.http.routes.Endpoint", "service.http.server.Server",
+        "service.http.service.Service", "service.http.service.StatusStream", "service.learning.PhaseLearner",
+        "service.metrics.Metrics", "service.requests.Batch", "service.requests.PendingRequest",
     ],
     "limits of a client, not of privacy: the answering service counts what is spent": [
         "service.http.access.Allowance", "service.http.access.Keyring",
     ],
     "starts a process, or keeps its folder; neither holds a budget": [
-        "service.processes.Child", "service.processes.Folder",
+        "service.process_executor.ProcessExecutor", "service.processes.Child", "service.processes.Folder",
     ],
-    "asks a server, which counts": ["service.client.AsyncClient", "service.client.Client"],
+    "asks a server, which counts": [
+        "service.client.AsyncClient", "service.client.Client", "service.client.ServiceClient",
+    ],
     "writes the lines of the log": ["service.traces.ByPlace"],
     "reads a table": ["service.tables.Arrow", "service.tables.Csv", "service.tables.Parquet"],
     "a broken twin, or a model of a store, for tests: it protects nobody": [

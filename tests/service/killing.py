@@ -30,7 +30,7 @@ from shop import new_home
 
 from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
-from reticent.service.http.batching import Batcher, Closing
+from reticent.service.http.batching import Batcher, Stopping
 from reticent.service.requests import Answered, Request, digest, hashed_key
 from reticent.service.store.protocol import Transaction
 from reticent.service.store.sqlite import SQLiteStore
@@ -293,7 +293,7 @@ def drained(folder: Path, mode: str) -> dict[str, Any]:
                 tell(f"taken {key}")
                 try:
                     tell(f"answered {key} {told(await batcher.ask(ask(key)))}")
-                except Closing:
+                except Stopping:
                     tell(f"refused {key}")
                     return
                 nonlocal answers

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reticent.concepts import Thresholds
+from reticent.data.executor import Executor
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.service import learning
 from reticent.service.answering import AnsweringService
@@ -36,7 +37,7 @@ def new_home(folder: Path, **options: Any) -> Home:
     return Home.create(folder, predictor(**options), MODEL)
 
 
-def new_answering(folder: Path, *, elsewhere: bool = False, **options: Any) -> AnsweringService:
+def new_answering(folder: Path, *, elsewhere: bool | Executor = False, **options: Any) -> AnsweringService:
     return AnsweringService(new_home(folder, **options), elsewhere=elsewhere)
 
 

@@ -18,9 +18,10 @@ from uvicorn.server import ServerState
 from reticent import BudgetExhausted, Guarantee
 from reticent.service.http import server
 from reticent.service.http.access import Keyring
+from reticent.service.http.bodies import Limits
 from reticent.service.http.routes import make_app
 from reticent.service.http.server import Binding, Patience, listening, make_server
-from reticent.service.http.service import Limits, Service
+from reticent.service.http.service import Service
 from reticent.service.requests import Answered, KeyReused, NothingStored, Request
 from reticent.service.status import Status
 from waiting import LIMIT, wait_until

@@ -574,15 +574,17 @@ def test_what_was_stored_is_given_out_though_the_next_phase_cannot_begin(
 
 @pytest.mark.parametrize("rubbish", [True, False])
 def test_learning_that_fails_halts_and_is_not_taken_for_too_few_rows(tmp_path: Path, *, rubbish: bool) -> None:
-    answering = new_answering(tmp_path / "clinic", elsewhere=True)
+    class Fails:
+        workers = 1
 
-    def learned(phase: Any, paths: dict[str, Path]) -> bool:
-        if not rubbish:
-            raise ValueError("mmap length is greater than file size")
-        paths["learned"].write_bytes(b"x" * 1000)
-        return True
+        def map(self, function: Any, tasks: Any) -> list[Any]:
+            ((_, _, paths, _),) = tasks
+            if not rubbish:
+                raise ValueError("mmap length is greater than file size")
+            paths["learned"].write_bytes(b"x" * 1000)
+            return [None]
 
-    answering._learning.run = learned  # type: ignore[method-assign]
+    answering = new_answering(tmp_path / "clinic", elsewhere=Fails())
     labels(answering.answer([request(answering.status().answers_left_in_phase)]))
     assert isinstance(answering.answer([request(1)])[0], Halted)
     with pytest.raises(StillHalted):

@@ -25,7 +25,7 @@ from reticent.service.home import Home
 from reticent.service.http import batching
 from reticent.service.http import service as service_module
 from reticent.service.http.access import Keyring
-from reticent.service.http.batching import Closing, Overloaded
+from reticent.service.http.batching import Overloaded, Stopping
 from reticent.service.http.problems import KINDS
 from reticent.service.http.responses import accepts_gzip
 from reticent.service.http.service import Service
@@ -213,7 +213,7 @@ def test_a_repeat_gets_the_stored_answer_and_another_body_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("error", "status", "kind"),
-    [(Overloaded(), 503, "busy"), (Closing(), 503, "closing"), (Halted(), 503, "halted"),
+    [(Overloaded(), 503, "busy"), (Stopping(), 503, "closing"), (Halted(), 503, "halted"),
      (RuntimeError("s3cr3t"), 500, "internal"), (ValueError("s3cr3t"), 500, "internal")],
 )  # fmt: skip
 def test_errors_of_the_answering(error: Exception, status: int, kind: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from shop import new_answering, request
 
-from reticent.service.http.batching import Batcher, Closing, Overloaded
+from reticent.service.http.batching import Batcher, Overloaded, Stopping
 from reticent.service.requests import Answered, KeyReused, Request
 
 
@@ -150,7 +150,7 @@ def test_closing_answers_what_was_taken_and_takes_no_more() -> None:
         await settled()
         closing = asyncio.create_task(batcher.close())
         await settled()
-        with pytest.raises(Closing):
+        with pytest.raises(Stopping):
             await batcher.ask(request())
         assert not closing.done()
         for _ in asked:

@@ -16,7 +16,8 @@ import polars as pl
 import pytest
 from stand_in import MIXED, FakeAnswering, Rules, make_service, running
 
-from reticent.service.client import AsyncClient, Client, ServiceError
+from reticent.service.client import AsyncClient, Client
+from reticent.service.client_messages import ServiceError
 from reticent.service.http.access import Keyring
 from reticent.service.http.service import Service
 from reticent.service.keys import KeyTable, make_key

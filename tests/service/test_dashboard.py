@@ -37,8 +37,9 @@ from reticent.service.home import Home
 from reticent.service.http import answer_log
 from reticent.service.http.access import Keyring
 from reticent.service.http.batching import Batcher
+from reticent.service.http.bodies import Limits
 from reticent.service.http.server import Binding
-from reticent.service.http.service import Limits, Service
+from reticent.service.http.service import Service
 from reticent.service.keys import KeyTable, make_key
 from reticent.service.metrics import Metrics
 from reticent.service.requests import Answered, Request

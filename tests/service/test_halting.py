@@ -194,8 +194,8 @@ FAULTS = {  # what happens, and how many rows are asked: 130 are of two phases
     "descriptors": (130, 75, "Too many open files"),
     "killed": (130, 75, "ChildProcessError"),
     "torn": (1, 65, "Damaged"),
-    "learner": (130, 70, "Crashed"),
-    "crash": (130, 70, "Crashed"),
+    "learner": (130, 70, "WorkerCrashed"),
+    "crash": (130, 70, "WorkerCrashed"),
 }
 
 

@@ -33,13 +33,12 @@ from stand_in import (
 )
 
 from reticent.service.client import AsyncClient, Client, UntrustedCertificate
-from reticent.service.http import calls, server
-from reticent.service.http import service as service_module
+from reticent.service.http import bodies, calls, server
 from reticent.service.http.access import Keyring
+from reticent.service.http.bodies import Limits
 from reticent.service.http.calls import is_loopback
 from reticent.service.http.problems import Problem
 from reticent.service.http.server import Binding, Patience, listening, make_server
-from reticent.service.http.service import Limits
 from reticent.service.keys import KeyTable, make_key
 from reticent.service.requests import Answered, Request
 from waiting import LIMIT, wait_until
@@ -83,7 +82,7 @@ def test_bodies_are_limited_also_when_their_length_is_not_told() -> None:
             return [one.status_code for one in replies]
 
     assert asyncio.run(run()) == [413, 413, 413, 200]
-    assert service._held == 0
+    assert service.bodies.held == 0
 
 
 def test_rows_are_limited() -> None:
@@ -105,7 +104,7 @@ def test_all_bodies_together_are_limited() -> None:
 
     reply = asyncio.run(run())
     assert (reply.status_code, reply.headers["Retry-After"]) == (503, "1")
-    assert service._held == 0
+    assert service.bodies.held == 0
 
 
 def test_headers_must_come_in_time() -> None:
@@ -357,7 +356,7 @@ def test_bodies_count_by_what_they_are_when_they_are_decompressed() -> None:
         service = make_service(limits=Limits(bodies=bodies))
         async with connect(service) as client:
             reply = await client.post(INFER, content=body, headers={"Content-Encoding": "gzip"})
-        assert service._held == 0
+        assert service.bodies.held == 0
         return reply
 
     refused = asyncio.run(post(100_000))
@@ -370,9 +369,9 @@ def test_few_large_bodies_are_read_at_a_time(at_once: int | None, monkeypatch: p
     """With room for three, three are read at a time: the control."""
     service = make_service()
     if at_once is not None:
-        service._large = asyncio.Semaphore(at_once)
-    wanted, come, reading, most = at_once or service_module.AT_ONCE, [0], [0], [0]
-    changed, usual, turn = threading.Condition(), service._read_inference, service._large.acquire
+        service.bodies.large = asyncio.Semaphore(at_once)
+    wanted, come, reading, most = at_once or bodies.AT_ONCE, [0], [0], [0]
+    changed, usual, turn = threading.Condition(), service._read_inference, service.bodies.large.acquire
 
     async def acquire() -> bool:
         with changed:
@@ -391,11 +390,11 @@ def test_few_large_bodies_are_read_at_a_time(at_once: int | None, monkeypatch: p
         return usual(body, header_length=header_length)
 
     monkeypatch.setattr(service, "_read_inference", read)
-    monkeypatch.setattr(service._large, "acquire", acquire)
+    monkeypatch.setattr(service.bodies.large, "acquire", acquire)
 
     async def run() -> list[int]:
         async with connect(service) as client:
-            body = json.dumps(ONE).encode() + b" " * service_module.LARGE
+            body = json.dumps(ONE).encode() + b" " * bodies.LARGE
             return [one.status_code for one in await asyncio.gather(*(client.post(INFER, content=body) for _ in "123"))]
 
     assert asyncio.run(run()) == [200] * 3

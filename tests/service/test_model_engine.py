@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted
 from reticent.learners import PrivateLogisticRegression
 from reticent.predictors.phases import NO_END
+from reticent.privacy.guarantee import Guarantee
 from reticent.service import backup
 from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
 from reticent.service.metrics import Metrics
 from reticent.service.requests import Request, digest
-from reticent.service.status import KEPT, in_words
+from reticent.service.status import GROUP, GROUP_OF_QUERIES, KEPT, in_words
 
 LEARNER = PrivateLogisticRegression(epsilon=1, delta=1e-5, row_norm=2)
 
@@ -73,6 +75,15 @@ def test_a_set_number_of_answers_is_counted_down(tmp_path: Path) -> None:
 
 def test_votes_and_chains_say_nothing_of_what_is_kept() -> None:
     assert in_words(predictor().guarantee_) == predictor().guarantee_.explain()
+
+
+def test_with_groups_the_words_say_what_a_group_is() -> None:
+    grouped = Guarantee(epsilon=1, delta=1e-6, unit="group", protects="rows and queries")
+    words = in_words(grouped).split("\n\n")
+    assert words[1] == GROUP + GROUP_OF_QUERIES
+    assert "\n\n".join([words[0], *words[2:]]) == grouped.explain()
+    model = in_words(replace(grouped, protects="rows"))
+    assert (GROUP in model, GROUP_OF_QUERIES in model, model.endswith(KEPT)) == (True, False, True)
 
 
 def test_a_final_backup_goes_on(tmp_path: Path) -> None:

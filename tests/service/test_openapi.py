@@ -21,9 +21,9 @@ from starlette.types import Receive, Scope, Send
 
 from reticent.service.http import openapi
 from reticent.service.http.access import Keyring
+from reticent.service.http.bodies import Limits
 from reticent.service.http.problems import KINDS, MEDIA_TYPE
 from reticent.service.http.routes import make_app
-from reticent.service.http.service import Limits
 from reticent.service.keys import KeyTable, make_key
 
 DOCUMENT = openapi.document("clinic", MIXED, 100, "1.0")

@@ -67,12 +67,19 @@ def test_the_rules() -> None:
 
 
 def test_labels_that_are_none_count_as_the_first_class() -> None:
-    assert CLINIC.codes(["yes", "no", None, "", "YES", 3, "yes "]).tolist() == [1, 0, 0, 0, 0, 0, 1]
+    assert CLINIC.class_indices(["yes", "no", None, "", "YES", 3, "yes "]).tolist() == [1, 0, 0, 0, 0, 0, 1]
     numbers = replace(CLINIC, classes=(0, 1))
-    assert numbers.codes(["1", "0", "1.0", "x", ""]).tolist() == [1, 0, 1, 0, 0]
-    assert numbers.codes(np.array([1.0, np.nan, 0.0])).tolist() == [1, 0, 0]
+    assert numbers.class_indices(["1", "0", "1.0", "x", ""]).tolist() == [1, 0, 1, 0, 0]
+    assert numbers.class_indices(np.array([1.0, np.nan, 0.0])).tolist() == [1, 0, 0]
     truths = replace(CLINIC, classes=(False, True))
-    assert truths.codes(np.array([True, False])).tolist() == truths.codes(["true", "0"]).tolist() == [1, 0]
+    assert truths.class_indices(np.array([True, False])).tolist() == [1, 0]
+    assert truths.class_indices(["true", "0"]).tolist() == [1, 0]
+
+
+def test_class_indices_are_in_ascending_order_however_classes_are_declared() -> None:
+    reversed_order = replace(CLINIC, classes=("yes", "no"))
+    assert reversed_order.ascending_classes.tolist() == ["no", "yes"]
+    assert reversed_order.class_indices(["yes", "no", "perhaps"]).tolist() == [1, 0, 1]  # else the first declared
 
 
 def test_text_means_what_numbers_mean() -> None:
@@ -192,7 +199,7 @@ START = 'target = "t"\nclasses = [0, 1]\n'
         (START + '[[columns]]\nname = "x"', "'x': range must be two numbers"),
         (START + '[[columns]]\nname = "x"\nrange = [1, 0]', "'x': range must have the lesser end first"),
         (START + '[[columns]]\nname = "x"\nrange = [0, inf]', "'x': range must be two numbers"),
-        (START + '[[columns]]\nname = "x"\nrange = [0, 5e-324]', "'x': range must have .* room"),
+        (START + '[[columns]]\nname = "x"\nrange = [0, 5e-324]', "'x': range must have .* further apart"),
         (START + '[[columns]]\nname = "x"\nrange = ["a", "b"]', "'x': range must be two numbers"),
         (START + '[[columns]]\nname = "x"\nrange = 3', "'x': range must be a list"),
         (START + '[[columns]]\nname = "x"\nrange = [0, 1]\nmissing = 2', "'x': missing must be a number of the range"),

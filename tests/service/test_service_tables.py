@@ -74,7 +74,7 @@ def test_all_kinds_hold_the_same_rows(tmp_path: Path, ending: str, size: int) ->
         [pytest.approx(0.4), pytest.approx(-0.4), 0, 0, 0, 0],
         [0.0, 1.0, 0, 1, 0, 1],
     ]
-    assert np.concatenate([SCHEMA.codes(one["y"]) for one in parts]).tolist() == [1, 0, 0, 0]
+    assert np.concatenate([SCHEMA.class_indices(one["y"]) for one in parts]).tolist() == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".arrow", ".arrows"])

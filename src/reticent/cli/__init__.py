@@ -3,6 +3,10 @@
 Starting up is light: a command imports what it needs when it runs.
 """
 
-from reticent.cli.app import main
+from reticent.extras import require
+
+require("service", "use the reticent command")  # before a command imports what may be missing
+
+from reticent.cli.app import main  # noqa: E402
 
 __all__ = ["main"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.cli.errors import as_usage_errors
 from reticent.cli.opening import open_predictor, schema_of
 from reticent.cli.options import Flag
+from reticent.cli.own_parts import Own, OwnParts
 from reticent.cli.progress import progress_bar
 from reticent.cli.running_server import address_of, naming_the_key, read_key
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from reticent.service.answering import AnsweringService
     from reticent.service.client import Client
     from reticent.service.schema import Schema
-    from reticent.service.tables import Table
+    from reticent.service.tables import TableFile
 
 ROWS_PER_REQUEST = 10_000
 
@@ -33,6 +34,7 @@ def ask(
     key_file: Path | None = None,
     resume: Flag = False,
     quiet: Flag = False,
+    own: Own = None,
 ) -> int:
     """Ask for the labels of all rows of a table.
 
@@ -63,7 +65,7 @@ def ask(
     with as_usage_errors(), naming_the_key(key_file), ExitStack() as cleanup:
         found = tables.open_table(table)
         check_out(out, resume)
-        answerer = cleanup.enter_context(_answerer(name, url, read_key(key_file)))
+        answerer = cleanup.enter_context(_answerer(name, url, read_key(key_file), own))
         tables.check_columns(found, answerer.columns)
         with progress_bar("counting rows", quiet=quiet) as advance:
             rows = found.count(advance)
@@ -111,9 +113,9 @@ class Answerer:
         return {name for name, kind in self.kinds.items() if kind == "number"}
 
 
-def _ask_all(table: Table, answerer: Answerer, answers: AnswerFile, advance: Callable[[int], None]) -> None:
+def _ask_all(table: TableFile, answerer: Answerer, answers: AnswerFile, advance: Callable[[int], None]) -> None:
     """Ask for all rows without an answer, in requests that are halved while the server finds them too large."""
-    from reticent.service.client import ServiceError
+    from reticent.service.client_messages import ServiceError
 
     columns, size, skip = answerer.columns, ROWS_PER_REQUEST, answers.done
     advance(skip)
@@ -137,12 +139,12 @@ def _ask_all(table: Table, answerer: Answerer, answers: AnswerFile, advance: Cal
 
 
 @contextmanager
-def _answerer(name: str, url: str | None, key: str | None) -> Iterator[Answerer]:
+def _answerer(name: str, url: str | None, key: str | None, own: OwnParts | None) -> Iterator[Answerer]:
     from reticent.service.home import AlreadyServed
 
     if url is None:
         try:
-            answering = open_predictor(name)
+            answering = open_predictor(name, own)
         except AlreadyServed:
             url = address_of(name)
         else:

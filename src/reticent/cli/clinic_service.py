@@ -22,7 +22,8 @@ from reticent.cli.clinic import ROWS, SCHEMA, clinic, write_csv
 from reticent.cli.dispatch import run
 from reticent.cli.fit import fit
 from reticent.cli.status import status
-from reticent.service.client import Client, ServiceError
+from reticent.service.client import Client
+from reticent.service.client_messages import ServiceError
 from reticent.service.http.server import HOST, PORT
 from reticent.service.processes import Child, Folder, ending_in_good_order
 

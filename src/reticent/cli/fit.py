@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from reticent.cli.errors import UsageError, as_usage_errors
-from reticent.cli.fit_plan import Choice, Learner, choose
+from reticent.cli.fit_plan import FitChoice, Learner, choose
 from reticent.cli.notices import one_answer
 from reticent.cli.options import Flag, Number, whole_number
 from reticent.cli.progress import progress_bar
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reticent.data.rows import Rows
     from reticent.predictors.everlasting import EverlastingPredictor
     from reticent.service.schema import Schema
-    from reticent.service.tables import Table
+    from reticent.service.tables import TableFile
 
 
 def fit(
@@ -84,6 +84,7 @@ def fit(
     quiet
         Show no progress.
     """
+    from reticent.data.labels import Labels
     from reticent.predictors.parameters import CheckedParameters
     from reticent.service import home, tables
     from reticent.service.status import in_words
@@ -127,7 +128,7 @@ def fit(
         with progress_bar("learning", quiet=quiet), warnings.catch_warnings():
             warnings.simplefilter("ignore", OneAnswerWarning)  # printed below
             warnings.filterwarnings("ignore", "delta=.* is not below 1/", PrivacyWarning)  # printed in the plan
-            predictor.fit(training.X, _labels(declared, training), groups=training.groups)
+            predictor.fit(training.X, Labels(declared.ascending_classes, training.codes), groups=training.groups)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta)).close()
     print(f"\n{in_words(predictor.guarantee_)}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
@@ -143,7 +144,7 @@ def _check_writable(root: Path) -> None:
         raise UsageError(f"no predictor can be saved in {root}: {existing} is not writable; set RETICENT_HOME")
 
 
-def _read_schema(table: Table, path: Path | None, target: str | None, group: str | None) -> Schema:
+def _read_schema(table: TableFile, path: Path | None, target: str | None, group: str | None) -> Schema:
     """The schema, with the group that the command line names; it must fit the table and the options."""
     from reticent.service import tables
     from reticent.service.schema import Schema
@@ -185,7 +186,7 @@ def _confirm(better: str, yes: bool) -> None:
 
 
 def _predictor(
-    choice: Choice, *, epsilon: Any, delta: Any, client_share: Any, client_phases: int
+    choice: FitChoice, *, epsilon: Any, delta: Any, client_share: Any, client_phases: int
 ) -> EverlastingPredictor:
     from reticent.predictors.everlasting import EverlastingPredictor
 
@@ -215,20 +216,14 @@ def _predictor(
     )
 
 
-def _labels(schema: Schema, rows: Rows) -> Any:
-    import numpy as np
-
-    return np.asarray(schema.classes)[rows.class_indices]
-
-
-def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -> Rows:
+def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = False) -> Rows:
     """Read all rows of a table as numbers.
 
     Rows that would take too much memory are kept in an unnamed file.
 
     Parameters
     ----------
-    table : Table
+    table : TableFile
         The table, with all columns of the schema.
     schema : Schema
         What cells mean.
@@ -240,7 +235,7 @@ def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -
     Returns
     -------
     Rows
-        Numbers, classes and, if the schema has a group, the group of each row.
+        Numbers, class indices in the ascending order of the classes, and the group of each row if the schema has one.
     """
     import numpy as np
 
@@ -257,7 +252,7 @@ def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -
             encoded = schema.encode(chunk)
             if start + len(encoded) > rows:
                 raise UsageError(f"{table.path} has changed while it was read")
-            store.append(encoded, schema.codes(chunk[schema.target]))
+            store.append(encoded, schema.class_indices(chunk[schema.target]))
             if groups is not None and schema.group is not None:
                 names = [as_text(cell) for cell in chunk[schema.group]]
                 if "" in names:  # a row of an unknown group would protect nobody
@@ -271,7 +266,7 @@ def read_rows(table: Table, schema: Schema, rows: int, *, quiet: bool = False) -
     return store.rows()._replace(groups=groups)
 
 
-def _model(choice: Choice, rows: int, epsilon: Any, delta: Any) -> str:
+def _model(choice: FitChoice, rows: int, epsilon: Any, delta: Any) -> str:
     """The text of model.toml: the schema and, under [model], how the predictor was made. All of it is public."""
     from reticent.service.schema import toml
 

@@ -45,7 +45,7 @@ NO_QUERIES = (
 
 
 @dataclass(frozen=True)
-class Choice:
+class FitChoice:
     """The learner that was chosen, its plan, and the advice.
 
     Attributes
@@ -228,7 +228,7 @@ def choose(
     drift: Literal["none", "slow", "fast"],
     client_share: Any = 1,
     client_phases: int = 1,
-) -> Choice:
+) -> FitChoice:
     """Choose the learner and plan its phases, from public numbers alone."""
     from reticent.plan.advise import DRIFT_GROWTH, advise
     from reticent.plan.everlasting import everlasting
@@ -266,7 +266,7 @@ def choose(
         **phases,
         **common,
     )
-    return Choice(schema, learner, answers, phases, plan, advice)
+    return FitChoice(schema, learner, answers, phases, plan, advice)
 
 
 def _votes(answers: int | str) -> str:

@@ -10,6 +10,7 @@ from reticent.cli.errors import UsageError
 from reticent.cli.progress import progress_bar
 
 if TYPE_CHECKING:
+    from reticent.cli.own_parts import OwnParts
     from reticent.service.answering import AnsweringService
     from reticent.service.schema import Schema
 
@@ -26,17 +27,32 @@ def existing_folder(name: str) -> Path:
     return folder
 
 
-def open_predictor(name: str, *, records: bool = False) -> AnsweringService:
-    """Open a predictor in this process, to answer or, with `records`, only to be read."""
+def open_predictor(name: str, own: OwnParts | None = None, *, records: bool = False) -> AnsweringService:
+    """Open a predictor in this process, to answer or, with `records`, only to be read.
+
+    Parameters
+    ----------
+    name : str
+        The predictor.
+    own : OwnParts, default=None
+        Parts of it that are not in its folder.
+    records : bool, default=False
+        Open it only to read its records.
+
+    Returns
+    -------
+    AnsweringService
+        It must be closed.
+    """
     from reticent.service import halting
     from reticent.service.answering import AnsweringService
     from reticent.service.home import Home
     from reticent.service.store.schema import VERSION, kept_path
 
-    folder = existing_folder(name)
+    folder, parts = existing_folder(name), own.imported() if own else {}
     with progress_bar("opening"):
         home = Home(folder, records=records)
-        answering = AnsweringService(home)
+        answering = AnsweringService(home, **parts)
     if not records:
         halting.clear(folder)
     if (before := home.store.upgraded) is not None:

@@ -40,7 +40,7 @@ def read_key(key_file: Path | None) -> str | None:
 @contextmanager
 def naming_the_key(key_file: Path | None) -> Iterator[None]:
     """Say which key a server has not accepted, if one was sent."""
-    from reticent.service.client import ServiceError
+    from reticent.service.client_messages import ServiceError
 
     try:
         yield

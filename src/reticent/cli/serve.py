@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.opening import existing_folder, open_predictor, schema_of
 from reticent.cli.options import Flag, Whole
+from reticent.cli.own_parts import Own
 from reticent.cli.running_server import ADDRESS
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def serve(
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     behind_proxy: Flag = False,
+    own: Own = None,
 ) -> int:
     """Answer queries over HTTP until Ctrl-C, SIGTERM or SIGHUP; the dashboard is at /.
 
@@ -61,7 +63,7 @@ def serve(
 
     with traces.by_place(), as_usage_errors(serving=True), ending_in_good_order(code=0), ExitStack() as cleanup:
         folder = existing_folder(name)
-        answering = open_predictor(name)
+        answering = open_predictor(name, own)
         until_served = cleanup.enter_context(ExitStack())
         until_served.callback(answering.close)
         keyring = _keyring(folder, answering)

@@ -12,6 +12,7 @@ from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.notices import PHASES_SHRINK, one_answer
 from reticent.cli.opening import existing_folder, open_predictor
 from reticent.cli.options import Flag
+from reticent.cli.own_parts import Own, OwnParts
 from reticent.cli.progress import progress_bar
 from reticent.cli.running_server import address_of, naming_the_key, read_key
 
@@ -26,6 +27,7 @@ def status(
     json: Flag = False,
     url: str | None = None,
     key_file: Path | None = None,
+    own: Own = None,
 ) -> int:
     """Show what a predictor guarantees, and its current phase; without a name, list all predictors.
 
@@ -55,7 +57,7 @@ def status(
             found = _status_of_server(name, url, read_key(key_file))
         else:
             folder = existing_folder(name)
-            found = _status(name, folder, read_key(key_file))
+            found = _status(name, folder, read_key(key_file), own)
         if verify:
             with progress_bar("checking the answer log", quiet=json):
                 found["verified"] = asdict(verification.verify(folder / home.STORE))
@@ -66,14 +68,14 @@ def status(
     return 0
 
 
-def _status(name: str, folder: Path, key: str | None) -> dict[str, Any]:
+def _status(name: str, folder: Path, key: str | None, own: OwnParts | None) -> dict[str, Any]:
     from reticent.service.home import AlreadyServed
     from reticent.service.store.verification import can_be_written
 
     if not can_be_written(folder):
-        return _status_of_copy(name, folder)
+        return _status_of_copy(name, folder, own)
     try:
-        answering = open_predictor(name, records=True)
+        answering = open_predictor(name, own, records=True)
     except AlreadyServed:
         return _status_of_server(name, address_of(name), key)
     return _status_and_close(name, folder, answering)
@@ -100,7 +102,7 @@ def _status_and_close(name: str, folder: Path, answering: AnsweringService) -> d
         answering.close()
 
 
-def _status_of_copy(name: str, folder: Path) -> dict[str, Any]:
+def _status_of_copy(name: str, folder: Path, own: OwnParts | None) -> dict[str, Any]:
     """The status of a predictor whose folder is read-only: a temporary copy of it is opened."""
     from tempfile import TemporaryDirectory
 
@@ -111,7 +113,9 @@ def _status_of_copy(name: str, folder: Path) -> dict[str, Any]:
     with TemporaryDirectory() as scratch:  # mode 0700
         print(f"reticent: {folder} is read-only: it is copied to {scratch}, which is then removed", file=sys.stderr)
         backup.copy(folder, Path(scratch) / name)
-        return _status_and_close(name, folder, AnsweringService(Home(Path(scratch) / name, records=True)))
+        parts = own.imported() if own else {}
+        answering = AnsweringService(Home(Path(scratch) / name, records=True), **parts)
+        return _status_and_close(name, folder, answering)
 
 
 def _as_text(name: str, found: dict[str, Any]) -> str:

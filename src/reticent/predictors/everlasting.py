@@ -12,9 +12,9 @@ from sklearn.utils.validation import validate_data
 
 from reticent import noise
 from reticent.concepts.class_order import warn_of_order
-from reticent.data.classes import as_classes, declared_classes
+from reticent.data.classes import declared_classes
 from reticent.data.groups import as_groups, numbered
-from reticent.data.labels import as_class_indices, as_labels
+from reticent.data.labels import read_labels
 from reticent.data.queries import Reader
 from reticent.data.rows import Rows
 from reticent.errors import EndingWarning, OneAnswerWarning
@@ -186,10 +186,9 @@ class EverlastingPredictor(ResumablePredictor):
         declared_classes(self.classes)
         warn_of_order(concepts, self.classes, stacklevel=3)
         table = training_table(X, concepts)
-        labels = as_labels(y, len(table), self.classes)
-        classes = as_classes(self.classes, labels)
+        classes, class_indices = read_labels(y, len(table), self.classes)
         members = None if groups is None else numbered(as_groups(groups, len(table)))
-        rows = Rows(table, as_class_indices(labels, classes), members)
+        rows = Rows(table, class_indices, members)
         check_delta(self.delta, rows=len(table))
         factory = checked.factory(columns=table.shape[1], classes=len(classes), grouped=groups is not None)
         if checked.schedule.horizon is None and (ending := factory.ending(checked.schedule, len(table))) is not None:

@@ -119,14 +119,36 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+class MissingPart(ValueError):
+    """A state whose predictor has a part of the caller's own, which the caller of `load` must give.
+
+    Parameters
+    ----------
+    name : str
+        The parameter: "learner", "labeller" or "engine".
+    kind : str
+        The name of its class.
+    given : str or None, default None
+        The name of another class, if one was given.
+    """
+
+    def __init__(self, name: str, kind: str, given: str | None = None) -> None:
+        self.name, self.kind = name, kind
+        self.wanted = f"{name} must be given" if given is None else f"{name} must be {kind}, got {given}"
+        super().__init__(f"{self.wanted}: the {kind} is not part of the saved state")
+
+
 def arguments(written: Mapping[str, Any], **given: Any) -> dict[str, Any]:
     """The parameters that were saved; what is given, and not None, takes the place of what was saved."""
     found = {}
     for name, value in written.items():
-        if given.get(name) is not None:
-            found[name] = given[name]
-        elif isinstance(value, dict) and "missing" in value:
-            raise ValueError(f"{name} must be given: the {value['missing']} is not part of the saved state")
+        missing = value["missing"] if isinstance(value, dict) and "missing" in value else None
+        if (part := given.get(name)) is not None:
+            if missing is not None and isinstance(part, type) and part.__name__ != missing:
+                raise MissingPart(name, missing, part.__name__)
+            found[name] = part
+        elif missing is not None:
+            raise MissingPart(name, missing)
         else:
             found[name] = from_json(value)
     return found

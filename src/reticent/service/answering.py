@@ -12,16 +12,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
+from reticent.concepts.interface import ConceptClass
+from reticent.data.executor import Executor
 from reticent.errors import BudgetExhausted
+from reticent.labellers import Labeller
+from reticent.predictors.engines.engine import EngineFactory
 from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.predictors.state import MissingPart
 from reticent.privacy.guard import Guard, Guarded
 from reticent.service import halting, traces
 from reticent.service.clock import Clock
 from reticent.service.halting import Halt
 from reticent.service.home import Home, save_phase
 from reticent.service.keys import ANONYMOUS
-from reticent.service.learning import Learning
+from reticent.service.learning import PhaseLearner
 from reticent.service.requests import (
     Answered,
     Batch,
@@ -65,15 +71,19 @@ class AnsweringService(Guarded):
     ----------
     home : Home
         The folder of the predictor, open and locked. The service closes it.
-    learner : estimator, default=None
-        The learner of the predictor, if it could not be saved.
+    learner : estimator or ConceptClass, default=None
+        The learner of the predictor, if it is not part of the saved state.
+    labeller : type[Labeller], default=None
+        The class of its labeller, if that is your own. It must be the one that the predictor was fitted with.
+    engine : type[EngineFactory], default=None
+        The class of its engine, if that is your own.
     trust_models : bool, default=False
         Whether teachers that are neither linear, thresholds nor trees may be loaded from the folder.
     expiry : float, default=86400
         For how many seconds a repeat receives the stored answer.
-    elsewhere : bool, default=True
-        Whether phases are learned in another process. It starts with a fresh interpreter, so a script needs a
-        `__main__` guard.
+    elsewhere : bool or Executor, default=True
+        Where phases are learned. True means another process, which starts with a fresh interpreter, so a script needs a
+        `__main__` guard; False means a thread of this process; an `Executor` means wherever it runs tasks.
     clock : callable, default=None
         The public clock, in milliseconds. None means a new `Clock`.
     """
@@ -84,10 +94,12 @@ class AnsweringService(Guarded):
         self,
         home: Home,
         *,
-        learner: Any = None,
+        learner: BaseEstimator | ConceptClass[Any] | None = None,
+        labeller: type[Labeller] | None = None,
+        engine: type[EngineFactory] | None = None,
         trust_models: bool = False,
         expiry: float = DAY,
-        elsewhere: bool = True,
+        elsewhere: bool | Executor = True,
         clock: Callable[[], int] | None = None,
     ) -> None:
         self._guard = Guard(type(self))
@@ -95,7 +107,11 @@ class AnsweringService(Guarded):
         self._store: AnswerStore = home.store
         self._expiry = int(1000 * expiry)
         self._clock = clock or Clock()
-        self._learning = Learning(home, learner=learner, trust_models=trust_models)
+        executor = None if isinstance(elsewhere, bool) else elsewhere
+        options: dict[str, Any] = {
+            "learner": learner, "labeller": labeller, "engine": engine, "trust_models": trust_models,
+        }  # fmt: skip
+        self._learning = PhaseLearner(home, executor, **options)
         self._wipe_after = 0.0  # on the monotonic clock
         self._last_phase = False  # whether no phase follows this one
         self.halt: Halt | None = None
@@ -105,10 +121,10 @@ class AnsweringService(Guarded):
         self._reviewed = 0  # the phase that the last two belong to
         path = home.state
         try:
-            self._predictor = EverlastingPredictor.load(path, learner=learner, again=True, trust_models=trust_models)
+            self._predictor = EverlastingPredictor.load(path, again=True, **options)
             self._check_predictor()
             self._predictor.background = True
-            if elsewhere:
+            if elsewhere is not False:
                 self._predictor.learn_elsewhere(self._learning.learn)
             self._dtype = np.min_scalar_type(len(self._predictor.classes_) - 1)
             parts = (self._arrays(one) for one in self._store.journal())
@@ -118,6 +134,13 @@ class AnsweringService(Guarded):
         except Damaged:
             self.close()
             raise
+        except MissingPart as error:
+            self.close()
+            raise ValueError(
+                f"{error.wanted}: {home.name} was fitted with one of your own, {error.kind}, which is not "
+                f"part of its folder. Add --{error.name} module:{error.kind} to the command; in Python, pass "
+                f"{error.name}={error.kind} to AnsweringService"
+            ) from None
         except (ValueError, KeyError) as error:
             self.close()
             raise Damaged(f"the service cannot continue from {path} and the store: {traces.said(error)}") from error

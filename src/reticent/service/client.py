@@ -1,4 +1,4 @@
-"""Asking a service from Python: rows in, labels out; a question that was lost on the way is repeated, and paid once."""
+"""Clients of the service in Python: rows in, labels out. A lost request is repeated, and charged once."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ import http.client
 import random
 import socket
 import ssl
-import struct
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.data.cells import as_matrix, as_numbers, as_text
 from reticent.extras import require
+from reticent.service.client_messages import (
+    Question,
+    Reply,
+    ServiceError,
+    decoded,
+    encoded,
+    error_in,
+    json_object,
+    labels_in,
+    tensors_of,
+)
 
 Array = NDArray[Any]
 
 URL = "http://127.0.0.1:8341"
-AT_ONCE = 50_000  # rows a request
+ROWS_PER_REQUEST = 50_000
 WRONG_NAME = (62, 63, 64)  # of OpenSSL: the certificate is not for this host, e-mail address or IP address
-NUMBERS = {"BOOL": "?", "INT64": "<i8", "FP64": "<f8"}
-
-
-class ServiceError(RuntimeError):
-    """The service refused; `status` is that of HTTP, `kind` the last part of the problem's type."""
-
-    def __init__(self, status: int, kind: str, detail: str) -> None:
-        super().__init__(f"{detail} ({status})")
-        self.status, self.kind = status, kind
 
 
 class NotSent(ConnectionError):
@@ -51,22 +51,24 @@ class _NoConnection(OSError):
     """No connection could be made, for the reason in `__cause__`."""
 
 
-class _Reply(NamedTuple):
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+class ServiceClient:
+    """What both clients share: how a request is written, a response read, and when to try again.
 
-
-class _Question(NamedTuple):
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: bytes
-    left_out: tuple[str, ...] = ()  # columns that hold neither numbers, text nor truths
-
-
-class _Base:
-    """What both clients know: how a question is written, an answer read, and when to try again."""
+    Parameters
+    ----------
+    url : str, default="http://127.0.0.1:8341"
+        Address of the service. It may end in the path of the model, /v2/models/NAME.
+    model : str, default=None
+        The name of the model, if the url does not name it. A service of another model is refused.
+    key : str, default=None
+        The key to ask with.
+    timeout : float, default=30.0
+        Seconds that one try may take.
+    retries : int, default=5
+        How often a request is repeated that was lost, or came too early.
+    context : ssl.SSLContext, default=None
+        Which certificates are trusted. None means those that the system trusts.
+    """
 
     def __init__(
         self,
@@ -100,42 +102,47 @@ class _Base:
         self._model = unquote(named) if model is None else model
         self._key, self._timeout, self._retries = key, timeout, retries
         self._where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        self._prepare()
 
-    def _get(self, path: str) -> _Question:
-        return _Question("GET", self._prefix + path, self._headers({"Accept": "application/json"}), b"")
+    def _prepare(self) -> None:
+        """Set up what keeps connections."""
+        raise NotImplementedError
+
+    def _get(self, path: str) -> Question:
+        return Question("GET", self._prefix + path, self._headers({"Accept": "application/json"}), b"")
 
     def _headers(self, headers: dict[str, str]) -> dict[str, str]:
         return headers if self._key is None else {**headers, "Authorization": f"Bearer {self._key}"}
 
-    def _questions(self, rows: Any, repeat: str | None) -> Iterator[_Question]:
-        """The rows in chunks, one question each, with a key of its own so that it can be repeated."""
+    def _questions(self, rows: Any, repeat: str | None) -> Iterator[Question]:
+        """The rows in chunks, one request each, with a key of its own so that it can be repeated."""
         repeat = uuid.uuid4().hex if repeat is None else repeat
-        tensors, left_out = _tensors(rows)
+        tensors, left_out = tensors_of(rows)
         count = len(next(iter(tensors.values()))) if tensors else 0
         if count == 0:
             raise ValueError("rows must have at least one row")
         path = f"{self._prefix}{self._path}/infer"
-        for start in range(0, count, AT_ONCE):
-            head, data = _written({name: values[start : start + AT_ONCE] for name, values in tensors.items()})
+        for start in range(0, count, ROWS_PER_REQUEST):
+            head, data = encoded({name: values[start : start + ROWS_PER_REQUEST] for name, values in tensors.items()})
             headers = {
                 "Content-Type": "application/octet-stream",
                 "Inference-Header-Content-Length": str(len(head)),
                 "Idempotency-Key": repeat if start == 0 else f"{repeat}-{start}",
             }
-            yield _Question("POST", path, self._headers(headers), head + data, left_out)
+            yield Question("POST", path, self._headers(headers), head + data, left_out)
 
     @property
     def _path(self) -> str:
         return f"/v2/models/{quote(self._model, safe='')}"
 
-    def _labels(self, reply: _Reply) -> Array:
-        head, data = _split(reply)
+    def _labels(self, reply: Reply) -> Array:
+        head, data = decoded(reply)
         self._check_model(head.get("model_name"))
-        return _labels(head, data)
+        return labels_in(head, data)
 
-    def _public(self, reply: _Reply, name: str = "model") -> dict[str, Any]:
+    def _public(self, reply: Reply, name: str = "model") -> dict[str, Any]:
         """Public numbers; of another model they are refused."""
-        found = _object(reply)
+        found = json_object(reply)
         self._check_model(found.get(name))
         return found
 
@@ -143,7 +150,7 @@ class _Base:
         if served != self._model:
             raise ServiceError(404, "wrong-model", f"{self._where} serves the model {served!r}, not {self._model!r}")
 
-    def _failed(self, question: _Question, reply: _Reply | None, lost: Exception | None, sent: bool) -> Exception:
+    def failure(self, question: Question, reply: Reply | None, lost: Exception | None, sent: bool) -> Exception:
         """The error if trying again does not help; `sent` says whether the request may have arrived."""
         if reply is None:
             kind = ConnectionError if sent else NotSent
@@ -152,7 +159,7 @@ class _Base:
             return error
         if reply.status == 404:
             return ServiceError(404, "wrong-model", f"{self._where} serves no model named {self._model!r}")
-        return _error(reply, question.left_out)
+        return error_in(reply, question.left_out)
 
     def _untrusted(self, error: ssl.SSLCertVerificationError, sent: bool) -> ConnectionError:
         """The error if the certificate is refused; `sent` says whether an earlier try may have arrived."""
@@ -180,40 +187,65 @@ class _Base:
             return [name for kind, name in found.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
         return []
 
-    def _wait(self, attempt: int, reply: _Reply | None) -> float | None:
-        """How long to wait before trying again; None if that would not help."""
-        if attempt >= self._retries:
+
+class _Attempts:
+    """Counts the tries of one request, and decides after each what follows."""
+
+    def __init__(self, client: ServiceClient, question: Question, retries: int) -> None:
+        self._client, self._question, self._left = client, question, retries
+        self._tried = 0
+        self.sent = False  # whether a try may have arrived
+
+    def pause(self, reply: Reply | None, lost: Exception | None) -> float | None:
+        """Seconds to wait before the next try; None if the reply is the answer. Raises if no try would help."""
+        self.sent = self.sent or not isinstance(lost, _NoConnection)
+        if reply is not None and reply.status == 200:
             return None
+        seconds = self._seconds(reply)
+        if seconds is None or self._left == 0:
+            raise self._client.failure(self._question, reply, lost, self.sent)
+        self._left -= 1
+        self._tried += 1
+        return seconds
+
+    def _seconds(self, reply: Reply | None) -> float | None:
         if reply is None:  # it was lost on the way
-            return random.uniform(0.5, 1.0) * min(5.0, 0.05 * 2.0**attempt)
+            return random.uniform(0.5, 1.0) * min(5.0, 0.05 * 2.0**self._tried)
         after = reply.headers.get("retry-after", "")
         if reply.status not in (429, 503) or not after.isdigit():
             return None
         return float(after) * random.uniform(1.0, 1.1)
 
 
-class Client(_Base):
-    """Asks a service; may be used by several threads.
+class Client(ServiceClient):
+    """Asks a service. Several threads may use one client.
 
-    A question that was lost on the way, or came too early, is repeated under the same idempotency key: it is answered
-    and paid for once.
-
-    The model is named, by `model` or by a url that ends in its path. A service of another model is refused.
+    A request that was lost, or came too early, is repeated under the same idempotency key: it is answered and charged
+    once. The parameters are those of `ServiceClient`.
 
     >>> client = Client("http://127.0.0.1:8341", model="clinic", key="…")
     >>> client.ask([[54.0, 81.5]])  # doctest: +SKIP
     array([1])
     """
 
-    def __init__(self, url: str = URL, **options: Any) -> None:
-        super().__init__(url, **options)
+    def _prepare(self) -> None:
         self._local = threading.local()
 
     def ask(self, rows: Any, *, idempotency_key: str | None = None) -> Array:
-        """A label for every row of an array, of a data frame, or of a mapping of columns.
+        """Ask for the label of every row.
 
-        The same rows under the same `idempotency_key`, which must not be made from the rows, are the same question,
-        also if another process asks: it gets the same labels, and they are paid for once. None makes a new one.
+        Parameters
+        ----------
+        rows : array-like, data frame or mapping of columns
+            The rows.
+        idempotency_key : str, default=None
+            The same rows under the same key are the same request, also if another process sends it: it gets the same
+            labels, and they are charged once. The key must not be made from the rows. None makes a new one.
+
+        Returns
+        -------
+        array
+            One label per row.
         """
         questions = self._questions(rows, idempotency_key)
         return np.concatenate([self._labels(self._answer_to(one)) for one in questions])
@@ -223,7 +255,7 @@ class Client(_Base):
         return self._public(self._answer_to(self._get("/status")))
 
     def guarantee(self) -> dict[str, Any]:
-        """What is promised, with `words`."""
+        """The guarantee: its numbers, and `words` that state it."""
         return self._public(self._answer_to(self._get("/guarantee")))
 
     def metadata(self) -> dict[str, Any]:
@@ -243,27 +275,25 @@ class Client(_Base):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _answer_to(self, question: _Question) -> _Reply:
-        attempt, sent = 0, False
+    def _answer_to(self, question: Question) -> Reply:
+        attempts = _Attempts(self, question, self._retries)
         while True:
+            reply, lost = None, None
             try:
-                reply, lost = self._send(question), None
+                reply = self._send(question)
             except ssl.SSLCertVerificationError as error:
                 self.close()
-                raise self._untrusted(error, sent) from None
+                raise self._untrusted(error, attempts.sent) from None
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                reply, lost = None, error
-            sent = sent or not isinstance(lost, _NoConnection)
-            if reply is not None and reply.status == 200:
+                lost = error
+            pause = attempts.pause(reply, lost)
+            if pause is None:
+                assert reply is not None
                 return reply
-            wait = self._wait(attempt, reply)
-            if wait is None:
-                raise self._failed(question, reply, lost, sent)
-            time.sleep(wait)
-            attempt += 1
+            time.sleep(pause)
 
-    def _send(self, question: _Question) -> _Reply:
+    def _send(self, question: Question) -> Reply:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             made: dict[str, Any] = {"timeout": self._timeout}
@@ -276,7 +306,7 @@ class Client(_Base):
         connection.request(question.method, question.path, question.body or None, question.headers)
         found = connection.getresponse()
         body = found.read()
-        return _Reply(found.status, {name.lower(): value for name, value in found.getheaders()}, body)
+        return Reply(found.status, {name.lower(): value for name, value in found.getheaders()}, body)
 
 
 def _connect(connection: http.client.HTTPConnection) -> None:
@@ -288,15 +318,14 @@ def _connect(connection: http.client.HTTPConnection) -> None:
         raise _NoConnection from error
 
 
-class AsyncClient(_Base):
-    """Asks a service from asyncio, as many questions at a time as are awaited; otherwise like `Client`."""
+class AsyncClient(ServiceClient):
+    """Asks a service from asyncio. Calls that are awaited together are sent together; otherwise like `Client`."""
 
-    def __init__(self, url: str = URL, **options: Any) -> None:
-        super().__init__(url, **options)
+    def _prepare(self) -> None:
         self._idle: list[_Wire] = []
 
     async def ask(self, rows: Any, *, idempotency_key: str | None = None) -> Array:
-        """A label for every row of an array, of a data frame, or of a mapping of columns; see `Client.ask`."""
+        """Ask for the label of every row; see `Client.ask`."""
         questions = self._questions(rows, idempotency_key)
         return np.concatenate([self._labels(await self._answer_to(one)) for one in questions])
 
@@ -305,7 +334,7 @@ class AsyncClient(_Base):
         return self._public(await self._answer_to(self._get("/status")))
 
     async def guarantee(self) -> dict[str, Any]:
-        """What is promised, with `words`."""
+        """The guarantee: its numbers, and `words` that state it."""
         return self._public(await self._answer_to(self._get("/guarantee")))
 
     async def metadata(self) -> dict[str, Any]:
@@ -325,28 +354,26 @@ class AsyncClient(_Base):
     ) -> None:
         await self.close()
 
-    async def _answer_to(self, question: _Question) -> _Reply:
+    async def _answer_to(self, question: Question) -> Reply:
         import h11
 
-        attempt, sent = 0, False
+        attempts = _Attempts(self, question, self._retries)
         while True:
+            reply, lost = None, None
             try:
                 async with asyncio.timeout(self._timeout):
-                    reply, lost = await self._send(question), None
+                    reply = await self._send(question)
             except ssl.SSLCertVerificationError as error:
-                raise await asyncio.to_thread(self._untrusted, error, sent) from None
+                raise await asyncio.to_thread(self._untrusted, error, attempts.sent) from None
             except (OSError, h11.ProtocolError) as error:
-                reply, lost = None, error
-            sent = sent or not isinstance(lost, _NoConnection)
-            if reply is not None and reply.status == 200:
+                lost = error
+            pause = attempts.pause(reply, lost)
+            if pause is None:
+                assert reply is not None
                 return reply
-            wait = self._wait(attempt, reply)
-            if wait is None:
-                raise self._failed(question, reply, lost, sent)
-            await asyncio.sleep(wait)
-            attempt += 1
+            await asyncio.sleep(pause)
 
-    async def _send(self, question: _Question) -> _Reply:
+    async def _send(self, question: Question) -> Reply:
         wire = self._idle.pop() if self._idle else None
         try:
             if wire is None:
@@ -378,7 +405,7 @@ class _Wire:
         self._reader, self._writer, self._host = reader, writer, host
         self._state = h11.Connection(our_role=h11.CLIENT)
 
-    async def send(self, question: _Question) -> _Reply:
+    async def send(self, question: Question) -> Reply:
         import h11
 
         headers = {**question.headers, "Host": self._host, "Content-Length": str(len(question.body))}
@@ -400,12 +427,12 @@ class _Wire:
             elif isinstance(event, h11.Data):
                 parts.append(bytes(event.data))
             elif isinstance(event, h11.EndOfMessage):
-                return _Reply(status, found, b"".join(parts))
+                return Reply(status, found, b"".join(parts))
             elif isinstance(event, h11.ConnectionClosed):
                 raise ConnectionResetError("the connection was closed")
 
     def usable(self) -> bool:
-        """Whether another question can be sent; if so, get ready for it."""
+        """Whether another request can be sent; if so, get ready for it."""
         import h11
 
         if self._state.our_state is not h11.DONE or self._state.their_state is not h11.DONE:
@@ -415,118 +442,3 @@ class _Wire:
 
     async def close(self) -> None:
         self._writer.close()
-
-
-# ── what is sent and what comes back ──────────────────────────────────────────────────────────────────────────────────
-
-
-def _tensors(rows: Any) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Columns by name, or all in one array; and the columns that cannot be sent, such as dates.
-
-    Only the service knows which columns are declared. It ignores those that are not, and names those that are missing.
-    """
-    if hasattr(rows, "columns") and hasattr(rows, "to_numpy"):  # a data frame, of pandas or polars
-        rows = {str(name): rows[name].to_numpy() for name in rows.columns}
-    if not isinstance(rows, Mapping):
-        return {"rows": _matrix(rows)}, ()
-    tensors = {str(name): _column(values) for name, values in rows.items()}
-    if len({values.shape for values in tensors.values()}) > 1 or any(one.ndim != 1 for one in tensors.values()):
-        raise ValueError("rows must be columns of one length")
-    left_out = tuple(name for name, values in tensors.items() if values.dtype.kind in "cmMV")
-    if tensors and len(left_out) == len(tensors):
-        raise ValueError(f"rows must have a column of numbers, text or truths, got {', '.join(map(repr, left_out))}")
-    return {name: values for name, values in tensors.items() if name not in left_out}, left_out
-
-
-def _matrix(rows: Any) -> Array:
-    """Rows of numbers. A cell that is none is a missing one for the service; only the shape is refused."""
-    table: Array | None = None
-    with suppress(Exception):  # a cell may be a list, or an object that raises what it likes
-        table = np.asarray(rows)
-    if (table is None or table.dtype.kind not in "biuf") and not isinstance(rows, np.ndarray):
-        table = as_matrix(rows)
-    if table is None:
-        raise ValueError("rows must be rows of cells, all of one length")
-    if table.ndim != 2:
-        raise ValueError(f"rows must have two dimensions, got {table.ndim}")
-    return as_numbers(table.ravel()).reshape(table.shape)
-
-
-def _column(values: Any) -> Array:
-    """A column of numbers, or of cells."""
-    if isinstance(values, np.ndarray):
-        return values
-    column: Array | None = None
-    with suppress(Exception):
-        column = np.asarray(values)
-    kind = "" if column is None else column.dtype.kind
-    # An array of strings would cut NULs off, and one of numbers would make 1 of a truth among them.
-    if column is None or kind not in "biuf" or (kind != "b" and bool in set(map(type, values))):
-        some = list(values)
-        column = np.empty(len(some), dtype=object)
-        column[:] = some
-    return column
-
-
-def _written(tensors: Mapping[str, Array]) -> tuple[bytes, bytes]:
-    """The JSON of a question, and its binary data."""
-    import msgspec
-
-    inputs, data = [], []
-    for name, values in tensors.items():
-        if values.dtype.kind == "b":
-            datatype, packed = "BOOL", values.tobytes()
-        elif values.dtype.kind in "iuf":
-            datatype, packed = "FP64", np.ascontiguousarray(values, dtype="<f8").tobytes()
-        else:
-            words = [as_text(one).encode("utf-8", "surrogatepass") for one in values.tolist()]
-            datatype, packed = "BYTES", b"".join(map(_with_length, words))
-        shape, size = list(values.shape), {"binary_data_size": len(packed)}
-        inputs.append({"name": name, "shape": shape, "datatype": datatype, "parameters": size})
-        data.append(packed)
-    head = {"inputs": inputs, "parameters": {"binary_data_output": True}}
-    return msgspec.json.encode(head), b"".join(data)
-
-
-def _with_length(word: bytes) -> bytes:
-    return struct.pack("<I", len(word)) + word
-
-
-def _split(reply: _Reply) -> tuple[dict[str, Any], memoryview]:
-    """The JSON of an answer, and its binary data."""
-    import msgspec
-
-    length = int(reply.headers["inference-header-content-length"])
-    return msgspec.json.decode(reply.body[:length], type=dict[str, Any]), memoryview(reply.body)[length:]
-
-
-def _labels(head: Mapping[str, Any], data: memoryview) -> Array:
-    (output,) = head["outputs"]
-    if output["datatype"] in NUMBERS:
-        return np.frombuffer(data, dtype=NUMBERS[output["datatype"]]).copy()
-    words, at = [], 0
-    while at < len(data):
-        (size,) = struct.unpack_from("<I", data, at)
-        words.append(str(data[at + 4 : at + 4 + size], "utf-8"))
-        at += 4 + size
-    return np.array(words)
-
-
-def _object(reply: _Reply) -> dict[str, Any]:
-    import msgspec
-
-    return msgspec.json.decode(reply.body, type=dict[str, Any])
-
-
-def _error(reply: _Reply, left_out: tuple[str, ...]) -> ServiceError:
-    import msgspec
-
-    try:
-        found = _object(reply)
-    except msgspec.DecodeError:
-        return ServiceError(reply.status, "unknown", "the service refused")
-    kind = str(found.get("type", "")).rpartition("#")[2]
-    detail = str(found.get("error", "the service refused"))
-    if kind == "wrong-tensors" and left_out:
-        detail += f"; not sent, as they hold neither numbers, text nor truths: {', '.join(map(repr, left_out))}"
-    return ServiceError(reply.status, kind, detail)

@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.data.cells import as_number, as_numbers, as_text
+from reticent.data.classes import sorted_classes
+from reticent.data.labels import class_indices_of_any
 
 Array = NDArray[Any]
 Rows = NDArray[np.float64]
-Codes = NDArray[np.int64]
+Indices = NDArray[np.int64]
 Kind = Literal["number", "category"]
 
 TRUTHS = {1.0: True, 0.0: False}
-LARGEST = 1e300  # of the ends of a range: the room between two of them is still a number
+LARGEST = 1e300  # of the ends of a range: their difference is still finite
 
 
 class SchemaError(ValueError):
@@ -59,7 +61,7 @@ class Column:
             raise SchemaError(f"column {self.name!r}: range must be two numbers, as in range = [0, 120]")
         low, high = self.range
         if not high / 2 - low / 2 > 0:
-            raise SchemaError(f"column {self.name!r}: range must have the lesser end first, and room between its ends")
+            raise SchemaError(f"column {self.name!r}: range must have the lesser end first, and ends further apart")
         if self.missing is not None and not (_is_number(self.missing) and low <= self.missing <= high):
             raise SchemaError(f"column {self.name!r}: missing must be a number of the range")
 
@@ -70,7 +72,7 @@ class Column:
             raise SchemaError(f'column {self.name!r}: categories must be listed, as in categories = ["a", "b"]')
         if not isinstance(self.other, bool):
             raise SchemaError(f"column {self.name!r}: other must be true or false")
-        _Places(self.categories, f"column {self.name!r}: categories")
+        _DeclaredValues(self.categories, f"column {self.name!r}: categories")
 
     @property
     def features(self) -> list[str]:
@@ -103,7 +105,7 @@ class Schema:
     ... )
     >>> schema.encode({"age": [25, 400, None], "ward": ["b", "a", "?"]}).tolist()
     [[-0.5, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
-    >>> schema.codes(["yes", "no", "perhaps"]).tolist()
+    >>> schema.class_indices(["yes", "no", "perhaps"]).tolist()
     [1, 0, 0]
     >>> Schema.from_toml(schema.to_toml()) == schema
     True
@@ -132,7 +134,7 @@ class Schema:
             raise SchemaError("group and target must be different columns")
         if len(self.classes) < 2:
             raise SchemaError("classes must be at least two labels, as in classes = [\"no\", \"yes\"]")
-        _Places(self.classes, "classes")
+        _DeclaredValues(self.classes, "classes")
 
     # ── encoding ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -158,13 +160,13 @@ class Schema:
             raise ValueError("the columns must have the same number of rows")
         rows = np.zeros((sizes.pop(), self.width))
         numbers = rows[:, : len(self._numbers)]
-        for place, column in enumerate(self._numbers):
-            numbers[:, place] = as_numbers(table[column.name])
+        for index, column in enumerate(self._numbers):
+            numbers[:, index] = as_numbers(table[column.name])
         self._scale(numbers)
         start, cells = len(self._numbers), rows.reshape(-1)
         first = np.arange(0, cells.size, self.width)
-        for column, places in zip(self._categories, self._places, strict=True):
-            found = places.of(table[column.name])
+        for column, declared in zip(self._categories, self._declared, strict=True):
+            found = declared.of(table[column.name])
             if column.other:
                 found[found < 0] = len(column.categories)
             cells[(first + start + found)[found >= 0]] = 1
@@ -193,9 +195,19 @@ class Schema:
         numbers /= half
         _clip(numbers, -1, 1)  # rounding may lead past the ends
 
-    def codes(self, labels: Any) -> Codes:
-        """Labels as places among the classes; the first class for what is none of them."""
-        return np.maximum(self._labels.of(labels), 0)
+    def class_indices(self, labels: Any) -> Indices:
+        """The index of each label in `ascending_classes`; that of the first declared class for any other label."""
+        declared = np.maximum(self._labels.of(labels), 0)
+        return self._ascending_index[declared]
+
+    @cached_property
+    def ascending_classes(self) -> Array:
+        """The classes in the order that estimators give them."""
+        return sorted_classes(self.classes)
+
+    @cached_property
+    def _ascending_index(self) -> Indices:
+        return class_indices_of_any(np.asarray(self.classes), self.ascending_classes)
 
     @cached_property
     def _numbers(self) -> tuple[Column, ...]:
@@ -211,18 +223,18 @@ class Schema:
         low, high = (np.array([one[end] for one in ranges], dtype=np.float64) for end in (0, 1))
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         missing = middle.copy()
-        for place, one in enumerate(self._numbers):
+        for index, one in enumerate(self._numbers):
             if one.missing is not None:
-                missing[place] = one.missing
+                missing[index] = one.missing
         return middle, half, low, high, missing
 
     @cached_property
-    def _places(self) -> list[_Places]:
-        return [_Places(one.categories, one.name) for one in self._categories]
+    def _declared(self) -> list[_DeclaredValues]:
+        return [_DeclaredValues(one.categories, one.name) for one in self._categories]
 
     @cached_property
-    def _labels(self) -> _Places:
-        return _Places(self.classes, "classes")
+    def _labels(self) -> _DeclaredValues:
+        return _DeclaredValues(self.classes, "classes")
 
     # ── TOML ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -320,10 +332,10 @@ def draft(
 def unfilled(page: Mapping[str, Any]) -> list[str]:
     """What a draft has that is still empty."""
     empty = [key for key in ("target", "classes") if page.get(key) in (None, "", [])]
-    for place, column in enumerate(page.get("columns", []), start=1):
+    for index, column in enumerate(page.get("columns", []), start=1):
         keys = [key for key in ("range", "categories") if key in column]
         if keys and all(column[key] == [] for key in keys):
-            empty.append(f"{' or '.join(keys)} of {column.get('name') or f'column {place}'}")
+            empty.append(f"{' or '.join(keys)} of {column.get('name') or f'column {index}'}")
     return empty
 
 
@@ -336,7 +348,7 @@ def _clip(numbers: Array, low: Any, high: Any) -> None:
     np.minimum(numbers, high, out=numbers)
 
 
-class _Places:
+class _DeclaredValues:
     """Finds values among those that were declared, which are all strings, all numbers or all truths.
 
     Strings are compared without the spaces around them, numbers by their value, whether or not they are written as
@@ -348,8 +360,8 @@ class _Places:
         if len(kinds) != 1 or None in kinds:
             raise SchemaError(f"{name} must be all text, all finite numbers, or all true or false")
         self.kind = kinds.pop()
-        self.places = {self.key(one): place for place, one in enumerate(declared)}
-        if len(self.places) < len(declared):
+        self.indices = {self.key(one): index for index, one in enumerate(declared)}
+        if len(self.indices) < len(declared):
             raise SchemaError(f"{name} must be different from each other")
 
     def key(self, value: object) -> object:
@@ -361,13 +373,13 @@ class _Places:
             return TRUTHS.get(number)
         return number if math.isfinite(number) else None
 
-    def of(self, values: Any) -> Codes:
-        """The place of each value; -1 for those that are not there."""
+    def of(self, values: Any) -> Indices:
+        """The index of each value; -1 for values that were not declared."""
         some = values.tolist() if isinstance(values, np.ndarray) else list(values)
         if all(type(one) is str for one in some):  # 1, 1.0 and True are the same key of a dict, and not the same here
-            known = {one: self.places.get(self.key(one), -1) for one in set(some)}
+            known = {one: self.indices.get(self.key(one), -1) for one in set(some)}
             return np.fromiter(map(known.__getitem__, some), dtype=np.int64, count=len(some))
-        return np.array([self.places.get(self.key(one), -1) for one in some], dtype=np.int64)
+        return np.array([self.indices.get(self.key(one), -1) for one in some], dtype=np.int64)
 
 
 def _is_number(value: object) -> bool:

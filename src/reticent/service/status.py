@@ -63,7 +63,23 @@ KEPT = (
 )
 
 
+GROUP = (
+    "What a group is. All rows with the same value in the group column: the rows of one person. They are protected "
+    "together, so it does not matter how many rows a person has."
+)
+GROUP_OF_QUERIES = " Queries are grouped by who asks: all queries of one client are protected together."
+
+
 def in_words(guarantee: Guarantee) -> str:
-    """The guarantee of a service in plain words; where it does not protect queries, also what is kept of them."""
-    words = guarantee.explain()
-    return f"{words}\n\n{KEPT}" if guarantee.protects == "rows" else words
+    """The guarantee of a service in plain words.
+
+    With groups it also says what a group is, and where queries are not protected, what is kept of them.
+    """
+    who, *others = guarantee.explain().partition("Against what.")
+    words = [who.rstrip()]
+    if guarantee.unit == "group":
+        words.append(GROUP + (GROUP_OF_QUERIES if guarantee.protects == "rows and queries" else ""))
+    words.append("".join(others))
+    if guarantee.protects == "rows":
+        words.append(KEPT)
+    return "\n\n".join(words)

@@ -38,7 +38,7 @@ class TableError(ValueError):
     """A table that cannot be read; the message never repeats what is in it."""
 
 
-class Table(Protocol):
+class TableFile(Protocol):
     """A table in a file."""
 
     path: Path
@@ -54,7 +54,7 @@ class Table(Protocol):
         """The named columns, some rows at a time; `numbers` are those of them that are to be numbers."""
 
 
-def open_table(path: str | Path) -> Table:
+def open_table(path: str | Path) -> TableFile:
     """The table in a file, by the ending of its name; only its header is read."""
     place = Path(path)
     kind = ENDINGS.get(place.suffix.lower())
@@ -63,13 +63,13 @@ def open_table(path: str | Path) -> Table:
     if not place.is_file():
         raise TableError(f"there is no file {place}")
     try:
-        table: Table = Csv(place) if kind == "csv" else Parquet(place) if kind == "parquet" else Arrow(place)
+        table: TableFile = Csv(place) if kind == "csv" else Parquet(place) if kind == "parquet" else Arrow(place)
     except OSError as error:
         raise TableError(f"{place} cannot be read: {error.strerror or 'it is damaged, or of another kind'}") from None
     return table
 
 
-def check_columns(table: Table, columns: Sequence[str]) -> None:
+def check_columns(table: TableFile, columns: Sequence[str]) -> None:
     """Refuse a table without these columns."""
     if missing := [name for name in columns if name not in table.names]:
         none = f"{table.path} has no column {', '.join(map(repr, missing))}"
@@ -78,7 +78,7 @@ def check_columns(table: Table, columns: Sequence[str]) -> None:
         raise TableError(f"{none}; there are: {', '.join(table.names)}")
 
 
-def _check_different(table: Table) -> None:
+def _check_different(table: TableFile) -> None:
     if len(set(table.names)) < len(table.names):
         raise TableError(f"{table.path}: two columns have the same name")
 

@@ -286,7 +286,7 @@ function scientific(element, number) {
 function showPromise(guarantee) {
   scientific(at("epsilon"), guarantee.epsilon);
   scientific(at("delta"), guarantee.delta);
-  say("unit", guarantee.unit === "group" ? "group of rows, such as a person" : "row");
+  say("unit", guarantee.unit === "group" ? "group (all rows of one person)" : "row");
   say("protects", guarantee.protects ?? "–");
 }
 

@@ -22,7 +22,7 @@ class Overloaded(RuntimeError):
     """Too many requests are waiting: ask again later. Nothing was spent."""
 
 
-class Closing(RuntimeError):
+class Stopping(RuntimeError):
     """The service is about to stop and accepts no more requests. Nothing was spent."""
 
 
@@ -104,7 +104,7 @@ class Batcher:
     ) -> None:
         """As `ask`, but call `done` in the event loop with the answer or the error. `done` must not raise."""
         if self._closing:
-            raise Closing("the service is stopping: ask again when it is back")
+            raise Stopping("the service is stopping: ask again when it is back")
         rows = len(request.rows)
         mine = self._queues.get(request.client)
         full = self._count >= self.waiting or (self._count and self._rows + rows > self.waiting_rows)

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 from reticent.service.http.json_bodies import decode_loosely, decoding_error
-from reticent.service.http.open_inference import Column, Rows, Rules, encoded, in_one_column, listed
+from reticent.service.http.open_inference import DeclaredColumn, Rows, Rules, encoded, in_one_column, listed
 from reticent.service.http.problems import Problem
 from reticent.service.tables import Csv, TableError
 
 FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 
-Table = dict[str, list[Any]]
+Columns = dict[str, list[Any]]
 
 
-class Split(msgspec.Struct):
+class SplitTable(msgspec.Struct):
     """A table as pandas' orient="split" writes it."""
 
     data: list[list[Any]]
@@ -28,7 +28,7 @@ class Split(msgspec.Struct):
 class Invocation(msgspec.Struct):
     """A JSON body: one of the four forms."""
 
-    dataframe_split: Split | None = None
+    dataframe_split: SplitTable | None = None
     dataframe_records: list[dict[str, Any]] | None = None
     instances: list[Any] | None = None
     inputs: list[Any] | dict[str, list[Any]] | None = None
@@ -74,7 +74,7 @@ def read_csv(body: bytes, rules: Rules, most_rows: int) -> Rows:
     _check_columns(table.names, rules.columns)
     names = [column.name for column in rules.columns]
     numbers = [column.name for column in rules.columns if column.kind == "number"]
-    first: Table = next(table.chunks(names, rows=most_rows + 1, numbers=numbers), {})
+    first: Columns = next(table.chunks(names, rows=most_rows + 1, numbers=numbers), {})
     return _encoded(first, rules, most_rows)
 
 
@@ -83,7 +83,7 @@ def written(predictions: Sequence[Any]) -> bytes:
     return msgspec.json.encode({"predictions": predictions})
 
 
-def _from_split(split: Split, columns: Sequence[Column]) -> Table:
+def _from_split(split: SplitTable, columns: Sequence[DeclaredColumn]) -> Columns:
     names = [str(name) for name in split.columns] if split.columns is not None else None
     if names is None or names == [str(place) for place in range(len(columns))]:
         return _from_rows(split.data, columns)
@@ -94,7 +94,7 @@ def _from_split(split: Split, columns: Sequence[Column]) -> Table:
     return dict(zip(names, map(list, zip(*split.data, strict=True)), strict=False)) if split.data else {}
 
 
-def _from_records(records: Sequence[Any], columns: Sequence[Column]) -> Table:
+def _from_records(records: Sequence[Any], columns: Sequence[DeclaredColumn]) -> Columns:
     if not all(isinstance(record, dict) for record in records):
         raise Problem("wrong-table", "either all rows or none must be objects")
     if missing := [column for column in columns if any(column.name not in record for record in records)]:
@@ -102,7 +102,7 @@ def _from_records(records: Sequence[Any], columns: Sequence[Column]) -> Table:
     return {column.name: [record[column.name] for record in records] for column in columns}
 
 
-def _from_rows(rows: Sequence[Any], columns: Sequence[Column]) -> Table:
+def _from_rows(rows: Sequence[Any], columns: Sequence[DeclaredColumn]) -> Columns:
     """Cells by index: the columns in the order of the schema."""
     if len(columns) == 1:
         return {columns[0].name: [_alone(row, columns[0]) for row in rows]}
@@ -111,7 +111,7 @@ def _from_rows(rows: Sequence[Any], columns: Sequence[Column]) -> Table:
     return {column.name: [row[place] for row in rows] for place, column in enumerate(columns)}
 
 
-def _alone(row: Any, column: Column) -> Any:
+def _alone(row: Any, column: DeclaredColumn) -> Any:
     """The cell of a row of one column: it stands alone, in a list, or under its name."""
     if not isinstance(row, dict):
         return in_one_column(row)
@@ -120,12 +120,12 @@ def _alone(row: Any, column: Column) -> Any:
     return row[column.name]
 
 
-def _check_columns(names: Collection[str], columns: Sequence[Column]) -> None:
+def _check_columns(names: Collection[str], columns: Sequence[DeclaredColumn]) -> None:
     if missing := [column for column in columns if column.name not in names]:
         raise Problem("wrong-table", f"there is no column {listed(missing)}; the columns must be {listed(columns)}")
 
 
-def _encoded(table: Table, rules: Rules, most_rows: int) -> Rows:
+def _encoded(table: Columns, rules: Rules, most_rows: int) -> Rows:
     if not table:
         raise Problem("wrong-table", "there must be at least one row")
     _check_columns(table, rules.columns)

@@ -34,7 +34,7 @@ LONG = 1 << 16  # bytes of numbers, beyond which they are counted before they ar
 SIZE = "data must have as many values as the shape says"
 
 
-class Column(Protocol):
+class DeclaredColumn(Protocol):
     """A column as the schema describes it."""
 
     @property
@@ -50,7 +50,7 @@ class Rules(Protocol):
     """What the service needs of a schema: public rules alone."""
 
     @property
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[DeclaredColumn]:
         """The columns, in order."""
 
     @property
@@ -181,13 +181,13 @@ def in_one_column(entry: Any) -> Any:
     return entry[0] if isinstance(entry, list) and len(entry) == 1 else entry
 
 
-def listed(columns: Sequence[Column]) -> str:
+def listed(columns: Sequence[DeclaredColumn]) -> str:
     """The names of columns, in words."""
     names = [repr(column.name) for column in columns]
     return ", ".join(names if len(names) <= 20 else [*names[:20], f"… ({len(names)} in all)"])
 
 
-def _all_numbers(columns: Sequence[Column]) -> bool:
+def _all_numbers(columns: Sequence[DeclaredColumn]) -> bool:
     return all(column.kind == "number" for column in columns)
 
 

@@ -58,7 +58,7 @@ def document(name: str, rules: open_inference.Rules, most_rows: int, version: st
         "info": {
             "title": f"reticent: {name}",
             "version": version,
-            "description": "Private answers for ever, on one guarantee. Every answer is recorded before it leaves. "
+            "description": "Private answers without end, on one guarantee. Every answer is recorded before it leaves. "
             "Errors are problem documents (RFC 9457) with an `error` member; they never repeat what was sent.",
         },
         "paths": paths,

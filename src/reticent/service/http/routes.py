@@ -19,9 +19,10 @@ from reticent.service.dashboard import static_routes
 from reticent.service.http import openapi
 from reticent.service.http.answer_log import AnswerLogView
 from reticent.service.http.calls import Call, headers_by_name
+from reticent.service.http.failures import as_problem
 from reticent.service.http.problems import Problem
 from reticent.service.http.responses import JSON, compressible
-from reticent.service.http.service import Service, as_problem, counted_status
+from reticent.service.http.service import Service, counted_status
 
 Handler = Callable[[Call], Awaitable[Response]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import math
 import time
 from collections import Counter, deque
@@ -17,41 +16,22 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from reticent.errors import BudgetExhausted
-from reticent.service import traces
 from reticent.service.http import calls, invocations, open_inference
 from reticent.service.http.access import Allowance, Keyring
-from reticent.service.http.batching import Closing, Overloaded
+from reticent.service.http.bodies import BodyReader, Limits
 from reticent.service.http.calls import Call
+from reticent.service.http.failures import as_problem, to_problem
 from reticent.service.http.problems import KINDS, Problem
 from reticent.service.http.responses import JSON, OK, SAFE, compressible, json_response, raw
 from reticent.service.keys import Key
 from reticent.service.metrics import CONTENT_TYPE, REPEAT, Metrics
-from reticent.service.requests import Answered, Halted, KeyReused, NothingStored, Request
+from reticent.service.requests import Answered, KeyReused, NothingStored, Request
 from reticent.service.status import Status, in_words
 
-log = logging.getLogger("reticent.service")
-
-LARGE = 1 << 18  # bytes: a longer body is read in a thread, so that other requests continue
-AT_ONCE = 2  # large bodies that are decompressed and read at a time: each may take twenty times its length
 REPLAYED = "Idempotent-Replayed"
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What one caller may use."""
-
-    body: int = 16 << 20  # bytes, after decompression
-    bodies: int = 256 << 20  # bytes of all bodies that are held at a time
-    body_seconds: float = 30.0  # for a body to arrive
-    rows: int = 100_000  # per request
-    numbers: int = 1 << 25  # per request, in encoded rows, where a category is one number for each value
-    streams: int = 64  # of events, at a time
-    streams_per_key: int = 16
-    status_seconds: float = 1.0  # between two events of a stream
-
-
-class Answering(Protocol):
+class AnsweringBackend(Protocol):
     """What the routes need of the answering service."""
 
     def status(self) -> Status:
@@ -64,7 +44,7 @@ class Answering(Protocol):
         """Release the store."""
 
 
-class Asking(Protocol):
+class RequestQueue(Protocol):
     """What the routes need of the batcher."""
 
     def submit(self, request: Request, done: Callable[[Answered | Exception], None], /) -> None:
@@ -95,8 +75,8 @@ class Service:
         self,
         name: str,
         rules: open_inference.Rules,
-        answering: Answering,
-        batcher: Asking,
+        answering: AnsweringBackend,
+        batcher: RequestQueue,
         *,
         keyring: Keyring | None = None,
         limits: Limits | None = None,
@@ -114,8 +94,7 @@ class Service:
         width = max(1, getattr(rules, "width", len(rules.columns)))
         self.most_rows = max(1, min(self.limits.rows, self.limits.numbers // width))
         self._prefixes: dict[tuple[int, int], bytes] = {}
-        self._held = 0
-        self._large = asyncio.Semaphore(AT_ONCE)
+        self.bodies = BodyReader(self.limits)
         self._streams: Counter[str] = Counter()  # by key
         self._recent: deque[tuple[float, float, int]] = deque(maxlen=8192)  # when, seconds, answers
         self._snapshot: tuple[float, dict[str, Any]] = (-math.inf, {})
@@ -165,7 +144,7 @@ class Service:
     ) -> tuple[open_inference.Asked, Answered, dict[str, str]]:
         """Answer a request. Everything that can be refused is refused before it is asked, and costs nothing."""
         admitted = self._admit_question(call)
-        asked, digest = await self._read(call, admitted, read, form)
+        asked, digest = await self.bodies.read(call, admitted.repeat, read, form)
         request = self._charge(admitted, asked, digest)
         try:
             answered = await self.batcher.ask(request)
@@ -174,28 +153,6 @@ class Service:
         finally:
             self.metrics.waiting -= 1
         return asked, answered, self._charged_headers(admitted, len(asked.rows), answered)
-
-    async def _read(
-        self, call: Call, admitted: _Admitted, read: Callable[[bytes], open_inference.Asked], form: bytes
-    ) -> tuple[open_inference.Asked, bytes]:
-        """What is asked, and the digest of the body, which is not kept in memory."""
-        compressed = calls.is_compressed(call)
-        body = await self._body(call)
-        held = len(body)
-        try:
-            if not compressed and held <= LARGE:
-                return read(body), calls.body_digest(admitted.repeat, call, form, body)
-            async with self._large:
-                if compressed:
-                    body = await asyncio.to_thread(calls.decompressed, body, self.limits.body)
-                    self._held += len(body) - held
-                    held = len(body)
-                    if self._held > self.limits.bodies:
-                        raise Problem("busy", "", {"Retry-After": "1"})
-                asked = await asyncio.to_thread(read, body)
-                return asked, await asyncio.to_thread(calls.body_digest, admitted.repeat, call, form, body)
-        finally:
-            self._held -= held
 
     def quick(self, path: str, headers: Mapping[bytes, bytes], body: bytes, reply: Callable[[bytes], None]) -> None:
         """As `infer`, for a small body that has already arrived, without tasks and ASGI messages.
@@ -409,7 +366,7 @@ class Service:
             "p99_seconds": times[int(len(times) * 0.99)] if times else None,
         }
 
-    # ── admission and bodies ──────────────────────────────────────────────────────────────────────────────────────
+    # ── admission ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def admit(self, call: Call, scope: str) -> Key:
         """The key of a call, if it allows the scope."""
@@ -431,37 +388,6 @@ class Service:
         if parts["name"] != self.name or parts.get("version", open_inference.VERSION) != open_inference.VERSION:
             raise Problem("not-found", "there is no model, or no version, of that name")
 
-    async def _body(self, call: Call) -> bytes:
-        """The body as it was sent. `_held` grows by its length."""
-        limit, close = self.limits.body, {"Connection": "close"}
-        declared = call.headers.get(b"content-length", b"0")
-        if declared.isdigit() and (len(declared) > 15 or int(declared) > limit):
-            raise Problem("too-large", f"the body may have at most {limit} bytes", close)
-        chunks: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(self.limits.body_seconds):
-                more = True
-                while more:
-                    message = await call.receive()
-                    if message["type"] == "http.disconnect":
-                        raise Problem("malformed", "the body is not complete", close)
-                    chunk = message.get("body", b"")
-                    more = message.get("more_body", False)
-                    chunks.append(chunk)
-                    size += len(chunk)
-                    self._held += len(chunk)
-                    if size > limit:
-                        raise Problem("too-large", f"the body may have at most {limit} bytes", close)
-                    if self._held > self.limits.bodies:
-                        raise Problem("busy", "", {"Retry-After": "1", **close})
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        except BaseException as error:
-            self._held -= size
-            if isinstance(error, TimeoutError):
-                raise Problem("too-slow", "", close) from None
-            raise
-
 
 class StatusStream(Response):
     """The status as server-sent events."""
@@ -481,30 +407,6 @@ class StatusStream(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._service.stream_ended(self._key)
-
-
-def as_problem(error: Exception, name: str) -> Problem:
-    """An error as a problem. Of one that is not expected the caller learns only that it happened."""
-    if isinstance(error, Problem):
-        return error
-    log.error("in %s: %s", name, traces.rendered(error))
-    return Problem("internal")
-
-
-def to_problem(error: Exception) -> Problem | None:
-    """The problem for an error of the answering service, or None if it is not an expected one."""
-    soon = {"Retry-After": "1"}
-    if isinstance(error, KeyReused):
-        return Problem("key-reused")
-    if isinstance(error, BudgetExhausted):
-        return Problem("no-answers-left")
-    if isinstance(error, Overloaded):
-        return Problem("busy", "", soon)
-    if isinstance(error, Closing):
-        return Problem("closing", "", {"Retry-After": "5"})
-    if isinstance(error, Halted):
-        return Problem("halted", "", {"Retry-After": "5"} if error.soon else {})
-    return None
 
 
 def counted_status(status: int, headers: Mapping[str, str]) -> int | str:
