@@ -84,7 +84,7 @@ def fit(
     quiet
         Show no progress.
     """
-    from reticent.data.labels import Labels
+    from reticent.data.labels import ClassLabels
     from reticent.predictors.parameters import CheckedParameters
     from reticent.service import home, tables
     from reticent.service.status import in_words
@@ -128,7 +128,7 @@ def fit(
         with progress_bar("learning", quiet=quiet), warnings.catch_warnings():
             warnings.simplefilter("ignore", OneAnswerWarning)  # printed below
             warnings.filterwarnings("ignore", "delta=.* is not below 1/", PrivacyWarning)  # printed in the plan
-            predictor.fit(training.X, Labels(declared.ascending_classes, training.codes), groups=training.groups)
+            predictor.fit(training.X, ClassLabels(declared.ascending_classes, training.class_indices), groups=training.groups)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta)).close()
     print(f"\n{in_words(predictor.guarantee_)}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
