@@ -128,7 +128,8 @@ def fit(
         with progress_bar("learning", quiet=quiet), warnings.catch_warnings():
             warnings.simplefilter("ignore", OneAnswerWarning)  # printed below
             warnings.filterwarnings("ignore", "delta=.* is not below 1/", PrivacyWarning)  # printed in the plan
-            predictor.fit(training.X, ClassLabels(declared.ascending_classes, training.class_indices), groups=training.groups)
+            labels = ClassLabels(declared.ascending_classes, training.class_indices)
+            predictor.fit(training.X, labels, groups=training.groups)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta)).close()
     print(f"\n{in_words(predictor.guarantee_)}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
