@@ -212,7 +212,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Raises `OutOfReach` if `fit` cannot run on that many.
         """
-        self._check_parameters()
+        self.check_parameters()
         source = self._source(error, failure)
         return in_reach(source.required, lambda rows: self._check_first(rows, source.schedule(rows).first))
 
@@ -248,7 +248,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit_with_noise(self, X: ArrayLike, y: ArrayLike, *, unsafe_noise: Noise | None) -> Self:
         """`fit` on a given noise, for audits; unless it is None, the guarantee is marked as seeded."""
-        self._check_parameters()
+        self.check_parameters()
         rows = as_point_table(X, domain_declared=self.concept_class.declares_domain)
         validate_data(self, X, reset=True, skip_check_array=True)
         schedule = self._schedule(len(rows))
@@ -408,7 +408,8 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seeded=seeded,
         )
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Raise if a parameter is invalid. It reads no data."""
         check_epsilon(self.epsilon)
         check_delta(self.delta, positive=True)
         check_share(self.error, "error")
