@@ -37,7 +37,7 @@ def log_growth(concept_class: ConceptClass[Any], points: int) -> float:
 
 
 def _log_growth(vc_dimension: int, size: int | None, points: int) -> float:
-    """`log_growth` for what the bounds below read off a class once: its size may take long to count."""
+    """`log_growth` of a class with this VC dimension and size, which may take long to count."""
     most = sauer(vc_dimension, points)
     return math.log(most if size is None else min(most, size))
 

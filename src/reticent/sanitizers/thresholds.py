@@ -273,7 +273,7 @@ def _schemes(
     error: Fraction | None,
     failure: Fraction,
 ) -> list[Scheme]:
-    """What a method may do with this many rows of a domain of this size."""
+    """The schemes that a method may use for this many rows; not calibrated."""
     if method == "paper":
         alpha = check_share(error, "error")
         return [san_thresholds(size, rows, alpha=alpha, epsilon=epsilon, delta=delta, failure=failure)]
@@ -296,7 +296,7 @@ def _best_scheme(
     error: Fraction | None,
     failure: Fraction,
 ) -> Scheme:
-    """The scheme with the least expected error, of those that keep a promised one if there are any."""
+    """The scheme with the least expected error, among those that keep the promise if there are any; calibrated."""
     schemes = _schemes(method, size, rows, epsilon=epsilon, delta=delta, error=error, failure=failure)
     kept = [scheme for scheme in schemes if error is None or scheme.bound <= float(error) * rows]
     return min(kept or schemes, key=lambda scheme: scheme.expected).calibrated(epsilon, delta)
