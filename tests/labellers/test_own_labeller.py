@@ -110,6 +110,14 @@ def test_a_specification_of_this_package_is_saved_by_name(tmp_path: Path) -> Non
     assert (again.labeller, again.labeller_options) == ("greedy", {"order": 8})
 
 
+@pytest.mark.parametrize("given", [{"labeller": Laplace}, {"engine": object}])
+def test_a_saved_labeller_or_engine_cannot_be_replaced(given: dict[str, Any], tmp_path: Path) -> None:
+    """The guarantee of a state is that of its labeller: another one would spend something else."""
+    predictor(labeller="greedy").fit(*line(20_000)).save(tmp_path / "state")
+    with pytest.raises(ValueError, match="must not be given: it is part of the saved state, and of its guarantee"):
+        EverlastingPredictor.load(tmp_path / "state", **given)
+
+
 class Forgetful(Laplace):
     resumable = False
 
@@ -148,7 +156,7 @@ def test_plans_take_it() -> None:
     found = pate(200, labellers=["greedy", Laplace], **BUDGET)
     assert [each.labeller for each in found.bought] == ["greedy", "laplace"]
     assert found.best().labeller == "greedy"
-    with pytest.raises(ValueError, match="labellers must list one that 'auto' chooses from"):
+    with pytest.raises(ValueError, match="labellers must include one that 'auto' chooses from"):
         pate(200, labellers=[Laplace], **BUDGET).best()
 
 

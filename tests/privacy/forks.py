@@ -81,7 +81,7 @@ def read(name: str) -> Use:
 # Of a labeller's class, or of public numbers alone: they neither draw nor count.
 DECLARED = (
     "takes", "protects_queries", "options", "spec", "is_compared", "is_automatic", "offers",
-    "answers_left", "closed", "accuracy", "expected_answers",
+    "answers_left", "closed", "accuracy", "chances", "expected_answers",
 )  # fmt: skip
 
 
@@ -132,7 +132,10 @@ def bbl_recipe(**options: Any) -> Recipe:
     return Recipe(
         lambda _: bbl(**{**options, "votes": dict(options["votes"])}),
         {"predict": (call("predict"), X[:3]), "answer": (call("answer"), X[:3])},
-        ("fit", "fit_with_noise", "n_required", "check_size", "phase_", "phase_number_", "answers_left_in_phase_"),
+        (
+            "fit", "fit_with_noise", "n_required", "check_parameters", "check_size", "phase_", "phase_number_",
+            "answers_left_in_phase_",
+        ),
     )
 
 
@@ -221,12 +224,12 @@ RECIPES: dict[str, Recipe] = {
         lambda: labellers.TwoCoin(**{**TEACHERS, "epsilon": 4}, query_epsilon=1, query_delta=1e-6),
         TORN,
         secrets={"used": 0, "closed": False, "threshold": 0},
-        open=("chances",),
+        open=("expected_hits",),
     ),
     "Gaussian": labeller(lambda: labellers.Gaussian(**TEACHERS, answers=9)),
     "Bit": labeller(lambda: labellers.Bit(**TEACHERS, answers=9)),
-    "GNMax": labeller(lambda: labellers.GNMax(**TEACHERS, answers=9)),
-    "Gumbel": labeller(lambda: labellers.Gumbel(**TEACHERS, answers=9), open=("chances",)),
+    "GNMax": labeller(lambda: labellers.GNMax(**TEACHERS, answers=9), open=("answer_event", "sigma")),
+    "Gumbel": labeller(lambda: labellers.Gumbel(**TEACHERS, answers=9), open=("answer_event", "rate")),
     "Confident": labeller(lambda: labellers.Confident(**TEACHERS, answers=9)),
     "labellers.SparseVector": labeller(lambda: labellers.SparseVector(**TEACHERS, halts=9), TORN),
     "Ledger": Recipe(

@@ -52,9 +52,11 @@ UNGUARDED = {
     "a base of classes that are listed by themselves": [
         "concepts.domains.Domain", "concepts.interface.ColumnDichotomies", "concepts.interface.ConceptClass",
         "concepts.interface.Dichotomies", "concepts.order.LineDichotomies", "concepts.order.Ordered",
-        "concepts.order.OrderedDichotomies", "labellers.base.Labeller", "labellers.base.PollingLabeller",
+        "concepts.order.OrderedDichotomies", "labellers.abstaining.AbstainingLabeller", "labellers.base.Labeller",
+        "labellers.base.PollingLabeller", "labellers.noisy.NoisyWinner",
         "learners.base.ConceptLearner", "learners.base.PartlyLabelled", "learners.label_private.NetLearner",
-        "mechanisms.above_threshold.Segments", "predictors.running.RunningPredictor",
+        "mechanisms.above_threshold.Segments", "predictors.engines.private_model.ModelAnswers",
+        "predictors.running.RunningPredictor",
         "predictors.state.ResumablePredictor", "privacy.guard.Guarded", "sanitizers.base.Sanitizer",
     ],
     "a concept, or labellings of points: a function, which counts nothing and draws nothing": [
@@ -71,7 +73,8 @@ UNGUARDED = {
         "learners.logistic.PrivateLogisticRegression", "learners.points.PointLearner",
         "learners.rectangles.RectangleLearner", "learners.sanitized.SanitizedLearner",
         "learners.semi_supervised.SemiSupervisedLearner", "learners.thresholds.ThresholdLearner",
-        "predictors.stable.StablePredictor", "sanitizers.nets.NetSanitizer", "sanitizers.points.PointSanitizer",
+        "predictors.stable.StablePredictor", "sanitizers.nets.NetSanitizer", "sanitizers.nets.QueryNet",
+        "sanitizers.points.PointSanitizer",
         "sanitizers.thresholds.ThresholdSanitizer", "teachers.pate.PATEClassifier",
         "teachers.students.Constant", "teachers.students.NoiseAware", "teachers.students.VotingStudents",
     ],
@@ -90,7 +93,7 @@ UNGUARDED = {
     "part of a guarded predictor or store, which checks before it gets here": [
         "predictors.admission.Admission", "predictors.bbl_running.RunningPhases",
         "predictors.engines.chain.ChainEngine", "predictors.engines.model.ModelEngine",
-        "predictors.engines.votes.VotesEngine", "predictors.machine.PhaseMachine", "data.rows.Column",
+        "predictors.engines.votes.VotesEngine", "predictors.machine.PhaseMachine", "data.rows.StoredColumn",
         "service.store.witness.Witness",
     ],
     "holds a guarded service, predictor or store and counts nothing of privacy itself": [
@@ -119,7 +122,7 @@ UNGUARDED = {
         "audit.predictor_states.PredictorStates",
         "experiments.everlasting_streams.Checkers", "experiments.everlasting_streams.Recorded",
         "experiments.everlasting_streams.Retrained", "experiments.everlasting_streams.UntilSpent",
-        "experiments.inference.Majority", "experiments.linear_models.OnePass",
+        "experiments.inference.Majority", "experiments.linear_models.OnePass", "experiments.tracing.Walk",
     ],
 }  # fmt: skip
 

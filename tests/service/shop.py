@@ -15,7 +15,7 @@ import numpy as np
 from reticent.concepts import Thresholds
 from reticent.data.executor import Executor
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.service import learning
+from reticent.service import learning, process_executor
 from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
 from reticent.service.requests import Answered, Request, digest
@@ -52,7 +52,7 @@ def learning_in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([learning.__name__])
-    monkeypatch.setattr(learning, "multiprocessing", SimpleNamespace(get_context=lambda _: context))
+    monkeypatch.setattr(process_executor, "multiprocessing", SimpleNamespace(get_context=lambda _: context))
 
 
 @contextmanager

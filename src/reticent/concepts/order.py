@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,12 @@ from numpy.typing import ArrayLike
 from reticent.concepts.domains import Domain, declared, read_ranks
 from reticent.concepts.interface import C, ConceptClass, Dichotomies
 from reticent.data.points import Array, Labels, as_rows
+
+
+@lru_cache(maxsize=256)  # plans ask for it again and again
+def _size(bits: int | None, domain: Domain | None) -> int | None:
+    found = declared(bits, domain)
+    return None if found is None else found.size
 
 
 class Ordered(ConceptClass[C]):
@@ -23,11 +29,10 @@ class Ordered(ConceptClass[C]):
     def __post_init__(self) -> None:
         declared(self.bits, self.domain)
 
-    @cached_property
+    @property
     def values(self) -> int | None:
         """The number of values of a column; None for infinitely many."""
-        domain = declared(self.bits, self.domain)
-        return None if domain is None else domain.size
+        return _size(self.bits, self.domain)
 
     def ranks(self, X: ArrayLike, name: str = "X") -> tuple[Array, Domain]:
         """Return the ranks of the rows of `X`, and the domain they belong to."""

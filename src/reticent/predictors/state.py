@@ -139,11 +139,17 @@ class MissingPart(ValueError):
 
 
 def arguments(written: Mapping[str, Any], **given: Any) -> dict[str, Any]:
-    """The parameters that were saved; what is given, and not None, takes the place of what was saved."""
+    """The parameters that were saved, with the parts that are given and not None.
+
+    A given learner takes the place of the saved one. A labeller or an engine is part of the guarantee: it is taken only
+    if the state has none.
+    """
     found = {}
-    for name, value in written.items():
+    for name, value in {**LATER, **written}.items():
         missing = value["missing"] if isinstance(value, dict) and "missing" in value else None
         if (part := given.get(name)) is not None:
+            if missing is None and name != "learner":
+                raise ValueError(f"{name} must not be given: it is part of the saved state, and of its guarantee")
             if missing is not None and isinstance(part, type) and part.__name__ != missing:
                 raise MissingPart(name, missing, part.__name__)
             found[name] = part

@@ -30,7 +30,7 @@ from reticent.learners import (
     RectangleLearner,
     SemiPrivateLearner,
     ThresholdLearner,
-    logistic,
+    descent,
 )
 from reticent.learners.logistic import Linear
 from reticent.mechanisms.release import Release
@@ -273,7 +273,7 @@ def test_exact_law_of_two_linear_models_one_from_the_other(
     kind: type[ChainFactory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("LEVELS", 1), ("LEAST_BITS", 0), ("SPREAD", 0)):  # a coarse lattice, that can be walked
-        monkeypatch.setattr(logistic, name, value)
+        monkeypatch.setattr(descent, name, value)
     learner = PrivateLogisticRegression(epsilon=1, delta=0.1, row_norm=1, fit_intercept=False, steps=1)
     factory = factory_for(learner, kind, retrain="always")
 
