@@ -316,7 +316,8 @@ def rehearse(student: Any, rows: Table, labels: int, classes: int, *, semi_super
                 fitted = fit_student(student, rows, transcript, semi_supervised=semi_supervised)
                 answer = np.asarray(fitted.predict(take(rows, made_up[:1])))
             if answer.shape != (1,) or answer[0] not in range(classes):
-                raise TypeError(f"student must predict one of its classes for each row, {type(student).__name__} does not")
+                name = type(student).__name__
+                raise TypeError(f"student must predict one of its classes for each row, {name} does not")
             return
         except Exception as error:
             if some == labels:
