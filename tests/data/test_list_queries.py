@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from numpy.typing import DTypeLike, NDArray
 
 from reticent.concepts import Thresholds
-from reticent.data.points import as_point_table
 from reticent.data.queries import Reader, as_queries
 
 LARGE = 2**53 + 1
@@ -21,7 +20,7 @@ ODD: list[Any] = [LARGE, -LARGE, 2**63, 2**64 + 1, 10**400, 2**24 + 1, 0.5, -0.0
 ODD += [True, None, "x", "7", b"7", np.float32(0.1), np.int8(3), np.uint64(2**63), Decimal("0.5"), [1], 1j]
 ODD += [datetime.date(2026, 1, 1)]
 READERS = {kind: Reader(np.dtype(kind), np.zeros((1, 1), dtype=kind)) for kind in ("int64", "float32", "float64")}
-READERS["object"] = Reader.of(as_point_table([[2**70], [3]]), Thresholds(bits=100))
+READERS["object"] = Reader.of(np.dtype(object), 1, Thresholds(bits=100))
 
 
 def read(kind: str, cells: list[Any]) -> list[Any]:

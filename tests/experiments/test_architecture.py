@@ -27,6 +27,11 @@ def test_a_walk_has_at_most_twelve_hops(walks: dict[str, Walk], name: str) -> No
 
 
 @pytest.mark.slow
+def test_a_row_is_handed_over_at_most_twelve_times_with_all_visits(walks: dict[str, Walk]) -> None:
+    assert len(walks["row"].edges) <= MOST
+
+
+@pytest.mark.slow
 def test_the_walks_start_where_people_do_and_pass_the_seams(walks: dict[str, Walk]) -> None:
     row, query = (walks[name].hops(*architecture.ENDS[name]) for name in ("row", "query"))
     assert row[0][0] == "cli.fit"

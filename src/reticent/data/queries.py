@@ -104,13 +104,13 @@ class Reader:
     concepts: PointSpace | None = None
 
     @classmethod
-    def of(cls, rows: Array, concepts: PointSpace | None) -> Reader:
-        """For queries like these rows: only their type and the number of their columns are looked at."""
+    def of(cls, dtype: np.dtype[Any], columns: int, concepts: PointSpace | None) -> Reader:
+        """For queries of the type and the number of columns of the rows that were learned from."""
         if concepts is None:
-            point = np.zeros((1, rows.shape[1]), dtype=rows.dtype)
+            point = np.zeros((1, columns), dtype=dtype)
         else:
-            point = np.ascontiguousarray(concepts.example_points()[:1], dtype=rows.dtype).reshape(1, -1)
-        return cls(rows.dtype, point, concepts)
+            point = np.ascontiguousarray(concepts.example_points()[:1], dtype=dtype).reshape(1, -1)
+        return cls(dtype, point, concepts)
 
     @silent()
     def read(self, rows: Array) -> Array:

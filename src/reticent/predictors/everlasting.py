@@ -201,7 +201,7 @@ class EverlastingPredictor(ResumablePredictor):
         fitted = Fitted(
             parameters=checked.given, classes=classes, columns=table.shape[1],
             names=[str(one) for one in getattr(self, "feature_names_in_", ())] or None,
-            reader=Reader.of(table, concepts), grouped=groups is not None,
+            reader=Reader.of(table.dtype, table.shape[1], concepts), grouped=groups is not None,
         )  # fmt: skip
         machine = checked.machine(fitted, factory, unsafe_noise)
         machine.open(phase, engine)

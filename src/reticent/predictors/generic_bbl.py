@@ -261,7 +261,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             chosen = draw_rows(source, len(points), schedule.first.rows)
             points, labels = points[chosen], labels[chosen]
             running = self._run(schedule, points, labels, unsafe_noise)
-        reader = Reader.of(rows, self.concept_class)
+        reader = Reader.of(rows.dtype, rows.shape[1], self.concept_class)
         promised = self._promised(cost, seeded=unsafe_noise is not None)
         # All at once, now that nothing can fail: rows of a fit that failed must not be answered from.
         self._running: RunningPhases = running
