@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from reticent.concepts import Datetimes, Finite, Floats, Integers, Intervals, Points, Rectangles, Thresholds
-from reticent.concepts.interface import about
+from reticent.concepts.labellings import about
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.points import PointLearner
 from reticent.learners.thresholds import ThresholdLearner

@@ -9,8 +9,9 @@ from reticent.concepts.combinations import OneOf, Product, Products, Unions
 from reticent.concepts.domains import Datetimes, Domain, Floats, Integers
 from reticent.concepts.finite import Choice, Finite
 from reticent.concepts.halfspaces import Halfspace, Halfspaces
-from reticent.concepts.interface import ConceptClass, Dichotomies, Dichotomy, Listed, sauer
+from reticent.concepts.interface import ConceptClass, Dichotomies, Dichotomy, Listed
 from reticent.concepts.intervals import Interval, Intervals
+from reticent.concepts.labellings import sauer
 from reticent.concepts.points import KPoints, Point, Points, PointSet
 from reticent.concepts.rectangles import Rectangle, Rectangles
 from reticent.concepts.stumps import Stump, Stumps

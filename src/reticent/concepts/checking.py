@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.interface import C, ConceptClass, Dichotomies, sauer
+from reticent.concepts.interface import C, ConceptClass, Dichotomies
+from reticent.concepts.labellings import sauer
 from reticent.data.points import Array, as_array
 
 Labelling = tuple[int, ...]

@@ -11,15 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.interface import (
-    ColumnDichotomies,
-    ConceptClass,
-    Dichotomies,
-    check_concept,
-    most_shattered,
-    packed_rows,
-    sauer,
-)
+from reticent.concepts.interface import ColumnDichotomies, ConceptClass, Dichotomies, check_concept
+from reticent.concepts.labellings import most_shattered, packed_rows, sauer
 from reticent.concepts.values import Concept
 from reticent.data.points import Array, Labels, as_rows
 from reticent.exact import integer

@@ -10,14 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.interface import (
-    ColumnDichotomies,
-    ConceptClass,
-    Dichotomies,
-    check_concept,
-    most_shattered,
-    sauer,
-)
+from reticent.concepts.interface import ColumnDichotomies, ConceptClass, Dichotomies, check_concept
+from reticent.concepts.labellings import most_shattered, sauer
 from reticent.concepts.values import Concept
 from reticent.data.points import Array, Labels, zeros_and_ones
 from reticent.errors import OutOfReach

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, packed_rows
+from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept
+from reticent.concepts.labellings import packed_rows
 from reticent.concepts.values import Concept
 from reticent.data.labels import as_binary_labels
 from reticent.data.points import Array, Labels, as_array, as_rows, zeros_and_ones

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.domains import check_finite
-from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept, sauer
+from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept
+from reticent.concepts.labellings import sauer
 from reticent.concepts.values import Concept
 from reticent.data.points import Array, Labels, as_rows, zeros_and_ones
 from reticent.exact import integer

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.domains import Domain, below
-from reticent.concepts.interface import MOST_SCORES, Dichotomies, check_concept, joined
+from reticent.concepts.interface import MOST_SCORES, Dichotomies, check_concept
+from reticent.concepts.labellings import joined
 from reticent.concepts.order import Line, LineDichotomies, Ordered
 from reticent.concepts.values import Concept, Value, plain_value
 from reticent.data.points import Array, Labels, zeros_and_ones

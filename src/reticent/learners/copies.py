@@ -9,8 +9,9 @@ import numpy as np
 
 from reticent.concepts.disagreements import Disagreements
 from reticent.concepts.domains import declared
-from reticent.concepts.interface import ConceptClass, joined
+from reticent.concepts.interface import ConceptClass
 from reticent.concepts.intervals import Intervals
+from reticent.concepts.labellings import joined
 from reticent.concepts.order import Ordered, last_where
 from reticent.concepts.points import KPoints, Points
 from reticent.concepts.rectangles import Rectangles

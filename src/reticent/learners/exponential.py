@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.input import check_concept_class
-from reticent.concepts.interface import ConceptClass, Dichotomies, about
+from reticent.concepts.interface import ConceptClass, Dichotomies
+from reticent.concepts.labellings import about
 from reticent.data.points import Array, Labels
 from reticent.errors import OutOfReach
 from reticent.exact import Number

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.input import check_concept_class, refuse_bad_points
-from reticent.concepts.interface import ConceptClass, joined
+from reticent.concepts.interface import ConceptClass
+from reticent.concepts.labellings import joined
 from reticent.data.labels import UNLABELLED, as_binary_labels
 from reticent.data.points import Array, Labels, as_array
 from reticent.errors import InsufficientData

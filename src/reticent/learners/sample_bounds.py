@@ -25,7 +25,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from reticent.concepts.interface import ConceptClass, sauer
+from reticent.concepts.interface import ConceptClass
+from reticent.concepts.labellings import sauer
 from reticent.promises import fewest_rows
 
 _LN2 = math.log(2)

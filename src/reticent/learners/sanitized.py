@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.concepts.input import check_concept_class, refuse_bad_points
-from reticent.concepts.interface import ConceptClass, joined
+from reticent.concepts.interface import ConceptClass
+from reticent.concepts.labellings import joined
 from reticent.data.points import Array, Labels, as_rows
 from reticent.exact import Number, integer
 from reticent.learners.base import ConceptLearner, clone_with

@@ -7,7 +7,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from reticent.concepts.interface import ConceptClass, about
+from reticent.concepts.interface import ConceptClass
+from reticent.concepts.labellings import about
 from reticent.exact import Number
 from reticent.learners.exponential import ExponentialLearner
 from reticent.plan.plan import Plan, make_plan, planned_guarantee

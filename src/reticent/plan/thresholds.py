@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Literal
 
 from reticent.concepts.domains import Domain
-from reticent.concepts.interface import about
+from reticent.concepts.labellings import about
 from reticent.exact import Number
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.mechanisms.quasi_concave import SMALL, required_promise

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from reticent.concepts.interface import ConceptClass, sauer
+from reticent.concepts.interface import ConceptClass
+from reticent.concepts.labellings import sauer
 from reticent.data.points import Array
 from reticent.errors import InsufficientData
 from reticent.exact import exp_fractions, log_bounds
