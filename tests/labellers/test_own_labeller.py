@@ -118,6 +118,15 @@ def test_a_saved_labeller_or_engine_cannot_be_replaced(given: dict[str, Any], tm
         EverlastingPredictor.load(tmp_path / "state", **given)
 
 
+@pytest.mark.parametrize("given", ["greedy", Greedy.spec(), Laplace.spec(least=50), Greedy])
+def test_only_the_class_that_is_missing_takes_its_place(given: Any, tmp_path: Path) -> None:
+    """A name or a specification would bring another labeller, or other options, to answers that were priced."""
+    predictor(labeller=Laplace).fit(*line(20_000)).save(tmp_path / "state")
+    with pytest.raises(ValueError, match="labeller must be Laplace, got"):
+        EverlastingPredictor.load(tmp_path / "state", labeller=given)
+    EverlastingPredictor.load(tmp_path / "state", labeller=Laplace)  # a refusal claims nothing
+
+
 class Forgetful(Laplace):
     resumable = False
 

@@ -150,8 +150,9 @@ def arguments(written: Mapping[str, Any], **given: Any) -> dict[str, Any]:
         if (part := given.get(name)) is not None:
             if missing is None and name != "learner":
                 raise ValueError(f"{name} must not be given: it is part of the saved state, and of its guarantee")
-            if missing is not None and isinstance(part, type) and part.__name__ != missing:
-                raise MissingPart(name, missing, part.__name__)
+            kind = part if isinstance(part, type) else type(part)
+            if missing is not None and name != "learner" and kind.__name__ != missing:
+                raise MissingPart(name, missing, kind.__name__)
             found[name] = part
         elif missing is not None:
             raise MissingPart(name, missing)

@@ -178,6 +178,8 @@ def test_an_engine_of_ones_own_is_given_again_when_it_is_loaded(tmp_path: Path) 
     model.save(tmp_path / "state")
     with pytest.raises(ValueError, match="engine must be given: the Mine is not part of the saved state"):
         EverlastingPredictor.load(tmp_path / "state")
+    with pytest.raises(ValueError, match="engine must be Mine, got str"):
+        EverlastingPredictor.load(tmp_path / "state", engine="votes")
     again = EverlastingPredictor.load(tmp_path / "state", engine=Mine)
     assert isinstance(again._machine.factory, Mine)
     assert again.answered_ == 10
