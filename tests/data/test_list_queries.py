@@ -18,7 +18,7 @@ from reticent.data.queries import Reader, as_queries
 LARGE = 2**53 + 1
 ODD: list[Any] = [LARGE, -LARGE, 2**63, 2**64 + 1, 10**400, 2**24 + 1, 0.5, -0.0, 1e300, float("nan"), float("inf")]
 ODD += [True, None, "x", "7", b"7", np.float32(0.1), np.int8(3), np.uint64(2**63), Decimal("0.5"), [1], 1j]
-ODD += [datetime.date(2026, 1, 1)]
+ODD += [datetime.date(2026, 1, 1), np.array(3), np.array(LARGE), np.longdouble("0.1")]
 READERS = {kind: Reader(np.dtype(kind), np.zeros((1, 1), dtype=kind)) for kind in ("int64", "float32", "float64")}
 READERS["object"] = Reader.of(np.dtype(object), 1, Thresholds(bits=100))
 
@@ -37,6 +37,14 @@ def alike(one: Any, other: Any) -> bool:
 def test_each_query_of_a_list_is_read_by_itself(kind: str, cells: list[Any]) -> None:
     together, alone = read(kind, cells), [read(kind, [cell])[0] for cell in cells]
     assert all(map(alike, together, alone)), (together, alone)
+
+
+@pytest.mark.parametrize("cell", [np.array(3), np.array(2.5), np.longdouble("0.1")])
+@pytest.mark.parametrize("other", [2**60, "x", None])
+def test_a_number_that_only_numpy_takes_for_one_does_not_depend_on_the_others(cell: Any, other: Any) -> None:
+    alone, together = as_queries([[cell]]), as_queries([[cell], [other]])
+    assert alone.dtype.itemsize <= 8
+    assert alone[0, 0] == together[0, 0]
 
 
 def test_whole_numbers_beyond_floats_stay_as_they_are() -> None:

@@ -23,6 +23,7 @@ Array = NDArray[Any]
 
 
 EXACT = 1 << 53  # below this, floats hold every whole number
+EIGHT_BYTES = 8  # a longer float is read as one of this length, as it is in a cell
 
 
 @silent()
@@ -40,7 +41,7 @@ def as_queries(X: Any) -> Array:
     table = as_table(X.astype(object) if isinstance(X, np.ndarray) and X.dtype.kind == "c" else X)
     values: Array = table.toarray() if sparse.issparse(table) else np.asarray(table)
     if values.dtype.kind in "biuf":
-        return values
+        return values if values.dtype.itemsize <= EIGHT_BYTES else values.astype(np.float64)
     cells = [_exactly(cell) for cell in values.flat]
     kind = object if any(type(cell) is int for cell in cells) else np.float64
     return np.fromiter(cells, dtype=kind, count=len(cells)).reshape(values.shape)
@@ -48,6 +49,8 @@ def as_queries(X: Any) -> Array:
 
 def _exactly(cell: object) -> float | int:
     """A cell as `as_number` reads it, but for a whole number that a float may not hold: that number."""
+    if isinstance(cell, np.ndarray) and cell.ndim == 0:  # NumPy takes it for a number if all others are numbers
+        cell = cell[()]
     if isinstance(cell, (int, np.integer)) and not -EXACT < cell < EXACT:
         return int(cell)
     return as_number(cell)
