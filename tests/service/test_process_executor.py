@@ -5,16 +5,20 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from shop import labels, new_answering, request, started
 
 from reticent.data import checking
 from reticent.data.checking import check_executor
+from reticent.data.rows import Rows
+from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.service import traces
 from reticent.service.halting import Interrupted
-from reticent.service.learning import learn_from_files
+from reticent.service.learning import PhaseLearner, learn_from_files
 from reticent.service.process_executor import ProcessExecutor, WorkerCrashed, WorkerLost
 
 
@@ -97,6 +101,43 @@ def test_a_phase_is_learned_by_the_executor_that_is_given(tmp_path: Path, lost: 
     assert list((tmp_path / "clinic").glob("next-*")) == []
     answering.close()
     assert executor.interrupted
+
+
+@pytest.mark.parametrize("missing", ["X", "class_indices", "groups"])
+def test_a_worker_that_does_not_find_a_file_learns_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """A phase learned without its groups would protect rows alone, and nobody would know."""
+    learned: list[Rows] = []
+
+    def learn(state: Path, phase: Any, rows: Rows, **options: Any) -> Any:
+        learned.append(rows)
+        return {}, {}
+
+    monkeypatch.setattr(EverlastingPredictor, "learned", learn)
+    arrays = {"X": np.zeros((4, 1)), "class_indices": np.zeros(4, dtype=np.int64), "groups": np.arange(4)}
+
+    class Elsewhere(Recorder):
+        """Runs tasks where the files of this folder are not all seen yet, as on a file system of a network."""
+
+        def map(self, function: Any, tasks: Any) -> list[Any]:
+            def without(state: Path, phase: Any, paths: Any, options: Any) -> None:
+                paths[missing].unlink(missing_ok=True)
+                function(state, phase, paths, options)
+
+            return [without(*task) for task in tasks]
+
+    class Folder:
+        state = tmp_path / "state"
+
+        def next_rows(self, phase: int, what: str) -> Path:
+            return tmp_path / f"next-{phase}.{what}"
+
+    learner = PhaseLearner(cast(Any, Folder()), Elsewhere())
+    with pytest.raises(FileNotFoundError):
+        learner.learn(cast(Any, SimpleNamespace(number=2)), Rows(**arrays))
+    assert learned == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_worker_that_is_lost_each_time_is_a_fault_of_the_system(tmp_path: Path) -> None:

@@ -53,13 +53,13 @@ class PhaseLearner:
     def learn(self, phase: Phase, rows: Rows) -> tuple[dict[str, Any], dict[str, Array]]:
         """Learn the next phase from these rows: for `EverlastingPredictor.learn_elsewhere`."""
         token = secrets.token_hex(4)
-        paths = {one: self._home.next_rows(phase.number, f"{token}.{one}") for one in (*PARTS, LEARNED)}
+        parts = {name: array for name in PARTS if (array := getattr(rows, name)) is not None}
+        paths = {one: self._home.next_rows(phase.number, f"{token}.{one}") for one in (*parts, LEARNED)}
         with self._busy:
             try:
-                for name in PARTS:
-                    if (array := getattr(rows, name)) is not None:
-                        with open(paths[name], "wb", opener=private) as file:
-                            np.save(file, array, allow_pickle=False)
+                for name, array in parts.items():
+                    with open(paths[name], "wb", opener=private) as file:
+                        np.save(file, array, allow_pickle=False)
                 self._learn((self._home.state, phase, paths, self._options))
                 learned = state_file.read(paths[LEARNED])
                 return learned.header, learned.arrays
@@ -104,14 +104,15 @@ def learn_from_files(state: Path, phase: Phase, paths: Mapping[str, Path], optio
     phase : Phase
         The phase to learn.
     paths : mapping of str to Path
-        The files of the rows, by the names of `Rows`, and the file to write, as "learned".
+        The files of the rows, by the names of `Rows`, and the file to write, as "learned". All of them must be found:
+        without its groups, a phase would protect rows only.
     options : mapping
         Those of `EverlastingPredictor.learned`.
     """
     rows: dict[str, Any] = {
-        name: np.asarray(np.load(paths[name], mmap_mode="r", allow_pickle=False))
-        for name in PARTS
-        if paths[name].exists()
+        name: np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        for name, path in paths.items()
+        if name != LEARNED
     }
     header, arrays = EverlastingPredictor.learned(state, phase, Rows(**rows), **options)
     state_file.write(paths[LEARNED], header, arrays)
