@@ -56,6 +56,16 @@ def test_a_class_of_another_name_is_refused(folder: Path) -> None:
         AnsweringService(Home(folder), labeller=Other)
 
 
+def test_a_class_that_is_not_missing_is_refused_and_nothing_is_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RETICENT_HOME", str(tmp_path))
+    Home.create(tmp_path / "clinic", predictor(), MODEL).close()
+    assert cli.main(["serve", "clinic", "--labeller", "own_labellers:Laplace"]) == 2
+    assert "labeller must not be given: it is part of the saved state" in capsys.readouterr().err
+    Home(tmp_path / "clinic").close()  # it was released
+
+
 def test_the_command_line_takes_the_class_by_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["status", "clinic", "--labeller", "own_labellers:Laplace"]) == 0
     assert "answered: 0 in all" in capsys.readouterr().out

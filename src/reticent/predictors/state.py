@@ -138,6 +138,13 @@ class MissingPart(ValueError):
         super().__init__(f"{self.wanted}: the {kind} is not part of the saved state")
 
 
+class SavedPart(ValueError):
+    """A labeller or an engine was given to a state that has its own."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} must not be given: it is part of the saved state, and of its guarantee")
+
+
 def arguments(written: Mapping[str, Any], **given: Any) -> dict[str, Any]:
     """The parameters that were saved, with the parts that are given and not None.
 
@@ -149,7 +156,7 @@ def arguments(written: Mapping[str, Any], **given: Any) -> dict[str, Any]:
         missing = value["missing"] if isinstance(value, dict) and "missing" in value else None
         if (part := given.get(name)) is not None:
             if missing is None and name != "learner":
-                raise ValueError(f"{name} must not be given: it is part of the saved state, and of its guarantee")
+                raise SavedPart(name)
             kind = part if isinstance(part, type) else type(part)
             if missing is not None and name != "learner" and kind.__name__ != missing:
                 raise MissingPart(name, missing, kind.__name__)

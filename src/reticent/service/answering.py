@@ -20,7 +20,7 @@ from reticent.errors import BudgetExhausted
 from reticent.labellers import Labeller
 from reticent.predictors.engines.engine import EngineFactory
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.predictors.state import MissingPart
+from reticent.predictors.state import MissingPart, SavedPart
 from reticent.privacy.guard import Guard, Guarded
 from reticent.service import halting, traces
 from reticent.service.clock import Clock
@@ -131,7 +131,7 @@ class AnsweringService(Guarded):
             self._predictor.replay(parts, self._store.position.progress)
             self._unfinished = {(client, key): kept for client, key, kept in self._store.unfinished_requests()}
             self._interrupted()
-        except Damaged:
+        except (Damaged, SavedPart):
             self.close()
             raise
         except MissingPart as error:
