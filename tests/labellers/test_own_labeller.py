@@ -182,3 +182,42 @@ def test_the_search_finds_the_most_answers_within_the_loss() -> None:
     assert most.answers > 10
     assert lost(most.answers) == pytest.approx(most.loss)
     assert lost(most.answers) <= 0.01 < lost(round(1.03 * most.answers) + 1)
+
+
+# ── labellers that fail ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Fails(Laplace):
+    """Fails where the votes are clear, and quotes them."""
+
+    def _label(self, counts: Any) -> Any:
+        if counts[0].max() > 90:
+            raise KeyError(f"votes are {counts[0].tolist()}")
+        return super()._label(counts)
+
+
+class TooMany(Laplace):
+    def _label(self, counts: Any) -> Any:
+        return np.zeros(len(counts) + 1, dtype=np.int64)
+
+
+class NoClass(Laplace):
+    def _label(self, counts: Any) -> Any:
+        return np.full(len(counts), 2)
+
+
+class Fractions(Laplace):
+    def _label(self, counts: Any) -> Any:
+        return np.full(len(counts), 0.5)
+
+
+@pytest.mark.parametrize("kind", [Fails, TooMany, NoClass, Fractions])
+def test_a_labeller_fails_once_without_a_word_on_the_votes(kind: type[Laplace]) -> None:
+    labeller = kind(teachers=100, epsilon=10, delta=1e-6, answers=50)
+    clear, split = [[2, 98]], [[45, 55]]
+    once = f"^{kind.__name__} failed with [A-Za-z]+Error and gives no more answers$"
+    with pytest.raises(RuntimeError, match=once) as seen:
+        labeller.label(clear)
+    assert seen.value.__context__ is None
+    with pytest.raises(RuntimeError, match=f"^{kind.__name__} has failed before and gives no more answers$"):
+        labeller.label(split)

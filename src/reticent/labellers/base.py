@@ -101,6 +101,7 @@ class Labeller(Guarded, ABC):
         self.answers = None if answers is None else integer(answers, "answers", least=1)
         self.event = event if unsafe_noise is None else Seeded(event)
         self.asked = 0
+        self._failed = False
         self._noise = noise_or_system(unsafe_noise)
         self._guard = Guard(type(self))
 
@@ -210,10 +211,30 @@ class Labeller(Guarded, ABC):
         with self._guard.claim():
             if self.closed:
                 raise BudgetExhausted("all answers have been given: plan for more with answers=")
+            if self._failed:
+                raise RuntimeError(f"{type(self).__name__} has failed before and gives no more answers")
             counts = read(votes)[: self.answers_left]
-            labels = draw(counts) if len(counts) else np.empty(0, dtype=np.int64)
+            labels = self._checked_labels(counts, draw) if len(counts) else np.empty(0, dtype=np.int64)
             self.asked += len(labels)
             return labels
+
+    def _checked_labels(self, counts: Votes, draw: Callable[[Votes], Labels]) -> Labels:
+        """Labels of the first questions. If they cannot be drawn, there are no more answers.
+
+        Whether a labeller fails may depend on the votes, and its message may quote them: it fails once, and is named
+        by its type.
+        """
+        try:
+            labels = np.asarray(draw(counts))
+            if labels.ndim != 1 or len(labels) > len(counts) or labels.dtype.kind not in "iu":
+                raise TypeError("labels must be one whole number for each of the first questions")
+            if len(labels) and not (labels.min() >= ABSTAINS and labels.max() < self.classes):
+                raise ValueError("labels must be class indices")
+        except Exception as error:
+            self._failed, kind = True, type(error).__name__
+        else:
+            return labels
+        raise RuntimeError(f"{type(self).__name__} failed with {kind} and gives no more answers")
 
     @abstractmethod
     def _label(self, counts: Votes) -> Labels:
