@@ -37,6 +37,10 @@ def rational(value: object, name: str) -> Fraction:
     """
     if type(value) is Fraction and type(value.numerator) is int and type(value.denominator) is int:
         return value  # parameters are read at every call of a mechanism, and abstract types are slow to check
+    if type(value) is int:
+        return Fraction(value)
+    if type(value) is float and math.isfinite(value):
+        return Fraction(Decimal(repr(value)))
     if isinstance(value, bool) or not isinstance(value, (Real, Decimal)):
         raise TypeError(f"{name} must be a real number, got {type(value).__name__}")
     if isinstance(value, Rational):

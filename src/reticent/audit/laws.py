@@ -260,7 +260,7 @@ class _Walker(Noise):
         return np.array(self._walk(_subset(int(n), int(k))), dtype=np.int64)
 
     def choose(self, scores: ArrayLike, *, rate: Fraction, counts: ArrayLike | None = None) -> int:
-        exact = tuple(Fraction(score) for score in _listed(scores))
+        exact = tuple(score if type(score) is int else Fraction(score) for score in _listed(scores))
         weights = None if counts is None else tuple(int(count) for count in _listed(counts))
         return int(self._walk(_choose(exact, _not_negative(rate, "rate"), weights, self.tail_bits)))
 
@@ -409,7 +409,9 @@ def _gaussian_cell(sigma: Fraction, cuts: tuple[int, ...], tail_bits: int) -> _D
 
 
 @lru_cache(maxsize=65536)
-def _choose(scores: tuple[Fraction, ...], rate: Fraction, counts: tuple[int, ...] | None, tail_bits: int) -> _Draw:
+def _choose(
+    scores: tuple[int | Fraction, ...], rate: Fraction, counts: tuple[int, ...] | None, tail_bits: int
+) -> _Draw:
     sizes = (1,) * len(scores) if counts is None else counts
     if not any(sizes):
         raise ValueError("scores must not be empty, and some count must be positive")

@@ -216,9 +216,11 @@ class SanitizedLearner(ConceptLearner):
         parts = concept_parts(self.concept_class, copy.query_class())
         off = laplace_tail(rate=self._budget().counting, probability=beta / 8) + step // 2
 
+        planned = copy.planner(beta / 8)
+
         @cache  # most accuracies are powers of the step
         def needed(accuracy: Fraction) -> int:
-            return rows_needed(copy.n_required, accuracy, beta / 8)
+            return rows_needed(planned, accuracy)
 
         def rows_if(accuracy: Fraction) -> int:
             """The rows needed if each copy answers each query correctly up to this share of all rows."""

@@ -52,7 +52,7 @@ class Pieces:
             raise ValueError("the range must not be empty: its last integer lies below its first")
         if len(offsets) != len(self.values):
             raise ValueError("there must be one value per piece: the numbers of starts and of values differ")
-        if offsets[0] != 0 or not bool(np.all(offsets[1:] > offsets[:-1])):
+        if offsets[0] != 0 or not bool((offsets[1:] > offsets[:-1]).all()):
             raise ValueError("the starts of the pieces must be strictly ascending")
         if int(offsets[-1]) > top:
             raise ValueError("every piece must start inside the range, at or before its last integer")
@@ -110,7 +110,7 @@ class Pieces:
         tail = self.size - int(self.offsets[-1])
         if len(self) == 1:  # the length may be 2^64, which no machine type holds
             return np.array([tail], dtype=object)
-        return np.append(np.diff(self.offsets), self._scalar(tail))
+        return np.concatenate((self.offsets[1:] - self.offsets[:-1], [self._scalar(tail)]))
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -128,7 +128,7 @@ class Pieces:
 
     def locate(self, offset: int) -> int:
         """Return the index of the piece that contains first + offset."""
-        return int(np.searchsorted(self.offsets, self._scalar(offset), side="right")) - 1
+        return int(self.offsets.searchsorted(self._scalar(offset), side="right")) - 1
 
     def within(self, low: int, high: int) -> Pieces:
         """Return the same function on the smaller range [first + low, first + high]."""
@@ -172,10 +172,10 @@ def _runs(values: Array) -> Runs:
     peeled: list[Runs] = []
     begins, ends = np.arange(len(values)), np.arange(1, len(values) + 1)
     while True:
-        new = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
-        values, begins, ends = values[new], begins[new], np.append(begins[new[1:]], ends[-1])
+        new = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
+        values, begins, ends = values[new], begins[new], np.concatenate((begins[new[1:]], ends[-1:]))
         rises = values[1:] > values[:-1]
-        peaks = np.flatnonzero(np.append(True, rises) & np.append(~rises, True))
+        peaks = np.flatnonzero(np.concatenate(([True], rises)) & np.concatenate((~rises, [True])))
         if len(values) < 1000 or 24 * len(peaks) < len(values):
             break
         peeled.append((values[peaks], begins[peaks], ends[peaks]))
@@ -209,7 +209,7 @@ def _unimodal_runs(values: Array) -> Runs | None:
     """The same by binary search if the values first rise and then fall; None if they do not."""
     falls = values[1:] < values[:-1]
     peak = int(np.argmax(falls)) if falls.any() else len(falls)
-    if bool(np.any(values[peak + 1 :] > values[peak:-1])):
+    if bool((values[peak + 1 :] > values[peak:-1]).any()):
         return None
     rising, falling = values[: peak + 1], values[peak + 1 :]
     ends = len(values) - np.searchsorted(falling[::-1], rising)
@@ -225,7 +225,7 @@ def _log2_lengths(pieces: Pieces, begins: Array, ends: Array) -> Array:
         spans = zip(begins.tolist(), ends.tolist(), strict=True)
         return np.array([(edges[end] - edges[begin]).bit_length() - 1 for begin, end in spans])
     # One less than the length, so that 2^64 fits; arithmetic modulo 2^64 gives it even from an edge that wrapped to 0.
-    edges_modulo = np.append(pieces.offsets, np.uint64(pieces.size % _WORD))
+    edges_modulo = np.concatenate((pieces.offsets, [np.uint64(pieces.size % _WORD)]))
     spans_less_one = edges_modulo[ends] - edges_modulo[begins] - np.uint64(1)
     return np.asarray(np.searchsorted(_POWERS_LESS_ONE, spans_less_one, side="right") - 1)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -92,13 +94,14 @@ def quasi_concave_maximum(
     if not isinstance(pieces, Pieces):
         raise TypeError(f"pieces must be Pieces, got {type(pieces).__name__}")
     goal = SearchGoal(check_positive(promise, "promise"), _share(accuracy, "accuracy"))
+    exact, rest, share = check_epsilon(epsilon), check_delta(delta), _share(failure, "failure")
     if depth == "auto":
-        depth = choose_depth(pieces.size, accuracy=accuracy, epsilon=epsilon, delta=delta, failure=failure)
-    needs = _needs(pieces.size, accuracy=accuracy, delta=delta, failure=failure, depth=depth)
-    budgets = _budgets(needs, epsilon=epsilon, delta=delta)
-    event: Event = BoundedRange(check_epsilon(epsilon))
+        depth = choose_depth(pieces.size, accuracy=goal.accuracy, epsilon=exact, delta=rest, failure=share)
+    needs = _needs(pieces.size, accuracy=goal.accuracy, delta=rest, failure=share, depth=depth)
+    budgets = _budgets(needs, epsilon=exact, delta=rest)
+    event: Event = BoundedRange(exact)
     if len(budgets) > 1:
-        event = ApproximateDP(check_epsilon(epsilon), check_delta(delta))
+        event = ApproximateDP(exact, rest)
         _prepare_tables(budgets[:-1], epsilon)
     scores, unit = whole_units(pieces.values)
     point = _search(replace(pieces, values=scores), unit, goal, budgets, noise=noise_or_system(unsafe_noise))
@@ -127,7 +130,7 @@ class Budget(NamedTuple):
     delta: Fraction
 
 
-def _search(pieces: Pieces, unit: int, goal: SearchGoal, budgets: list[Budget], *, noise: Noise) -> int:
+def _search(pieces: Pieces, unit: int, goal: SearchGoal, budgets: Sequence[Budget], *, noise: Noise) -> int:
     """One level of the recursion. Scores are whole multiples of 1/unit, so that they stay exact integers."""
     budget, *deeper = budgets
     parts = [pieces]
@@ -157,9 +160,9 @@ def window_quality(pieces: Pieces, unit: int, goal: SearchGoal) -> tuple[Pieces,
     enough, plenty = (1 - goal.accuracy) * goal.promise, goal.promise
     finer = math.lcm(unit, enough.denominator, plenty.denominator)
     least = _scaled(window_minima(pieces), finer // unit, headroom=int(plenty * finer))
-    following = np.append(least[1:], np.minimum(least[-1:], 0))
+    following = np.concatenate((least[1:], np.minimum(least[-1:], 0)))
     quality = np.minimum(least - int(enough * finer), int(plenty * finer) - following)
-    starts = np.append(0, 1 + np.flatnonzero(quality[1:] != quality[:-1]))
+    starts = np.concatenate(([0], 1 + np.flatnonzero(quality[1:] != quality[:-1])))
     return Pieces(0, len(quality) - 1, starts.astype(np.uint64), quality[starts]), finer
 
 
@@ -288,34 +291,46 @@ class _Need(NamedTuple):
     slack: float = 0.0
 
 
-def _needs(size: int, *, accuracy: Number, delta: Number, failure: Number, depth: int | str) -> list[_Need]:
+def _needs(size: int, *, accuracy: Number, delta: Number, failure: Number, depth: int | str) -> tuple[_Need, ...]:
     """What the levels need, from the top one down. Their number N is a function of the range and `depth` alone."""
     if isinstance(depth, str):
         raise ValueError(f'depth must be "auto" or a whole number ≥ 1, got {depth!r}')
     ranges = _ranges(size)[: integer(depth, "depth", least=1)]
-    uppers = len(ranges) - 1
+    shares = _share(accuracy, "accuracy"), _share(failure, "failure")
+    return _needs_of_levels(len(ranges), ranges[-1], *shares, check_delta(delta, positive=len(ranges) > 1))
+
+
+@lru_cache(maxsize=256)  # parameters are public, and the same in every run
+def _needs_of_levels(
+    levels: int, lowest: int, accuracy: Fraction, failure: Fraction, delta: Fraction
+) -> tuple[_Need, ...]:
+    """What the levels need, if the range of the lowest has this size."""
+    uppers = levels - 1
     # The lower limits keep extreme parameters within the range of floating-point numbers.
-    alpha = max(float(_share(accuracy, "accuracy")), 1e-30)
-    beta = max(float(_share(failure, "failure")), 1e-300) / (2 * uppers + 1)
-    total = check_delta(delta, positive=uppers > 0)
+    alpha, beta = max(float(accuracy), 1e-30), max(float(failure), 1e-300) / (2 * uppers + 1)
     needs, scale = [], 1.0  # the promise of the level is `scale` times the promise at the top
     for _ in range(uppers):
-        log_delta = math.log(total.numerator) - math.log(total.denominator * 2 * uppers)
+        log_delta = math.log(delta.numerator) - math.log(delta.denominator * 2 * uppers)
         unit = 16 / (3 * alpha * scale)
         needs.append(_Need(unit * math.log(16 / beta), unit * (-math.log(4 * beta) - log_delta), unit))
         alpha, scale = 0.25, scale * alpha / 2
-    return [*needs, _Need(2 / (alpha * scale) * (math.log(ranges[-1]) - math.log(beta)))]
+    return (*needs, _Need(2 / (alpha * scale) * (math.log(lowest) - math.log(beta))))
 
 
-def _budgets(needs: list[_Need], *, epsilon: Number, delta: Number) -> list[Budget]:
+def _budgets(needs: tuple[_Need, ...], *, epsilon: Number, delta: Number) -> Sequence[Budget]:
     """ε in proportion to what each call needs (so that one promise suits all), δ in equal parts.
 
     Any split that adds up is private; this one almost minimises the promise needed.
     """
+    return _split(needs, check_epsilon(epsilon), check_delta(delta))
+
+
+@lru_cache(maxsize=256)
+def _split(needs: tuple[_Need, ...], epsilon: Fraction, delta: Fraction) -> tuple[Budget, ...]:
     shares = [(math.ceil(need.draw), math.ceil(need.interval)) for need in needs]
-    unit = check_epsilon(epsilon) / sum(draw + 2 * interval for draw, interval in shares)
-    each = check_delta(delta) / max(1, 2 * (len(needs) - 1))
-    return [Budget(draw * unit, interval * unit, each) for draw, interval in shares]
+    unit = epsilon / sum(draw + 2 * interval for draw, interval in shares)
+    each = delta / max(1, 2 * (len(needs) - 1))
+    return tuple(Budget(draw * unit, interval * unit, each) for draw, interval in shares)
 
 
 def _ranges(size: int) -> list[int]:
@@ -333,7 +348,7 @@ def _share(value: Number, name: str) -> Fraction:
     return number
 
 
-def _prepare_tables(budgets: list[Budget], epsilon: Number) -> None:
+def _prepare_tables(budgets: Sequence[Budget], epsilon: Number) -> None:
     """Build the tables of release probabilities before the scores are read, so that run time does not reveal scores."""
     try:
         for budget in budgets:

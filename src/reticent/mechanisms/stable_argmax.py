@@ -85,7 +85,7 @@ def stable_argmax(
 def release_gap(gap: int | Fraction, *, epsilon: Fraction, delta: Fraction, noise: Noise) -> bool:
     """Decide whether to release a leader that leads by `gap`: true with probability π_⌈gap/2⌉ of `release_table`."""
     entries, unit = release_table(epsilon=epsilon, delta=delta)
-    index = min(math.ceil(Fraction(gap) / 2), len(entries) - 1)
+    index = min(-(-gap.numerator // (2 * gap.denominator)), len(entries) - 1)
     return noise.bernoulli(Fraction(entries[index], unit))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
@@ -188,6 +189,18 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
             If `fit` cannot run on that many rows; `required` holds their number.
         """
         raise NotImplementedError
+
+    def planner(self, failure: Number | None = None) -> Callable[[Number], int]:
+        """Return `n_required` as a function of the error, for callers that try many errors.
+
+        A subclass computes here what does not depend on the error, once.
+
+        Parameters
+        ----------
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the sanitizer's own.
+        """
+        return lambda error: self.n_required(error, failure)
 
     def check_size(self, rows: int) -> None:
         """Raise `OutOfReach` if `fit` cannot run on this many rows. Only public numbers are used.

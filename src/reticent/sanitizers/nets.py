@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -158,11 +159,25 @@ class NetSanitizer(Sanitizer):
         failure : float, Fraction or None, default None
             The probability with which the promise may fail; None is the sanitizer's own.
         """
+        return self.planner(failure)(error)
+
+    def planner(self, failure: Number | None = None) -> Callable[[Number], int]:
+        """Return `n_required` as a function of the error. The queries are listed once.
+
+        Parameters
+        ----------
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the sanitizer's own.
+        """
         self.check_parameters()
-        alpha = float(check_share(error, "error"))
         schemes = self._schemes(self.query_net(), float(self._failure(failure)))
-        needed = fewest_rows(lambda rows: any(scheme.error(rows) <= alpha for scheme in schemes))
-        return in_reach(needed, self.check_size)
+
+        def needed(error: Number) -> int:
+            alpha = float(check_share(error, "error"))
+            rows = fewest_rows(lambda rows: any(scheme.error(rows) <= alpha for scheme in schemes))
+            return in_reach(rows, self.check_size)
+
+        return needed
 
     # ── the copy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -386,11 +401,17 @@ class _Rounds:
 
     def error(self, rows: int) -> float:
         """What is promised for this many rows."""
+        steps, noise, short = self._errors
+        return short / rows + math.sqrt(steps + (noise / rows) ** 2)
+
+    @cached_property
+    def _errors(self) -> tuple[float, float, float]:
+        """What the rounds leave of the squared error, and the errors of counts and choices in rows."""
         choice, scale = round_noise(self.epsilon, self.delta, self.rounds)
         odds = math.log(4 * self.rounds / self.failure)
-        noise = float(scale) * (math.sqrt(2 * odds) if self.delta else odds) / rows
-        short = (2 / float(choice) * math.log(2 * self.rounds * self.net.queries / self.failure) + 1) / rows
-        return short + math.sqrt(math.log(len(self.net.points)) / (2 * (self.rounds + 1)) + noise**2)
+        noise = float(scale) * (math.sqrt(2 * odds) if self.delta else odds)
+        short = 2 / float(choice) * math.log(2 * self.rounds * self.net.queries / self.failure) + 1
+        return math.log(len(self.net.points)) / (2 * (self.rounds + 1)), noise, short
 
     def copy(self, counts: Array, rows: int, unsafe_noise: Noise | None) -> Release[Copy]:
         """All points, and the average of their weights over the rounds."""
