@@ -121,9 +121,9 @@ def test_a_worker_that_does_not_find_a_file_learns_nothing(
         """Runs tasks where the files of this folder are not all seen yet, as on a file system of a network."""
 
         def map(self, function: Any, tasks: Any) -> list[Any]:
-            def without(state: Path, phase: Any, paths: Any, options: Any) -> None:
+            def without(state: Path, phase: Any, paths: Any, options: Any) -> Any:
                 paths[missing].unlink(missing_ok=True)
-                function(state, phase, paths, options)
+                return function(state, phase, paths, options)
 
             return [without(*task) for task in tasks]
 
@@ -135,7 +135,7 @@ def test_a_worker_that_does_not_find_a_file_learns_nothing(
 
     learner = PhaseLearner(cast(Any, Folder()), Elsewhere())
     with pytest.raises(FileNotFoundError):
-        learner.learn(cast(Any, SimpleNamespace(number=2)), Rows(**arrays))
+        learner.learn(cast(Any, SimpleNamespace(number=2)), Rows(**cast(Any, arrays)))
     assert learned == []
     assert list(tmp_path.iterdir()) == []
 
