@@ -103,6 +103,12 @@ def seed_of(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest(), "little")
 
 
+SLOW_EXAMPLES = {
+    "docs/answers.md", "docs/extending/labeller.md", "docs/guides/drifting-inputs.md", "docs/ledger.md",
+    "docs/pate.md", "docs/plan_everlasting.md", "docs/predictors/everlasting.md",
+    "src/reticent/plan/everlasting.py", "src/reticent/predictors/everlasting.py",
+}  # fmt: skip
+
 STREAMS = pytest.StashKey[Streams]()
 
 # Stores force each write to the disk, and tests write thousands. In memory that takes no time. It shows the same: what
@@ -177,6 +183,14 @@ def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
     found = yield
     tests = Path(__file__).with_name("tests")
     return [one for one in found if type(one) is pytest.Module] if tests in file_path.parents else found
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the pages and docstrings whose examples take long: they cannot carry a mark of their own."""
+    root = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(root) and item.path.relative_to(root).as_posix() in SLOW_EXAMPLES:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)
