@@ -10,6 +10,7 @@ the stream that it got. A test of the operating system's bytes themselves has th
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import random
@@ -20,6 +21,11 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+# There are as many workers as processors. Where each starts threads of its own for products of small matrices, these
+# wait for one another most of the time. It must be set before numpy is imported; processes of tests inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
@@ -97,6 +103,12 @@ def seed_of(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest(), "little")
 
 
+SLOW_EXAMPLES = {
+    "docs/answers.md", "docs/extending/labeller.md", "docs/guides/drifting-inputs.md", "docs/ledger.md",
+    "docs/pate.md", "docs/plan_everlasting.md", "docs/predictors/everlasting.md",
+    "src/reticent/plan/everlasting.py", "src/reticent/predictors/everlasting.py",
+}  # fmt: skip
+
 STREAMS = pytest.StashKey[Streams]()
 
 # Stores force each write to the disk, and tests write thousands. In memory that takes no time. It shows the same: what
@@ -152,6 +164,33 @@ def drawing(config: pytest.Config, name: str) -> Iterator[None]:
         return
     with config.stash[STREAMS].of(name):
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect no garbage while thousands of tests are made, and never look among them for any afterwards."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
+    """Look for examples in docstrings of the package and its experiments, not in those of tests, which have none."""
+    found = yield
+    tests = Path(__file__).with_name("tests")
+    return [one for one in found if type(one) is pytest.Module] if tests in file_path.parents else found
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the pages and docstrings whose examples take long: they cannot carry a mark of their own."""
+    root = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(root) and item.path.relative_to(root).as_posix() in SLOW_EXAMPLES:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -75,6 +75,7 @@ def test_upward_is_the_least_float_that_is_not_below(value: Fraction) -> None:
 
 # ── exp and log ───────────────────────────────────────────────────────────────────────────────────────────────────
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(MIXED, PRECISIONS)
 @example(Fraction(0), 64)

@@ -35,6 +35,7 @@ def test_every_statement_has_a_home() -> None:
     assert not homeless(KNOWN, FOUND)
 
 
+@pytest.mark.slow
 def test_every_docstring_cites_what_the_papers_state() -> None:
     assert not unknown(KNOWN, homes(KNOWN, left_out=True))
     assert not untitled(KNOWN)
@@ -98,6 +99,7 @@ def test_code_can_be_called_and_is_run(name: str) -> None:
     assert examples or any(called.search(path.read_text("utf-8")) for path in TESTS.rglob("test_*.py"))
 
 
+@pytest.mark.slow
 def test_what_is_left_out_has_no_code_for_a_home() -> None:
     everything = homes(KNOWN, left_out=True)
     dropped = {mention for mention in everything if set(everything[mention]) - set(FOUND.get(mention, ()))}

@@ -50,6 +50,7 @@ def help_of(command: str) -> str:
     return done.stdout.decode()
 
 
+@pytest.mark.slow
 def test_where_it_may_listen(run: Reticent, fitted: Path) -> None:
     assert "make a key first" in run("serve", "clinic", "--host", "0.0.0.0").err
     assert "--tls-cert must be a file, got x.pem" in run("serve", "clinic", "--tls-cert", "x.pem").err

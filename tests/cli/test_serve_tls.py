@@ -117,6 +117,7 @@ def test_a_server_for_all_addresses_is_asked_on_the_same_machine(
         assert process.end(LIMIT) == 0
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_leaves_no_files(run: Reticent, clinic: Path) -> None:
     with reserved_port() as port:  # nobody listens there
         for _ in range(2):

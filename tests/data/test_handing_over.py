@@ -55,6 +55,7 @@ def fitted(X: pd.DataFrame, y: NDArray[np.int64], n_jobs: int, estimator: Any = 
     return Teachers(estimator, shards=SHARDS, classes=(0, 1), n_jobs=n_jobs).fit(X, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", [threading.Lock(), Broken()], ids=["not pickled", "not unpickled"])
 @pytest.mark.parametrize("constant", [None, 3])
 def test_a_cell_that_cannot_be_sent_fails_its_teacher_for_any_number_of_workers(
@@ -83,6 +84,7 @@ def test_a_query_that_cannot_be_sent_is_answered_by_the_first_class_and_changes_
     assert np.array_equal((teachers.ask(frame(row_7=threading.Lock())[:10], asked) == 1).sum(axis=1), votes[:, 1])
 
 
+@pytest.mark.slow
 def test_rows_left_to_joblib_would_fail_by_private_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The must-fail twin: it sends rows as they are."""
     monkeypatch.setattr(models, "pack_rows", lambda rows: rows)

@@ -21,6 +21,7 @@ def small() -> Problem:
     return X[:3000], y[:3000], X[3000:], y[3000:]
 
 
+@pytest.mark.slow
 def test_margins_are_those_that_pate_keeps() -> None:
     X, y, queries, truth = small()
     found = measured((X, y, queries, truth), "made up", LOGISTIC)
@@ -114,6 +115,7 @@ def test_tables_and_plots() -> None:
     assert drawn == margins.plots()
 
 
+@pytest.mark.slow
 def test_measuring_again_writes_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(margins, "problem", lambda name, folder: small())
     monkeypatch.setattr(margins, "DATA", ("mushrooms",))

@@ -404,6 +404,7 @@ def test_labels_and_hits_are_as_frequent_as_they_should(classes: int) -> None:
     assert abs(drawn.mean() - hits[0]) < 5 * drawn.std() / math.sqrt(4000)
 
 
+@pytest.mark.slow
 def test_the_event_fits_the_budget_and_uses_it() -> None:
     for budget in ((1, 1e-6), (0.5, 1e-9), (4, 1e-5)):
         labeller = TwoCoin(teachers=5000, epsilon=budget[0], delta=budget[1])

@@ -27,6 +27,7 @@ def cuts_at(*points: Fraction, slack: int = 0) -> Callable[[int], Cuts]:
     return cuts
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(st.fractions(0, 1, max_denominator=10**6), min_size=1, max_size=6).map(sorted),
@@ -58,6 +59,7 @@ def test_settle_reads_on_only_while_the_cell_is_open() -> None:
     assert settle(Scripted([tail, tail, tail - 1]), opening, 8, third) == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.fractions(0, 500, max_denominator=10**6), st.sampled_from([1, 8, 64, 128, 256]))
 @example(Fraction(0), 64)

@@ -122,6 +122,7 @@ def true_edges(family: Family, scale: Fraction, bits: int) -> list[int]:
         return [int(mp.ceil(cut * mpf(2) ** bits)) for cut in true_cuts(family, scale, 0, -reach, reach)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "scale"), TABLES)
 def test_draws_invert_the_true_cumulative_law(family: Family, scale: Fraction) -> None:
     """Feed the sampler known bits; what it returns must be the cell that mpmath finds for them."""
@@ -214,6 +215,7 @@ def test_the_first_128_bits_are_almost_the_law(sigma: Fraction, bound: int) -> N
         assert real(stated) < 2 * distance
 
 
+@pytest.mark.slow
 def test_the_figures_in_the_docstring() -> None:
     assert tables.gaussian(10, 1).total_variation() < Fraction(1, 2**122)
     assert tables.gaussian(1000, 1).total_variation() < Fraction(1, 2**115)
@@ -306,6 +308,7 @@ def test_twin_that_never_rejects_within_a_cell_is_rejected(monkeypatch: pytest.M
     assert law_test(lambda size: twin.many(noise, size), tables.laplace, scale, 100_000) < REJECT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reach", [1, 2, 8])
 def test_coarse_cells_do_not_change_the_law(reach: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With cells as wide as the scale most draws are decided by the acceptance step, also where γ > 1."""

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -495,6 +496,7 @@ def blind() -> None:
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore", DeprecationWarning)  # Python's, of forks beside threads
     place, names = Path(sys.argv[1]), [one for one in sys.argv[2:] if one != "--blind"]
     os.urandom = counted = Counted()
     if without := "--blind" in sys.argv:

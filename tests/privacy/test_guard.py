@@ -12,7 +12,6 @@ import json
 import os
 import pickle
 import pkgutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ from sklearn.linear_model import LogisticRegression
 
 import experiments
 import reticent
+import warm
 from reticent import PATEClassifier, Teachers, labellers
 from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted
@@ -369,13 +369,8 @@ def tried(folder: Path, *arguments: str) -> dict[str, dict[str, list[str]]]:
     """What `forks.py` found, in a process of its own: a fork beside the threads of others is not safe."""
     script = Path(__file__).with_name("forks.py")
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", str(script), str(folder), *arguments],
-        env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        check=True,
-        text=True,
-    )
+    run = warm.run(str(script), str(folder), *arguments, environment=os.environ | {"PYTHONPATH": path})
+    assert run.returncode == 0, run.stderr
     return dict(json.loads(line) for line in run.stdout.splitlines())
 
 

@@ -321,6 +321,7 @@ def test_closed_while_it_learns_it_learns_again(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"labeller": "two-coin"}, {"labeller": "gaussian"}, {"held_back": 0}])
 def test_other_labellers_resume_too(tmp_path: Path, options: dict[str, Any]) -> None:
     answering = new_answering(tmp_path / "clinic", rows=1000, **options)

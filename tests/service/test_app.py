@@ -276,6 +276,7 @@ def test_own_pages_can() -> None:
         assert call("GET", "/status", headers=headers).status_code == 200
 
 
+@pytest.mark.slow
 def test_events_come_once_a_second_and_end_with_the_server() -> None:
     service = make_service()
     with running(service) as port, patient.Client(base_url=f"http://127.0.0.1:{port}") as client:

@@ -199,6 +199,7 @@ def test_it_gives_up_in_the_end(kind: str) -> None:
         asked(f"http://127.0.0.1:{port}", [[1, 2]], kind, retries=1)
 
 
+@pytest.mark.slow
 def test_it_waits_as_long_as_it_is_told(kind: str, tmp_path: Path) -> None:
     table = KeyTable(tmp_path / "keys")
     token, key = make_key("a", rate=2, burst=2)

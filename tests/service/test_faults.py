@@ -252,6 +252,7 @@ def test_a_full_disk_for_the_state_of_the_next_phase(tmp_path: Path, monkeypatch
     again.close()
 
 
+@pytest.mark.slow
 def test_a_disk_that_cannot_be_wiped_now_is_wiped_at_the_next_start(tmp_path: Path) -> None:
     answering = new_answering(tmp_path / "clinic")
     labels(answering.answer([request(810)]))

@@ -76,6 +76,7 @@ def check(service: Service, body: bytes, headers: dict[str, str]) -> int:
     return reply.status_code
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(asked=requests, tail=st.binary(max_size=40), length=lengths, exact=st.booleans())
 def test_tensors(service: Service, asked: Any, tail: bytes, length: str | None, exact: bool) -> None:

@@ -64,6 +64,7 @@ def is_raw_problem(found: bytes, status: int) -> None:
     assert json.loads(body)["status"] == status
 
 
+@pytest.mark.slow
 def test_bodies_are_limited_also_when_their_length_is_not_told() -> None:
     service = make_service(limits=Limits(body=1000))
 
@@ -107,6 +108,7 @@ def test_all_bodies_together_are_limited() -> None:
     assert service.bodies.held == 0
 
 
+@pytest.mark.slow
 def test_headers_must_come_in_time() -> None:
     with running(make_service(), patience=Patience(header_seconds=0.3)) as port:
         is_raw_problem(talk(port, b"GET /v2 HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "), 408)

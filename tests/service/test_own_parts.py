@@ -30,6 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "clinic"
 
 
+@pytest.mark.slow
 def test_a_service_opens_it_with_the_class_and_learns_the_next_phase_with_it(folder: Path) -> None:
     answering = AnsweringService(Home(folder), labeller=Laplace)
     answering.answer([request(10)])

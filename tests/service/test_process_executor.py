@@ -31,6 +31,7 @@ def fail_unsendably() -> None:
     raise Unsendable
 
 
+@pytest.mark.slow
 def test_an_error_that_cannot_be_sent_is_reported_by_its_type_and_location() -> None:
     with pytest.raises(WorkerCrashed, match="could not report why it failed") as failed:
         ProcessExecutor().map(fail_unsendably, [()])

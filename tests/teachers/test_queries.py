@@ -208,6 +208,7 @@ def test_without_noise_few_labels_label_every_row() -> None:
     assert bool((transcript.implied[transcript.unasked] == truth[transcript.unasked]).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flips", [0.05, 0.2])
 def test_with_noise_the_best_concept_stays_plausible(flips: float) -> None:
     """What is implied is what the best concept says, in nearly all runs, and it spares labels."""
@@ -284,6 +285,7 @@ def test_ridge_disagreement_asks_few_rows_and_implies_right_labels() -> None:
     assert np.mean(transcript.implied[implied] == truth[implied]) > 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "student", [DecisionTreeClassifier(max_depth=1, random_state=0), GaussianNB(), LogisticRegression(C=10)]
 )
