@@ -139,6 +139,12 @@ class OwnRandomness(Laplace):
         return int(2 * (ones + own.laplace(scale=float(self.scale))) > self.teachers)
 
 
+class Impostor(Laplace):
+    """Has the name of a labeller of this package: plans and reports would confuse the two."""
+
+    name = "greedy"
+
+
 class Misdeclared(Laplace):
     """Says that votes decide when it closes, and that it is stateless."""
 
@@ -162,6 +168,7 @@ TWINS: dict[type[Laplace], str] = {
     StartsAgain: "failed   resume",
     Copied: "failed   copies",
     OwnRandomness: "failed   rows",
+    Impostor: "failed   declarations: name must not be 'greedy', which is the name of Greedy of this package",
     Misdeclared: "failed   declarations",
     Silent: "failed   count",
 }

@@ -16,6 +16,7 @@ from reticent.labellers import (
     GNMax,
     Greedy,
     Gumbel,
+    Labeller,
     LabellerSpec,
     Poll,
     SparseVector,
@@ -55,11 +56,31 @@ def test_twins_are_rejected(twin: type[Laplace]) -> None:
     assert TWINS[twin] in str(caught.value)
 
 
+class Nameless(Labeller):
+    """Declares no name."""
+
+    def _label(self, counts: Any) -> Any:
+        return counts[:, 0] * 0
+
+
+@pytest.mark.parametrize("labeller", [Nameless, Nameless.spec()])
+def test_a_labeller_without_a_name_is_rejected(labeller: Any) -> None:
+    with pytest.raises(AssertionError) as caught:
+        check_labeller(labeller)
+    assert str(caught.value).startswith("labeller 'Nameless'\n")
+    assert "failed   declarations: name must be a text, and Nameless declares none" in str(caught.value)
+
+
 class FirstTeacher(Poll):
     """A twin: every poll is of the first teacher."""
 
     def draw_polls(self, questions: int) -> Any:
         return super().draw_polls(questions) * 0
+
+
+def test_a_subclass_of_a_labeller_needs_a_name_of_its_own() -> None:
+    with pytest.raises(AssertionError, match="failed   declarations: name must not be 'poll'"):
+        check_labeller(FirstTeacher.spec(poll=1, flip=0.5), most_paths=1)
 
 
 @pytest.mark.slow

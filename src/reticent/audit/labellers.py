@@ -21,7 +21,7 @@ from reticent.audit.laws import Law, law
 from reticent.audit.neighbours import Vector, count_vectors
 from reticent.errors import BudgetExhausted
 from reticent.exact import Number
-from reticent.labellers import ABSTAINS, Labeller, LabellerSpec, PollingLabeller, find
+from reticent.labellers import ABSTAINS, REGISTRY, Labeller, LabellerSpec, PollingLabeller, find
 from reticent.labellers.base import OF_QUERIES
 from reticent.labellers.registry import LabellerLike
 from reticent.noise import Noise, Seeded
@@ -79,7 +79,8 @@ def check_labeller(
     teachers, few answers, and options that draw little noise. What cannot be walked is skipped, and the report says so;
     a skipped check has shown nothing. Checked are
 
-    - *declarations*: the class attributes agree with the constructor and with each other;
+    - *declarations*: there is a name, which no other labeller of this package has; the class attributes agree with
+      the constructor and with each other;
     - *budget*: the event is within (ε, δ), and marked where the noise is not that of the operating system;
     - *votes*: malformed votes are refused, and not counted;
     - *count*: every answer counts, also to a repeated question, and a closed labeller refuses;
@@ -142,10 +143,16 @@ def check_labeller(
         ("stateless", trial.stateless),
         ("polls", trial.polls),
     )
-    report = Conformance(trial.kind.name, tuple(_run(name, check) for name, check in checks))
+    report = Conformance(_name(trial.kind) or trial.kind.__name__, tuple(_run(name, check) for name, check in checks))
     if report.failed:
         raise AssertionError(str(report))
     return report
+
+
+def _name(kind: type[Labeller]) -> str:
+    """The name that a class declares; empty if there is none."""
+    name = getattr(kind, "name", None)
+    return name if isinstance(name, str) else ""
 
 
 class _Skipped(Exception):
@@ -204,7 +211,9 @@ class _Trial:
 
     def declarations(self) -> None:
         kind = self.kind
-        _expect(isinstance(getattr(kind, "name", None), str) and bool(kind.name), "name must be a text")
+        _expect(bool(_name(kind)), f"name must be a text, and {kind.__name__} declares none")
+        same = REGISTRY.get(kind.name, kind)
+        _expect(same is kind, f"name must not be {kind.name!r}, which is the name of {same.__name__} of this package")
         for one in ("several_classes", "counted", "closes_early", "abstains", "stateless", "resumable", "scales"):
             _expect(isinstance(getattr(kind, one), bool), f"{one} must be True or False")
         _expect(not (kind.stateless and kind.closes_early), "stateless must be False if votes decide when it closes")

@@ -17,11 +17,14 @@ from reticent.learners import PrivateLogisticRegression, ThresholdLearner
 from reticent.noise import Noise
 from reticent.predictors.engines import (
     ChainFactory,
+    Engine,
+    EngineFactory,
     EngineSettings,
     ModelEngine,
     ModelFactory,
     VotesEngine,
     VotesFactory,
+    check,
     check_engine,
 )
 from reticent.predictors.phases import Phase, check_schedule
@@ -230,3 +233,37 @@ def test_twins_are_rejected(make: Callable[[], Any], given: EngineSettings, X: A
 def test_a_warning_about_a_query_is_an_output() -> None:
     with pytest.raises(RuntimeWarning):
         check_engine(model_twin(Warns), MODEL, rows(WHOLE), WHOLE[:500])
+
+
+def without(name: str, base: type) -> type:
+    """A class like `base` that lacks one member."""
+
+    def missing(self: object) -> Any:
+        raise AttributeError(name)
+
+    return type(base.__name__, (base,), {name: property(missing)})
+
+
+@pytest.mark.parametrize("name", check.FACTORY_MEMBERS)
+def test_a_missing_member_of_a_factory_is_named(name: str) -> None:
+    with pytest.raises(AssertionError, match=f"^ModelFactory lacks {name}, a member of EngineFactory$"):
+        check_engine(without(name, ModelFactory), MODEL, rows(WHOLE), WHOLE[:500])
+
+
+def test_a_class_that_is_no_factory_is_rejected() -> None:
+    with pytest.raises(AssertionError, match=r"^object lacks from_settings, a member of EngineFactory$"):
+        check_engine(object, MODEL, rows(WHOLE), WHOLE[:500])  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("name", check.ENGINE_MEMBERS)
+def test_a_missing_member_of_an_engine_is_named(name: str) -> None:
+    with pytest.raises(AssertionError, match=f"^ModelEngine lacks {name}, a member of Engine$"):
+        check_engine(model_twin(without(name, ModelEngine)), MODEL, rows(WHOLE), WHOLE[:500])
+
+
+def test_the_names_of_members_are_those_of_the_protocols() -> None:
+    def members(protocol: type) -> set[str]:
+        return {name for name in {*vars(protocol), *protocol.__annotations__} if not name.startswith("_")}
+
+    assert members(EngineFactory) == {"from_settings", *check.FACTORY_MEMBERS}
+    assert members(Engine) == set(check.ENGINE_MEMBERS)

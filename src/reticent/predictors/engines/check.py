@@ -30,6 +30,9 @@ from reticent.privacy.events import Event
 KINDS = "biufUSMm"  # of arrays in a saved state
 SURE = 1e-9  # the probability with which one comparison of frequencies rejects two engines that answer alike
 POINTS = 4  # of the queries are asked many times
+FLAGS = ("learns_from_queries", "free_answers", "needs_delta", "closes_early")
+FACTORY_MEMBERS = (*FLAGS, "rows_per_group", "complete", "ending", "first", "restore")
+ENGINE_MEMBERS = ("event", "one_answer", "drift", "label", "next", "state", "progress", "resume")
 
 
 def check_engine(
@@ -42,10 +45,11 @@ def check_engine(
 ) -> None:
     """Raise `AssertionError` if engines break the contract of `Engine` and `EngineFactory` if that can be observed.
 
-    It checks types and shapes; that events keep to (ε, δ); that a restored engine answers alike; that an answer does
-    not depend on earlier queries or on the other queries of a call; that the next engine depends on its rows and on
-    what was released, and lets go of the rows before; and that no query makes it warn. Where answers are random, their
-    frequencies are compared. It cannot prove privacy: for exact laws see `reticent.audit.everlasting_game`.
+    It checks that no member is missing; types and shapes; that events keep to (ε, δ); that a restored engine answers
+    alike; that an answer does not depend on earlier queries or on the other queries of a call; that the next engine
+    depends on its rows and on what was released, and lets go of the rows before; and that no query makes it warn. Where
+    answers are random, their frequencies are compared. It cannot prove privacy: for exact laws see
+    `reticent.audit.everlasting_game`.
 
     Parameters
     ----------
@@ -72,7 +76,9 @@ def check_engine(
     schedule = schedule or check_schedule(
         growth=2, held_back=0.1, answers="endless", max_rows=None, training_stream="queries"
     )
+    _check_members(engines, ("from_settings",), "EngineFactory")
     factory = engines.from_settings(settings)
+    _check_members(factory, FACTORY_MEMBERS, "EngineFactory")
     points = np.unique(queries, axis=0)[:: max(1, len(np.unique(queries, axis=0)) // POINTS)][:POINTS]
     _require(len(points) >= 2, "queries must have at least two different rows")
     phase = _checked_phase(factory, schedule.phase(1, len(rows.X), 0), schedule)
@@ -99,6 +105,13 @@ def _require(holds: bool, message: str) -> None:
         raise AssertionError(message)
 
 
+def _check_members(found: object, names: tuple[str, ...], protocol: str) -> None:
+    """Whether an object has all members of a protocol."""
+    owner = found.__name__ if isinstance(found, type) else type(found).__name__
+    for name in names:
+        _require(hasattr(found, name), f"{owner} lacks {name}, a member of {protocol}")
+
+
 def _budget(phase: Phase) -> int:
     """How many answers one engine is asked for, at most: a part of what the phase gives."""
     return max(1, min(phase.queries, 20_000) // 4)
@@ -108,8 +121,8 @@ def _budget(phase: Phase) -> int:
 
 
 def _checked_phase(factory: EngineFactory, planned: Phase, schedule: Schedule) -> Phase:
-    for name in ("learns_from_queries", "free_answers", "needs_delta"):
-        _require(isinstance(getattr(factory, name, None), bool), f"{name} must be True or False")
+    for name in FLAGS:
+        _require(isinstance(getattr(factory, name), bool), f"{name} must be True or False")
     _require(factory.rows_per_group >= 1, "rows_per_group must be at least 1")
     phase, again = (factory.complete(planned, planned.rows, schedule) for _ in range(2))
     _require(phase == again, "complete must be a function of public numbers")
@@ -125,7 +138,7 @@ def _checked_phase(factory: EngineFactory, planned: Phase, schedule: Schedule) -
 
 
 def _check_public(engine: Engine, settings: EngineSettings) -> None:
-    _require(isinstance(engine, Engine), f"{type(engine).__name__} lacks a method of Engine")
+    _check_members(engine, ENGINE_MEMBERS, "Engine")
     _require(isinstance(engine.event, Event), "event must be an Event")
     within = fits(engine.event, epsilon=settings.epsilon, delta=settings.delta)
     _require(within, f"event must be within epsilon={settings.epsilon}, delta={settings.delta}")
