@@ -97,6 +97,56 @@ def harness(kind: type[SQLiteStore] = SQLiteStore, maker: type[SQLiteHarness] = 
     return make
 
 
+class Stub:
+    """A harness as it is before anything is written: every method returns None."""
+
+    def create(self, *_: Any) -> Any: ...
+    def open(self) -> Any: ...
+    def crash(self) -> None: ...
+    def crash_during(self, *_: Any) -> None: ...
+
+
+def check_harness(made: Any, left: list[str]) -> None:
+    @contextmanager
+    def make() -> Iterator[Any]:
+        yield made
+        left.append("removed")
+
+    conformance.check(make, examples=1, shrink=False)
+
+
+def test_a_handle_that_is_no_store_is_named() -> None:
+    left: list[str] = []
+    with pytest.raises(AssertionError, match=r"create\(\) must return a store: NoneType lacks settings"):
+        check_harness(Stub(), left)
+    assert set(left) == {"removed"}
+
+
+def test_a_harness_that_lacks_a_method_is_named() -> None:
+    with pytest.raises(AssertionError, match="the harness must be a StoreHarness: object lacks create"):
+        check_harness(object(), [])
+
+
+def test_a_second_handle_that_is_no_store_is_named() -> None:
+    class OpensNothing(SQLiteHarness):
+        def create(self, *given: Any) -> AnswerStore:
+            self.handles.append(store := self.kind.create(self.folder / FILES[0], *given[:3], time=given[3]))
+            return store
+
+        def open(self) -> Any: ...
+
+    with pytest.raises(AssertionError, match=r"open\(\) must return a store: NoneType lacks settings"):
+        conformance.check(harness(maker=OpensNothing), examples=20, shrink=False)
+
+
+def test_the_names_of_members_are_those_of_the_protocols() -> None:
+    def members(protocol: type) -> set[str]:
+        return {name for name in vars(protocol) if not name.startswith("_")}
+
+    assert members(AnswerStore) == set(conformance.STORE_MEMBERS)
+    assert members(conformance.StoreHarness) == set(conformance.HARNESS_MEMBERS)
+
+
 @pytest.mark.slow
 def test_the_sqlite_store_conforms() -> None:
     conformance.check(harness(), examples=60, shrink=False)

@@ -104,7 +104,7 @@ def _retire(folder: Path) -> bool:
             raise Retired(f"{old.name} cannot have a final backup: {home.RETIREMENT[INCOMPLETE]}")
         if old.store.retired is None:
             old.store.mark(RETIRED, time=_now())
-        return old.store.retired == HANDED_OVER
+        return bool(old.store.retired == HANDED_OVER)
 
 
 def _unnamed(folder: Path, unfinished: Path, scratch: Path) -> Backup:

@@ -26,6 +26,7 @@ from reticent.service.store.protocol import (
     Damaged,
     OpenedPhase,
     Retired,
+    StoreType,
 )
 from reticent.service.store.sqlite import SQLiteStore
 
@@ -118,12 +119,16 @@ class Home(Guarded):
         The folder.
     records : bool, default=False
         Whether to open it only to read its records.
+    store : StoreType, default=SQLiteStore
+        The class of its store. It must be the one that the folder was created with.
     """
 
     _twice = "two processes would write to one folder"
     _instead = "Open it in the process that uses it"
 
-    def __init__(self, folder: str | os.PathLike[str], *, records: bool = False) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], *, records: bool = False, store: StoreType = SQLiteStore
+    ) -> None:
         self._guard = Guard(type(self))
         self.folder = Path(folder)
         self.name = self.folder.name
@@ -132,7 +137,7 @@ class Home(Guarded):
             halting.check(self.folder)
         self._lock = _locked(self.folder)
         try:
-            self.store = SQLiteStore(self.folder / STORE)
+            self.store: Any = store(self.folder / STORE)  # an `AnswerStore`, and whatever else its class has
         except BaseException:
             os.close(self._lock)
             raise
@@ -152,11 +157,35 @@ class Home(Guarded):
 
     @classmethod
     def create(
-        cls, folder: str | os.PathLike[str], predictor: EverlastingPredictor, model: str, *, now: float | None = None
+        cls,
+        folder: str | os.PathLike[str],
+        predictor: EverlastingPredictor,
+        model: str,
+        *,
+        now: float | None = None,
+        store: StoreType = SQLiteStore,
     ) -> Self:
-        """Create the folder of a fitted predictor, complete or not at all; `model` is the text of model.toml.
+        """Create the folder of a fitted predictor, complete or not at all.
 
         From then on use the predictor through the folder: answers of the one in memory are not counted here.
+
+        Parameters
+        ----------
+        folder : str or path-like
+            The folder, which must not exist.
+        predictor : EverlastingPredictor
+            Fitted, and never asked.
+        model : str
+            The text of model.toml: `Schema.to_toml` of the schema by which rows became numbers.
+        now : float, default=None
+            Seconds since 1970. None means the current time.
+        store : StoreType, default=SQLiteStore
+            The class of its store.
+
+        Returns
+        -------
+        Home
+            The folder, open and locked.
         """
         target = Path(folder)
         if not hasattr(predictor, "answered_"):
@@ -178,10 +207,10 @@ class Home(Guarded):
                 "id": os.urandom(16).hex(),
             }
             at = int(1000 * (time.time() if now is None else now))
-            SQLiteStore.create(new / STORE, settings, opened, predictor.clock(), time=at).close()
+            store.create(new / STORE, settings, opened, predictor.clock(), time=at).close()
             sync_folder(new)
             put_in_place(new, target)
-        return cls(target)
+        return cls(target, store=store)
 
     @property
     def state(self) -> Path:

@@ -252,7 +252,7 @@ def test_a_missing_member_of_a_factory_is_named(name: str) -> None:
 
 def test_a_class_that_is_no_factory_is_rejected() -> None:
     with pytest.raises(AssertionError, match=r"^object lacks from_settings, a member of EngineFactory$"):
-        check_engine(object, MODEL, rows(WHOLE), WHOLE[:500])  # type: ignore[type-var]
+        check_engine(object, MODEL, rows(WHOLE), WHOLE[:500])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", check.ENGINE_MEMBERS)

@@ -1,7 +1,7 @@
 """A conformance test that every `AnswerStore` must pass: a model of the store, compared with it after each step.
 
-Give `check` a way to create, open and crash your store. It needs the package hypothesis, and nothing else of the
-project's own tests.
+Give `check` a harness that creates, opens and crashes your store. The module is installed with the package. It needs
+the package hypothesis, and nothing of the project's own tests.
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ SETTINGS = {"format": "conformance", "id": "0" * 32}
 CLIENTS, KEYS = ("ann", "bob", "Zoë"), ("k0", "k1", "k2")
 FIRST = OpenedPhase(1, 10, 12, "{}", "seal-1")
 START = 1_000
+STORE_MEMBERS = (
+    "settings", "position", "retired", "refresh", "write", "begin_phase", "mark", "delete_expired", "wipe",
+    "stored_answer", "unfinished_requests", "journal", "clients", "phases", "tail", "verify", "close",
+)  # fmt: skip
+HARNESS_MEMBERS = ("create", "open", "crash", "crash_during")
 
 
 class StoreHarness(Protocol):
@@ -189,9 +194,16 @@ def check(
     shrink : bool, default=True
         Whether to look for a shorter sequence when one fails. This takes time.
 
+    Raises
+    ------
+    AssertionError
+        If a promise is broken, or if the harness or a handle that it returns lacks a member. An exception of the store
+        is raised as it is.
+
     Examples
     --------
-    See `tests/service/test_conformance.py` for the harness of the SQLite store, and for stores that must fail.
+    docs/extending/answer-store.md has a harness that runs. `tests/service/test_conformance.py` in the repository has
+    that of the SQLite store, and stores that must fail.
     """
     try:
         from hypothesis import HealthCheck, Phase, settings
@@ -206,6 +218,19 @@ def check(
         phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
     )
     run_state_machine_as_test(_machine(harness), settings=chosen)
+
+
+def _check_members(found: object, names: tuple[str, ...], what: str) -> None:
+    """Whether an object has all members of a protocol."""
+    for name in names:
+        if not hasattr(found, name):
+            raise AssertionError(f"{what}: {type(found).__name__} lacks {name}")
+
+
+def _handle(found: AnswerStore, method: str) -> AnswerStore:
+    """What a method of the harness returned, if it is a store."""
+    _check_members(found, STORE_MEMBERS, f"{method}() must return a store")
+    return found
 
 
 def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any:  # one class
@@ -227,7 +252,12 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
             self.context = harness()
             self.harness = self.context.__enter__()
             progress = {"asked": 0, "answered": 0, "closed": False, "labeller": None}
-            self.handles = [self.harness.create(SETTINGS, FIRST, progress, START)]
+            try:
+                _check_members(self.harness, HARNESS_MEMBERS, "the harness must be a StoreHarness")
+                self.handles = [_handle(self.harness.create(SETTINGS, FIRST, progress, START), "create")]
+            except BaseException:
+                self.context.__exit__(None, None, None)
+                raise
             self.drawn = 0
 
         def teardown(self) -> None:
@@ -360,7 +390,7 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
         @precondition(lambda self: len(self.handles) < 3)
         @rule()
         def open(self) -> None:
-            self.handles.append(self.harness.open())
+            self.handles.append(_handle(self.harness.open(), "open"))
 
         @precondition(lambda self: len(self.handles) > 1)
         @rule(index=which)
@@ -372,7 +402,7 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
         @rule()
         def crash(self) -> None:
             self.harness.crash()
-            self.handles = [self.harness.open()]
+            self.handles = [_handle(self.harness.open(), "open")]
 
         @rule(index=which, asked=questions, moment=st.integers(0, 20))
         def crash_during_a_write(self, index: int, asked: Any, moment: int) -> None:
@@ -381,7 +411,7 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
             if not batch.entries or self.model.refusal(batch) is not None:
                 return
             self.harness.crash_during(store, lambda: store.write(batch), moment)
-            self.handles = [self.harness.open()]
+            self.handles = [_handle(self.harness.open(), "open")]
             after = copy.deepcopy(self.model)
             after.write(batch)
             if self.handles[0].position.length != len(self.model.log):  # all of it, or nothing

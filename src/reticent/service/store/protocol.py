@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -261,3 +262,26 @@ class AnswerStore(Protocol):
 
     def close(self) -> None:
         """Release the handle. Calling it again does nothing."""
+
+
+class StoreType(Protocol):
+    """How a `Home` opens and creates a store: a class of stores has both.
+
+    `path` is a file in the folder of the predictor, which says where the records are if it does not hold them. A new
+    folder is filled under another name, so a store must not rely on the path that it was created with.
+    """
+
+    def __call__(self, path: str | os.PathLike[str], /) -> AnswerStore:
+        """Open the store. `Damaged` if its records are not the ones that were written."""
+
+    def create(
+        self,
+        path: str | os.PathLike[str],
+        settings: Mapping[str, str],
+        opened: OpenedPhase,
+        progress: Mapping[str, Any],
+        /,
+        *,
+        time: int,
+    ) -> AnswerStore:
+        """Create the store with its first phase; it is durable when this returns."""
