@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from reticent import noise
 from reticent.concepts.class_order import warn_of_order
 from reticent.data.classes import declared_classes
+from reticent.data.executor import Executor
 from reticent.data.groups import as_groups, numbered
 from reticent.data.labels import read_labels
 from reticent.data.queries import Reader
@@ -68,8 +69,8 @@ class EverlastingPredictor(ResumablePredictor):
         Failure probability δ of the guarantee. It may be 0 for private learners.
     answers : "endless" or int, default "endless"
         How many queries are answered in total. With a number, there is only as much noise as these need.
-    classes : sequence of labels, or "public"
-        The labels, in any order; "public" if it is public which labels occur in `y`. Required, as labels are private.
+    classes : sequence of labels, or "public", default=None
+        The labels, in any order; "public" if it is public which labels occur in `y`. `fit` refuses None.
     engine : {"auto", "votes", "chain", "model"} or class, default "auto"
         What answers. "auto" is "chain" for a private learner, else "votes". Or an `engines.EngineFactory` of your own.
     growth : float or Fraction, default 2
@@ -103,17 +104,27 @@ class EverlastingPredictor(ResumablePredictor):
         Where such files are; None for the folder of temporary files.
     background : bool, default False
         Whether the next phase learns in a thread, as soon as its rows are complete.
-    random_state, n_jobs : int, default 0; int or None, default None
-        For the teachers.
+    random_state : int, default=0
+        The seed of the teachers. (votes)
+    n_jobs : int, Executor or None, default=None
+        How many processes train and ask teachers, or an `Executor` of your own. (votes)
     unsafe_seed : int or None, default None
         For tests only: makes the noise repeatable, and the guarantee void.
 
     Attributes
     ----------
-    guarantee_ : Guarantee
-        What is promised, and for whom.
-    classes_ : array
-        The labels, ascending; the label 1 of a concept is the second. Files of an earlier version keep their order.
+    guarantee_, classes_ : Guarantee, array
+        What is promised, and for whom; the labels, ascending, of which the second is label 1 of a concept.
+    phase_, answers_left_in_phase_, answered_ : int
+        The number of the phase, how many more queries it answers at most, and how many were answered in total.
+    rows_gathered_, client_cap_ : int
+        How many rows there are for the next phase, and how many of them one client may add.
+    event_, drift_, one_answer_ : Event; "not tested", "none found" or "found"; label or None
+        What the phase costs one of its rows, what its test of drift found, and the label of every query if known.
+    learning_, learns_from_queries_, closes_early_ : bool
+        Whether the next phase is being learned, whether from queries, and whether votes decide when a phase closes.
+    n_features_in_, dtype_, engine_ : int, dtype, Engine
+        The number of columns, the type of their numbers, and what answers, which is as secret as the rows.
 
     >>> import numpy as np
     >>> from reticent.concepts import Thresholds
@@ -154,7 +165,7 @@ class EverlastingPredictor(ResumablePredictor):
         folder: str | Path | None = None,
         background: bool = False,
         random_state: int = 0,
-        n_jobs: int | None = None,
+        n_jobs: int | Executor | None = None,
         unsafe_seed: int | None = None,
     ) -> None:
         self.learner, self.epsilon, self.delta, self.answers, self.classes = learner, epsilon, delta, answers, classes
@@ -175,7 +186,15 @@ class EverlastingPredictor(ResumablePredictor):
         return hasattr(self, "guarantee_")
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Start the first phase from rows `X` with labels `y`; `groups` names the person that each row belongs to."""
+        """Start the first phase, and return the predictor.
+
+        Parameters
+        ----------
+        X, y : array-like of shape (n, columns) and (n,)
+            The training rows, and their labels.
+        groups : array-like of shape (n,), default=None
+            The person that each row belongs to. All rows of a person are then protected together.
+        """
         seeded = None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed)
         return self.fit_with_noise(X, y, groups, unsafe_noise=seeded)
 
@@ -216,11 +235,18 @@ class EverlastingPredictor(ResumablePredictor):
         return self
 
     def predict(self, X: Any, clients: Any = None) -> Array:
-        """An answer for every row of `X`; `clients` names who asks each, by a string or an integer.
+        """Return an answer for every row of `X`, as an array of labels.
 
         A query that is not finite, or outside of the domain, is answered as a fixed point would be, and counts. Raises
         `BudgetExhausted` before anything is answered if fewer of `answers` are left than rows. If there is no next
         phase, it is raised after the answers of this one, which count: `answer` returns those as well.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, columns)
+            The queries.
+        clients : array-like of str or int, default=None
+            Who asks each of them. Required with `groups`.
         """
         class_indices, _, refused = self.answer(X, clients)
         if refused is not None:

@@ -15,6 +15,7 @@ from reticent.concepts.class_order import warn_of_order
 from reticent.concepts.input import refuse_bad_points
 from reticent.concepts.interface import ConceptClass
 from reticent.data.classes import as_classes, declared_classes
+from reticent.data.executor import Executor
 from reticent.data.groups import as_groups, numbered
 from reticent.data.labels import as_class_indices, as_labels
 from reticent.data.points import Array, Labels, as_point_table, points_of
@@ -136,8 +137,10 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         For a concept class, the error that `fit` must be able to promise; if it cannot, it raises `InsufficientData`.
     failure : float or Fraction, default 0.05
         The probability with which the promise may fail.
-    random_state, n_jobs : int, default 0; int or None, default None
-        For the teachers.
+    random_state : int, default=0
+        The seed of the teachers.
+    n_jobs : int, Executor or None, default=None
+        How many processes train and ask teachers, or an `Executor` of your own.
     unsafe_seed : int or None, default None
         For tests only: makes the noise repeatable, and the guarantee void.
 
@@ -179,7 +182,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         error: Number | None = None,
         failure: Number = 0.05,
         random_state: int = 0,
-        n_jobs: int | None = None,
+        n_jobs: int | Executor | None = None,
         unsafe_seed: int | None = None,
     ) -> None:
         self.learner = learner

@@ -147,7 +147,7 @@ class AnsweringService(Guarded):
         except BaseException:
             self.close()
             raise
-        self._clients = self._store.clients()
+        self._clients: dict[str, int] = self._store.clients()
         self._tail = deque(self._store.tail(SHOWN), maxlen=SHOWN)
         self._status = self._current_status()
         with suppress(OSError):

@@ -52,23 +52,7 @@ class _NoConnection(OSError):
 
 
 class ServiceClient:
-    """What both clients share: how a request is written, a response read, and when to try again.
-
-    Parameters
-    ----------
-    url : str, default="http://127.0.0.1:8341"
-        Address of the service. It may end in the path of the model, /v2/models/NAME.
-    model : str, default=None
-        The name of the model, if the url does not name it. A service of another model is refused.
-    key : str, default=None
-        The key to ask with.
-    timeout : float, default=30.0
-        Seconds that one try may take.
-    retries : int, default=5
-        How often a request is repeated that was lost, or came too early.
-    context : ssl.SSLContext, default=None
-        Which certificates are trusted. None means those that the system trusts.
-    """
+    """What both clients share: how a request is written, a response read, and when to try again."""
 
     def __init__(
         self,
@@ -221,11 +205,29 @@ class Client(ServiceClient):
     """Asks a service. Several threads may use one client.
 
     A request that was lost, or came too early, is repeated under the same idempotency key: it is answered and charged
-    once. The parameters are those of `ServiceClient`.
+    once.
 
+    Parameters
+    ----------
+    url : str, default="http://127.0.0.1:8341"
+        Address of the service. It may end in the path of the model, /v2/models/NAME.
+    model : str, default=None
+        The name of the model, if the url does not name it. A service of another model is refused.
+    key : str, default=None
+        The key to ask with.
+    timeout : float, default=30.0
+        Seconds that one try may take.
+    retries : int, default=5
+        How often a request is repeated that was lost, or came too early.
+    context : ssl.SSLContext, default=None
+        Which certificates are trusted. None means those that the system trusts.
+
+    Examples
+    --------
     >>> client = Client("http://127.0.0.1:8341", model="clinic", key="…")
-    >>> client.ask([[54.0, 81.5]])  # doctest: +SKIP
-    array([1])
+    >>> row = {"age": [71], "days": [9], "earlier_stays": [3], "medicines": [11], "haemoglobin": [11.5]}
+    >>> client.ask({**row, "ward": ["heart"], "emergency": ["yes"]})  # doctest: +SKIP
+    array(['yes'], dtype='<U3')
     """
 
     def _prepare(self) -> None:
@@ -319,7 +321,23 @@ def _connect(connection: http.client.HTTPConnection) -> None:
 
 
 class AsyncClient(ServiceClient):
-    """Asks a service from asyncio. Calls that are awaited together are sent together; otherwise like `Client`."""
+    """Asks a service from asyncio. Calls that are awaited together are sent together; otherwise like `Client`.
+
+    Parameters
+    ----------
+    url : str, default="http://127.0.0.1:8341"
+        Address of the service. It may end in the path of the model, /v2/models/NAME.
+    model : str, default=None
+        The name of the model, if the url does not name it. A service of another model is refused.
+    key : str, default=None
+        The key to ask with.
+    timeout : float, default=30.0
+        Seconds that one try may take.
+    retries : int, default=5
+        How often a request is repeated that was lost, or came too early.
+    context : ssl.SSLContext, default=None
+        Which certificates are trusted. None means those that the system trusts.
+    """
 
     def _prepare(self) -> None:
         self._idle: list[_Wire] = []

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.data.executor import Executor
 from reticent.data.rows import Rows
 from reticent.labellers.registry import LabellerLike
 from reticent.noise import Noise
@@ -59,7 +60,7 @@ class EngineSettings:
     most_noise: float = MOST_NOISE
     retrain: str = "drift"
     random_state: int = 0
-    n_jobs: int | None = None
+    n_jobs: int | Executor | None = None
 
 
 @runtime_checkable

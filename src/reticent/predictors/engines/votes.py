@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from reticent.concepts.thresholds import Thresholds
+from reticent.data.executor import Executor
 from reticent.data.rows import Rows
 from reticent.errors import InsufficientData
 from reticent.exact import integer
@@ -82,7 +83,7 @@ class VotesFactory:
     labeller_options: Mapping[str, Any] | None = None
     most_noise: float = MOST_NOISE
     random_state: int = 0
-    n_jobs: int | None = None
+    n_jobs: int | Executor | None = None
 
     learns_from_queries: ClassVar[bool] = True
     free_answers: ClassVar[bool] = False
