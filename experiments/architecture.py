@@ -32,7 +32,7 @@ classes = ["no", "yes"]
 columns = [{name = "a", range = [-1, 1]}, {name = "b", range = [-1, 1]}]
 """
 ROWS = 500
-BEFORE = Path(__file__).with_suffix(".json")  # the same, traced in an earlier version
+BEFORE = Path(__file__).with_suffix(".json")  # the same, traced before the restructuring
 TITLES = {"row": "A row: from its file to a teacher", "query": "A query: from its request to the answer log"}
 ENDS = {"row": ("teachers.linear",), "query": ("teachers.linear_voters", "service.store.sqlite")}
 
@@ -119,7 +119,7 @@ def _summary(found: dict[str, Walk]) -> Table:
             "visits": len(walk.visits(*ENDS[name])),
         }
         rows.append((TITLES[name], *(f"{before[name][kind]} → {count}" for kind, count in now.items())))
-    return Table(f"Version {before['version']} → now", ("walk", "modules", "hops", "visits to helpers"), tuple(rows))
+    return Table(f"{before['version'].capitalize()} → now", ("walk", "modules", "hops", "visits to helpers"), tuple(rows))
 
 
 def _steps(name: str, walk: Walk) -> Table:

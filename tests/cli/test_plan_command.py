@@ -76,6 +76,11 @@ def test_json(reticent_command: Reticent, line: str, expected: dict[str, Any]) -
     assert {key: found[key] for key in expected} == expected
 
 
+@pytest.mark.parametrize("name", ["advise", "everlasting"])
+def test_the_help_says_that_features_are_columns(name: str, reticent_command: Reticent) -> None:
+    assert "Number of columns (features)." in reticent_command(f"plan {name} --help").out
+
+
 def test_the_help_of_a_plan_says_what_each_parameter_is(reticent_command: Reticent) -> None:
     outcome = reticent_command("plan threshold --help")
     assert outcome.code == 0

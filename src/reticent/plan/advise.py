@@ -181,7 +181,7 @@ def advise(
     rows : int
         Number of private rows.
     features : int
-        Number of columns.
+        Number of columns (features).
     epsilon : float or Fraction
         Privacy-loss bound ε.
     delta : float or Fraction

@@ -77,7 +77,7 @@ def everlasting(
     rows : int
         Number of private rows.
     features : int
-        Number of columns.
+        Number of columns (features).
     epsilon : float or Fraction
         Privacy-loss bound ε of rows and queries.
     delta : float or Fraction
