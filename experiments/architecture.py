@@ -119,7 +119,7 @@ def _summary(found: dict[str, Walk]) -> Table:
             "visits": len(walk.visits(*ENDS[name])),
         }
         rows.append((TITLES[name], *(f"{before[name][kind]} → {count}" for kind, count in now.items())))
-    return Table(f"{before['version'].capitalize()} → now", ("walk", "modules", "hops", "visits to helpers"), tuple(rows))
+    return Table(f"{before['version']} → now", ("walk", "modules", "hops", "visits to helpers"), tuple(rows))
 
 
 def _steps(name: str, walk: Walk) -> Table:

@@ -180,8 +180,9 @@ class AnswerStore(Protocol):
     together. `reticent.service.store.conformance` tests them.
 
     *Order.* Transactions are totally ordered. The store, not the caller, assigns everything that depends on the
-    order: the numbers, times and hashes of log rows, the counts of a phase, and the positions of queries in the journal.
-    Row numbers are 1, 2, 3, … without a gap, and each row contains the hash of the row before. Times never decrease.
+    order: the numbers, times and hashes of log rows, the counts of a phase, and the positions of queries in the
+    journal. Row numbers are 1, 2, 3, … without a gap, and each row contains the hash of the row before. Times never
+    decrease.
 
     *All or nothing.* A transaction is stored as a whole or not at all, in every view that anyone has of the store.
 
