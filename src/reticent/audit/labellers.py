@@ -98,15 +98,15 @@ def check_labeller(
     ----------
     labeller : str, type[Labeller] or LabellerSpec
         What to test.
-    teachers : int, default=3
+    teachers : int, default 3
         Number of teachers that vote.
-    classes : int, default=2
+    classes : int, default 2
         Number of classes they vote on.
-    epsilon, delta : float or Fraction, default=3 and 0.05
+    epsilon, delta : float or Fraction, default 3 and 0.05
         The budget. δ must be far above 2^-40, the share of the noise that is not walked.
-    answers : int, default=2
+    answers : int, default 2
         Number of questions, at least 2 for all checks.
-    most_paths : int, default=5000
+    most_paths : int, default 5000
         Number of outcomes of the noise that are walked at most for one law.
 
     Returns

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Parameters
     ----------
-    arguments : sequence of str, default=None
+    arguments : sequence of str, default None
         The words of the command line after `reticent`; None takes them from `sys.argv`.
 
     Returns

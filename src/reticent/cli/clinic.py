@@ -46,7 +46,7 @@ def clinic(rows: int, *, seed: int, stays: int = 1) -> dict[str, Array]:
         Number of stays.
     seed : int
         Seed of the random numbers.
-    stays : int, default=1
+    stays : int, default 1
         Most stays of one patient.
 
     Returns

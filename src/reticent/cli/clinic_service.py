@@ -37,7 +37,7 @@ def show(seconds: float | None = None) -> int:
 
     Parameters
     ----------
-    seconds : float, default=None
+    seconds : float, default None
         How long clients ask; None means until Ctrl-C.
 
     Returns

@@ -13,7 +13,7 @@ class UsageError(Exception):
     ----------
     message : str
         Names the option, the value it had, and what would be accepted. It never repeats a value of a table.
-    code : int, default=2
+    code : int, default 2
         Exit code of the process.
     """
 
@@ -31,7 +31,7 @@ def as_usage_errors(*, serving: bool = False) -> Iterator[None]:
 
     Parameters
     ----------
-    serving : bool, default=False
+    serving : bool, default False
         Choose the exit code for a supervisor, which it tells whether a restart may help.
     """
     import sqlite3

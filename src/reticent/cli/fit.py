@@ -230,7 +230,7 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
         What cells mean.
     rows : int
         The number of rows that were counted; a table that has changed since is refused.
-    quiet : bool, default=False
+    quiet : bool, default False
         Show no progress.
 
     Returns

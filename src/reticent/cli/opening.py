@@ -34,9 +34,9 @@ def open_predictor(name: str, own: OwnParts | None = None, *, records: bool = Fa
     ----------
     name : str
         The predictor.
-    own : OwnParts, default=None
+    own : OwnParts, default None
         Parts of it that are not in its folder.
-    records : bool, default=False
+    records : bool, default False
         Open it only to read its records.
 
     Returns

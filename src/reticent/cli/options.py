@@ -32,9 +32,9 @@ def whole_number(
     ----------
     *words : str
         What may be written in its place.
-    least : int, default=None
+    least : int, default None
         The smallest number that is accepted.
-    any_word : bool, default=False
+    any_word : bool, default False
         Pass on whatever is no number, for the command to check.
 
     Returns

@@ -16,9 +16,9 @@ def progress_bar(description: str, total: int | None = None, *, quiet: bool = Fa
     ----------
     description : str
         What the step does.
-    total : int, default=None
+    total : int, default None
         Number of rows to process; None if it is unknown.
-    quiet : bool, default=False
+    quiet : bool, default False
         Show nothing.
 
     Yields

@@ -57,7 +57,7 @@ class JoblibExecutor:
 
     Parameters
     ----------
-    n_jobs : int or None, default=None
+    n_jobs : int or None, default None
         As for joblib: None is 1 unless `joblib.parallel_config` says otherwise, −1 is all processors.
 
     >>> list(JoblibExecutor().map(divmod, [(7, 2), (9, 4)]))
@@ -94,7 +94,7 @@ class ThreadExecutor:
 
     Parameters
     ----------
-    threads : int or None, default=None
+    threads : int or None, default None
         How many; None for one per processor.
 
     >>> ThreadExecutor(2).map(pow, [(2, 3), (2, 4), (2, 5)])

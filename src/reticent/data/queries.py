@@ -98,7 +98,7 @@ class Reader:
         The type of the rows that were learned from.
     point : array of shape (1, columns)
         Stands for a query that is of another type or outside of the domain. It is public.
-    concepts : PointSpace or None, default=None
+    concepts : PointSpace or None, default None
         The concepts whose domain queries must be in.
     """
 

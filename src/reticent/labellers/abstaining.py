@@ -62,19 +62,19 @@ class Confident(AbstainingLabeller):
     ----------
     teachers : int
         Number of teachers that vote.
-    classes : int, default=2
+    classes : int, default 2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Largest number of labels.
-    questions : int or None, default=None
+    questions : int or None, default None
         Largest number of questions, at least `answers`; None for `answers`.
-    threshold : int or None, default=None
+    threshold : int or None, default None
         Number of votes that the winner needs; None for three quarters of the teachers.
-    test_share : float or Fraction, default=0.25
+    test_share : float or Fraction, default 0.25
         Share of the squared budget that pays for the tests.
-    unsafe_noise : Noise or None, default=None
+    unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
     """
 
@@ -163,13 +163,13 @@ class SparseVector(AbstainingLabeller):
     ----------
     teachers : int
         Number of teachers that vote.
-    classes : int, default=2
+    classes : int, default 2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
-    halts : int, default=50
+    halts : int, default 50
         Number of declined questions after which it closes.
-    unsafe_noise : Noise or None, default=None
+    unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
     """
 

@@ -34,9 +34,9 @@ def candidates(
         The votes.
     epsilon, delta : float or Fraction
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
-    loss : float or Fraction, default=0.01
+    loss : float or Fraction, default 0.01
         Largest acceptable loss.
-    exact : bool, default=True
+    exact : bool, default True
         Whether to compute with all teachers. If not, many teachers may be replaced by fewer, as the number of answers
         grows with the square of the number of teachers.
     """
@@ -91,15 +91,15 @@ def best(
         Number of teachers that vote.
     epsilon, delta : float or Fraction
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
-    classes : int, default=2
+    classes : int, default 2
         Number of classes they vote on.
-    queries : int or None, default=None
+    queries : int or None, default None
         Number of answers that are enough, if it is known.
-    disagreement : float, Fraction or None, default=None
+    disagreement : float, Fraction or None, default None
         Share of the questions on which teachers disagree; see `Ballots.guess`.
-    loss : float or Fraction, default=0.01
+    loss : float or Fraction, default 0.01
         Largest acceptable loss against the noiseless majority.
-    stateless : bool, default=False
+    stateless : bool, default False
         Whether to leave out labellers with a memory.
 
     >>> best(1000, epsilon=1, delta=1e-6, queries=500).labeller

@@ -58,12 +58,12 @@ class Ballots:
         ----------
         teachers : int
             Number of teachers that vote.
-        classes : int, default=2
+        classes : int, default 2
             Number of classes they vote on.
-        disagreement : float, Fraction or None, default=None
+        disagreement : float, Fraction or None, default None
             Share of the questions on which teachers disagree, where every lead is equally likely; on all others they
             agree. None for a tenth.
-        margins : array-like or None, default=None
+        margins : array-like or None, default None
             The leads, as shares of the teachers, numbers from 0 to 1, in place of a guess.
         """
         if disagreement is not None and margins is not None:
@@ -136,9 +136,9 @@ class Bought:
         Number of answers; the expected number if the labeller closes by itself.
     loss : float
         How far the share of right answers is below that of the noiseless majority.
-    options : dict, default={}
+    options : dict, default {}
         Options of the labeller.
-    stateless : bool, default=True
+    stateless : bool, default True
         Whether no question affects the answers to others.
     """
 

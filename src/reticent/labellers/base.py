@@ -60,23 +60,23 @@ class Labeller(Guarded, ABC):
     ----------
     name : str
         Class attribute. Its name, for `labeller=`.
-    several_classes : bool, default=True
+    several_classes : bool, default True
         Class attribute. Whether it takes more than two classes, by a parameter `classes`.
-    counted : bool, default=True
+    counted : bool, default True
         Class attribute. Whether it takes a number of `answers`. If not, it closes by itself.
-    closes_early : bool, default=False
+    closes_early : bool, default False
         Class attribute. Whether votes decide when it closes. Such a labeller implements `expected_answers`.
-    abstains : bool, default=False
+    abstains : bool, default False
         Class attribute. Whether it may decline a question, with the label −1.
-    stateless : bool, default=True
+    stateless : bool, default True
         Class attribute. Whether every question is answered with fresh noise and a public count, so that no question
         affects the answers to others.
-    resumable : bool, default=True
+    resumable : bool, default True
         Class attribute. Whether an equal labeller can continue from its `state`.
-    query_share : Fraction or None, default=None
+    query_share : Fraction or None, default None
         Class attribute. For labellers with a memory that protect questions: the share of a query's (ε, δ) that pays
         for what the labeller remembers about it. It is passed as `query_epsilon` and `query_delta`.
-    scales : bool, default=False
+    scales : bool, default False
         Class attribute. Whether R answers of K teachers are about as accurate as R/f² answers of K/f teachers. Plans
         then replace many teachers by fewer.
     asked : int
@@ -332,7 +332,7 @@ class TableLabeller(Labeller):
         What all answers together cost a row.
     answers : int or None
         Number of questions that may be asked.
-    unsafe_noise : Noise or None, default=None
+    unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
     """
 
@@ -362,7 +362,7 @@ class LabellerSpec:
     ----------
     kind : type[Labeller]
         The class.
-    options : Mapping[str, Any], default={}
+    options : Mapping[str, Any], default {}
         Its options. `epsilon`, `delta`, `teachers`, `classes`, `answers` and `unsafe_noise` are not options: they are
         set when the labeller is made.
     """

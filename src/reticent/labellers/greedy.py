@@ -47,9 +47,9 @@ class Greedy(TableLabeller):
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
-    order : float, Fraction or None, default=None
+    order : float, Fraction or None, default None
         Order of the Rényi divergence; None for `default_order`.
-    unsafe_noise : Noise or None, default=None
+    unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
     """
 

@@ -56,9 +56,9 @@ class Gaussian(Labeller):
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
-    price : {"count", "bit"}, default="count"
+    price : {"count", "bit"}, default "count"
         Whether the event accounts for the noisy count or for the released bit.
-    unsafe_noise : Noise or None, default=None
+    unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
     """
 
@@ -119,7 +119,7 @@ class Bit(Gaussian):
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
-    unsafe_noise : Noise or None, default=None
+    unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
     """
 
@@ -162,13 +162,13 @@ class NoisyWinner(Labeller):
     ----------
     teachers : int
         Number of teachers that vote.
-    classes : int, default=2
+    classes : int, default 2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
-    unsafe_noise : Noise or None, default=None
+    unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
 
     Attributes
@@ -218,13 +218,13 @@ class GNMax(NoisyWinner):
     ----------
     teachers : int
         Number of teachers that vote.
-    classes : int, default=2
+    classes : int, default 2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
-    unsafe_noise : Noise or None, default=None
+    unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
     """
 
@@ -272,13 +272,13 @@ class Gumbel(NoisyWinner):
     ----------
     teachers : int
         Number of teachers that vote.
-    classes : int, default=2
+    classes : int, default 2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int
         Number of answers R.
-    unsafe_noise : Noise or None, default=None
+    unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
     """
 

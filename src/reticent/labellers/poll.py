@@ -47,15 +47,15 @@ class Poll(PollingLabeller):
         Number of teachers that vote.
     epsilon, delta : float or Fraction
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
-    answers : int or None, default=None
+    answers : int or None, default None
         Number of answers; None for as many as fit.
-    poll : int, default=7
+    poll : int, default 7
         Number of teachers that are asked, an odd number.
-    flip : float or Fraction, default=0.005
+    flip : float or Fraction, default 0.005
         Chance of a random answer η.
-    order : float, Fraction or None, default=None
+    order : float, Fraction or None, default None
         Order of the Rényi divergence; None for `default_order`.
-    unsafe_noise : Noise or None, default=None
+    unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
     """
 
@@ -154,9 +154,9 @@ def poll_table(teachers: int, *, poll: int = 7, flip: Number = 0.005) -> VoteTab
     ----------
     teachers : int
         Number of teachers that vote.
-    poll : int, default=7
+    poll : int, default 7
         Number of teachers that are asked, an odd number.
-    flip : float or Fraction, default=0.005
+    flip : float or Fraction, default 0.005
         Chance that the answer is a fair coin.
     """
     return _table(check_teachers(teachers), *check_poll(poll, flip))

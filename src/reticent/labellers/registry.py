@@ -41,7 +41,7 @@ def find(labeller: LabellerLike, options: Mapping[str, Any] | None = None) -> La
     ----------
     labeller : str, type[Labeller] or LabellerSpec
         A name of `NAMES`, a subclass of `Labeller`, or what `Labeller.spec` returns.
-    options : Mapping[str, Any] or None, default=None
+    options : Mapping[str, Any] or None, default None
         Options for a name or a class. A specification has its own.
 
     >>> find("two-coin", {"tries": 3}) == TwoCoin.spec(tries=3)
@@ -87,13 +87,13 @@ def make(
         The labeller; see `find`.
     teachers : int
         Number of teachers that vote.
-    classes : int, default=2
+    classes : int, default 2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
     answers : int or None
         Number of answers. Ignored by labellers that close by themselves.
-    unsafe_noise : Noise or None, default=None
+    unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
     **options : Any
         Options of the labeller.

@@ -70,7 +70,7 @@ def repeats(
         The scale; it may be infinite.
     epsilon, delta : Fraction
         Privacy-loss bound of all events together.
-    ratio : float, default=1.0
+    ratio : float, default 1.0
         The event costs about as much as a count with Gaussian noise of scale/ratio.
     """
     guess = (scale / ratio / float(single_noise(epsilon, delta))) ** 2

@@ -105,19 +105,19 @@ class TwoCoin(Labeller):
     ----------
     teachers : int
         Number of teachers that vote.
-    classes : int, default=2
+    classes : int, default 2
         Number of classes they vote on.
     epsilon, delta : float or Fraction
         Privacy-loss bound (ε, δ) for the rows that the teachers learned from.
-    steepness : float or Fraction, default=6
+    steepness : float or Fraction, default 6
         2·s·teachers: 6 if teachers often disagree, 15 if they mostly agree. Do not choose it by looking at the votes.
-    tries : int, default=2
+    tries : int, default 2
         Largest number of pairs of labels that are drawn for a question.
-    fallback : int or None, default=None
+    fallback : int or None, default None
         Public class that is the answer if all pairs differ; None for a class drawn uniformly.
-    query_epsilon, query_delta : float, Fraction or None, default=None
+    query_epsilon, query_delta : float, Fraction or None, default None
         Privacy-loss bound for the questions; None to claim nothing for them.
-    unsafe_noise : Noise or None, default=None
+    unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
     """
 

@@ -69,7 +69,7 @@ class EverlastingPredictor(ResumablePredictor):
         Failure probability δ of the guarantee. It may be 0 for private learners.
     answers : "endless" or int, default "endless"
         How many queries are answered in total. With a number, there is only as much noise as these need.
-    classes : sequence of labels, or "public", default=None
+    classes : sequence of labels, or "public", default None
         The labels, in any order; "public" if it is public which labels occur in `y`. `fit` refuses None.
     engine : {"auto", "votes", "chain", "model"} or class, default "auto"
         What answers. "auto" is "chain" for a private learner, else "votes". Or an `engines.EngineFactory` of your own.
@@ -104,9 +104,9 @@ class EverlastingPredictor(ResumablePredictor):
         Where such files are; None for the folder of temporary files.
     background : bool, default False
         Whether the next phase learns in a thread, as soon as its rows are complete.
-    random_state : int, default=0
+    random_state : int, default 0
         The seed of the teachers. (votes)
-    n_jobs : int, Executor or None, default=None
+    n_jobs : int, Executor or None, default None
         How many processes train and ask teachers, or an `Executor` of your own. (votes)
     unsafe_seed : int or None, default None
         For tests only: makes the noise repeatable, and the guarantee void.
@@ -192,7 +192,7 @@ class EverlastingPredictor(ResumablePredictor):
         ----------
         X, y : array-like of shape (n, columns) and (n,)
             The training rows, and their labels.
-        groups : array-like of shape (n,), default=None
+        groups : array-like of shape (n,), default None
             The person that each row belongs to. All rows of a person are then protected together.
         """
         seeded = None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed)
@@ -245,7 +245,7 @@ class EverlastingPredictor(ResumablePredictor):
         ----------
         X : array-like of shape (n, columns)
             The queries.
-        clients : array-like of str or int, default=None
+        clients : array-like of str or int, default None
             Who asks each of them. Required with `groups`.
         """
         class_indices, _, refused = self.answer(X, clients)

@@ -137,9 +137,9 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         For a concept class, the error that `fit` must be able to promise; if it cannot, it raises `InsufficientData`.
     failure : float or Fraction, default 0.05
         The probability with which the promise may fail.
-    random_state : int, default=0
+    random_state : int, default 0
         The seed of the teachers.
-    n_jobs : int, Executor or None, default=None
+    n_jobs : int, Executor or None, default None
         How many processes train and ask teachers, or an `Executor` of your own.
     unsafe_seed : int or None, default None
         For tests only: makes the noise repeatable, and the guarantee void.

@@ -71,20 +71,20 @@ class AnsweringService(Guarded):
     ----------
     home : Home
         The folder of the predictor, open and locked. The service closes it.
-    learner : estimator or ConceptClass, default=None
+    learner : estimator or ConceptClass, default None
         The learner of the predictor, if it is not part of the saved state.
-    labeller : type[Labeller], default=None
+    labeller : type[Labeller], default None
         The class of its labeller, if that is your own. It must be the one that the predictor was fitted with.
-    engine : type[EngineFactory], default=None
+    engine : type[EngineFactory], default None
         The class of its engine, if that is your own.
-    trust_models : bool, default=False
+    trust_models : bool, default False
         Whether teachers that are neither linear, thresholds nor trees may be loaded from the folder.
-    expiry : float, default=86400
+    expiry : float, default 86400
         For how many seconds a repeat receives the stored answer.
-    elsewhere : bool or Executor, default=True
+    elsewhere : bool or Executor, default True
         Where phases are learned. True means another process, which starts with a fresh interpreter, so a script needs a
         `__main__` guard; False means a thread of this process; an `Executor` means wherever it runs tasks.
-    clock : callable, default=None
+    clock : callable, default None
         The public clock, in milliseconds. None means a new `Clock`.
     """
 

@@ -209,17 +209,17 @@ class Client(ServiceClient):
 
     Parameters
     ----------
-    url : str, default="http://127.0.0.1:8341"
+    url : str, default "http://127.0.0.1:8341"
         Address of the service. It may end in the path of the model, /v2/models/NAME.
-    model : str, default=None
+    model : str, default None
         The name of the model, if the url does not name it. A service of another model is refused.
-    key : str, default=None
+    key : str, default None
         The key to ask with.
-    timeout : float, default=30.0
+    timeout : float, default 30.0
         Seconds that one try may take.
-    retries : int, default=5
+    retries : int, default 5
         How often a request is repeated that was lost, or came too early.
-    context : ssl.SSLContext, default=None
+    context : ssl.SSLContext, default None
         Which certificates are trusted. None means those that the system trusts.
 
     Examples
@@ -240,7 +240,7 @@ class Client(ServiceClient):
         ----------
         rows : array-like, data frame or mapping of columns
             The rows.
-        idempotency_key : str, default=None
+        idempotency_key : str, default None
             The same rows under the same key are the same request, also if another process sends it: it gets the same
             labels, and they are charged once. The key must not be made from the rows. None makes a new one.
 
@@ -325,17 +325,17 @@ class AsyncClient(ServiceClient):
 
     Parameters
     ----------
-    url : str, default="http://127.0.0.1:8341"
+    url : str, default "http://127.0.0.1:8341"
         Address of the service. It may end in the path of the model, /v2/models/NAME.
-    model : str, default=None
+    model : str, default None
         The name of the model, if the url does not name it. A service of another model is refused.
-    key : str, default=None
+    key : str, default None
         The key to ask with.
-    timeout : float, default=30.0
+    timeout : float, default 30.0
         Seconds that one try may take.
-    retries : int, default=5
+    retries : int, default 5
         How often a request is repeated that was lost, or came too early.
-    context : ssl.SSLContext, default=None
+    context : ssl.SSLContext, default None
         Which certificates are trusted. None means those that the system trusts.
     """
 

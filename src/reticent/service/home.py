@@ -117,9 +117,9 @@ class Home(Guarded):
     ----------
     folder : str or path-like
         The folder.
-    records : bool, default=False
+    records : bool, default False
         Whether to open it only to read its records.
-    store : StoreType, default=SQLiteStore
+    store : StoreType, default SQLiteStore
         The class of its store. It must be the one that the folder was created with.
     """
 
@@ -177,9 +177,9 @@ class Home(Guarded):
             Fitted, and never asked.
         model : str
             The text of model.toml: `Schema.to_toml` of the schema by which rows became numbers.
-        now : float, default=None
+        now : float, default None
             Seconds since 1970. None means the current time.
-        store : StoreType, default=SQLiteStore
+        store : StoreType, default SQLiteStore
             The class of its store.
 
         Returns

@@ -41,9 +41,9 @@ class LogisticTeacher(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    ridge : float, default=0.01
+    ridge : float, default 0.01
         Weight of the penalty, positive.
-    steps : int, default=3
+    steps : int, default 3
         Largest number of Newton steps.
 
     Attributes
@@ -165,9 +165,9 @@ def train(
         Whether to fit an intercept.
     steps : int
         Largest number of Newton steps.
-    scaled : bool, default=False
+    scaled : bool, default False
         Whether each teacher first scales its rows to mean 0 and deviation 1.
-    n_jobs : int, Executor or None, default=None
+    n_jobs : int, Executor or None, default None
         How many loads of shards are trained at the same time.
     """
     columns = shards.X.shape[1]

@@ -85,9 +85,9 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    teacher : classifier, ConceptClass or None, default=None
+    teacher : classifier, ConceptClass or None, default None
         What `Teachers` takes as estimator; None for logistic regression.
-    student : classifier, ConceptClass or None, default=None
+    student : classifier, ConceptClass or None, default None
         A classifier, such as `NoiseAware` or `VotingStudents`; a concept class, for the concept with the fewest errors;
         or None for logistic regression.
     epsilon, delta : float or Fraction
@@ -95,38 +95,38 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes : sequence or "public"
         The labels, in any order; or "public", if it is public which labels occur in `y`. They must be given, as labels
         are private.
-    n_teachers : int or "auto", default="auto"
+    n_teachers : int or "auto", default "auto"
         Number of teachers. "auto" takes as many as the noise requires, but leaves each of them 20 rows, and no more
         than allow one teacher to hold the largest of the `groups`.
-    labeller : str, type[Labeller] or LabellerSpec, default="auto"
+    labeller : str, type[Labeller] or LabellerSpec, default "auto"
         A name of `labellers.NAMES`, a subclass of `Labeller`, or a specification, such as `TwoCoin.spec(steepness=10)`.
         "auto" is "greedy" for two classes, "gumbel" or "gnmax" for more: what `plan.pate(…).best(stateless=True)`
         returns.
-    labeller_options : Mapping[str, Any] or None, default=None
+    labeller_options : Mapping[str, Any] or None, default None
         Options of the labeller, if it is given by its name or class.
-    queries : {"passive", "active", "disagreement"}, default="active"
+    queries : {"passive", "active", "disagreement"}, default "active"
         Which public rows are asked. "passive": the first ones. "active": rows that are hard for a model of the labels
         so far, in 15 batches; with a concept class as student, rows on which plausible concepts disagree.
         "disagreement": a row is asked only if some model that is nearly as good as the best labels it otherwise; the
         other rows get the label that these models agree on. The model is linear if the student is; otherwise the
         student is fitted again for every public row.
-    n_queries : int or None, default=None
+    n_queries : int or None, default None
         Largest number of rows that are asked, including those that a labeller declines; None for all public rows if
         passive, else 30 % of them. With labeller "confident" and its option `questions`, it is the largest number of
         labels, and `questions` is the number of rows.
-    public_space : {"auto", "pca"} or None, default="auto"
+    public_space : {"auto", "pca"} or None, default "auto"
         "pca": teachers learn in the space of the first 100 principal axes of the public rows. None: in the columns as
         they are. "auto" is "pca" for the default teacher and None for others.
-    semi_supervised : bool, default=False
+    semi_supervised : bool, default False
         Whether the student also learns from public rows without a label: by self-training, or by its own method if it
         is one of `sklearn.semi_supervised`.
-    keep_margins : bool, default=False
+    keep_margins : bool, default False
         Whether to keep `margins_`, which are **not private**.
-    random_state : int, default=0
+    random_state : int, default 0
         Public seed of teachers and of choices that are random but need not be secret.
-    n_jobs : int, Executor or None, default=None
+    n_jobs : int, Executor or None, default None
         How many tasks run at the same time, as for joblib; or an executor of your own, see `reticent.data.executor`.
-    unsafe_seed : int or None, default=None
+    unsafe_seed : int or None, default None
         For tests only: makes the noise repeatable, and the guarantee void.
 
     Attributes
@@ -240,7 +240,7 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Their labels.
         public : array, sparse matrix or frame
             Public rows with the columns of `X`.
-        groups : array-like or None, default=None
+        groups : array-like or None, default None
             For each private row the person, or other unit, that is protected as a whole.
         """
         seeded = None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed)

@@ -138,9 +138,9 @@ def slack(seen: int, least: float, *, dimension: int = 1, caution: float = CAUTI
         Number j of rows so far.
     least : float
         Fewest errors of a concept.
-    dimension : int, default=1
+    dimension : int, default 1
         VC dimension d.
-    caution : float, default=1.0
+    caution : float, default 1.0
         Factor of the bound; 0 keeps only the best concepts.
     """
     complexity = dimension * math.log1p(seen / dimension) + math.log(2 * math.log2(2 * seen) ** 2)

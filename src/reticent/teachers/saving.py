@@ -93,10 +93,10 @@ def from_arrays(
         The arrays.
     estimator : classifier, ConceptClass or None
         The estimator that the teachers were made with.
-    trust_models : bool, default=False
+    trust_models : bool, default False
         Whether to load teachers that are not plain numbers, which may run code of whoever wrote the file. Teachers
         saved by skops are loaded without it if skops knows all of their types.
-    n_jobs : int, Executor or None, default=None
+    n_jobs : int, Executor or None, default None
         The `n_jobs` of the teachers.
     """
     try:

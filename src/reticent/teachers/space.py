@@ -23,7 +23,7 @@ class PublicSpace:
 
     Parameters
     ----------
-    dimensions : int, default=100
+    dimensions : int, default 100
         Largest number of axes.
 
     >>> space = PublicSpace(1).fit(np.array([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]]))

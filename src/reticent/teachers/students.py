@@ -71,13 +71,13 @@ class NoiseAware(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    student : classifier or None, default=None
+    student : classifier or None, default None
         A classifier with `predict_proba` that takes `sample_weight`; None for logistic regression.
-    flip : float, Fraction or None, default=None
+    flip : float, Fraction or None, default None
         Probability of a flipped label; None to estimate it from the labels.
-    at_least : float, Fraction or None, default=None
+    at_least : float, Fraction or None, default None
         Lower bound for the estimate; None for 0.
-    rounds : int, default=30
+    rounds : int, default 30
         Number of rounds of expectation maximisation.
 
     Attributes
@@ -170,9 +170,9 @@ class VotingStudents(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    student : classifier or None, default=None
+    student : classifier or None, default None
         The classifier that is copied; None for logistic regression.
-    parts : int, default=5
+    parts : int, default 5
         Number of students.
 
     Attributes

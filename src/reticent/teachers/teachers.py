@@ -83,7 +83,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator : classifier, ConceptClass or None, default=None
+    estimator : classifier, ConceptClass or None, default None
         A scikit-learn classifier or pipeline; a concept class, such as `concepts.Thresholds()`, for the concept with
         the fewest errors on each shard; or None for `LogisticTeacher()`, which has little bias: votes average out the
         differences between teachers, but not what they have in common.
@@ -92,10 +92,10 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
     classes : sequence or "public"
         The labels, in any order; or "public", if it is public which labels occur in `y`. They must be given, as labels
         are private.
-    random_state : int, default=0
+    random_state : int, default 0
         Public seed. With the number of the shard it sets every `random_state` of the estimator, its parts and its
         splitters that is not a number.
-    n_jobs : int, Executor or None, default=None
+    n_jobs : int, Executor or None, default None
         How many tasks run at the same time, as for joblib; `joblib.parallel_config` may name another backend. Or an
         executor of your own, see `reticent.data.executor`.
 
@@ -142,7 +142,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             The private rows.
         y : array-like
             Their labels.
-        groups : array-like or None, default=None
+        groups : array-like or None, default None
             For each row the person, or other unit, that is protected as a whole. A group with more rows than two
             average shards is refused: limit the rows of a group, or use fewer shards.
         """
@@ -185,9 +185,9 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             The index of each row's class.
         classes : sequence
             The classes, ascending.
-        groups : array or None, default=None
+        groups : array or None, default None
             The group of each row, as for `fit`.
-        release : Callable[[], None] or None, default=None
+        release : Callable[[], None] or None, default None
             Called after every part, to release the pages of memory that it was read from.
         """
         count, seed = self._numbers()
@@ -269,7 +269,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             The `classes_` of that object.
         columns : int
             Number of columns that the teachers learned from.
-        names : array of str or None, default=None
+        names : array of str or None, default None
             Names of the columns, if they have any.
         """
         self.n_teachers_ = self._numbers()[0]

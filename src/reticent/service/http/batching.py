@@ -65,9 +65,9 @@ class Batcher:
     ----------
     answering : Answering
         What answers.
-    max_rows : int, default=16384
+    max_rows : int, default 16384
         The most rows of a batch. A request with more rows is a batch of its own.
-    waiting, waiting_rows : int, default=4096 and 262144
+    waiting, waiting_rows : int, default 4096 and 262144
         How many requests and rows may wait. Beyond that `ask` raises `Overloaded`.
     """
 

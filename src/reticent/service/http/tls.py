@@ -14,9 +14,9 @@ def check_files(certificate: Path, private_key: Path | None, password: str | Non
     ----------
     certificate : Path
         The certificate with its chain, in PEM; also the private key if `private_key` is None.
-    private_key : Path, default=None
+    private_key : Path, default None
         The private key, in PEM.
-    password : str, default=None
+    password : str, default None
         Decrypts the private key.
     say : mapping of str to str
         What messages call the three: "certificate", "private_key" and "password".

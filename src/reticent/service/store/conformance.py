@@ -187,11 +187,11 @@ def check(
     ----------
     harness : callable
         Returns a context manager that gives a new `StoreHarness`, and removes what it left.
-    examples : int, default=50
+    examples : int, default 50
         The number of sequences.
-    steps : int, default=30
+    steps : int, default 30
         The most steps of a sequence.
-    shrink : bool, default=True
+    shrink : bool, default True
         Whether to look for a shorter sequence when one fails. This takes time.
 
     Raises

@@ -103,18 +103,18 @@ class Transaction:
         The phase that gave the answers. Every entry names the same one.
     entries : sequence of Entry
         One row of the answer log each, in this order.
-    after : int or None, default=None
+    after : int or None, default None
         How many answers the phase must have counted before this transaction. None accepts any number. Required with
         a `journal`: which queries the next phase learns from depends on how many came before them.
-    closed : bool, default=False
+    closed : bool, default False
         Whether the phase gives no more answers.
-    labeller : JSON value, default=None
+    labeller : JSON value, default None
         State of the labeller. It may depend on votes, so it is secret and takes a fixed number of bytes.
-    answers : sequence of (client, key, StoredAnswer), default=()
+    answers : sequence of (client, key, StoredAnswer), default ()
         What to keep under idempotency keys.
-    keep : int, default=0
+    keep : int, default 0
         For how many milliseconds to keep them.
-    journal : JournalPart or None, default=None
+    journal : JournalPart or None, default None
         Those of the queries that the next phase learns from.
     """
 
