@@ -138,6 +138,20 @@ class MissingPart(ValueError):
         super().__init__(f"{self.wanted}: the {kind} is not part of the saved state")
 
 
+class NeedlessPart(ValueError):
+    """A part that the caller of `load` gave, although it is in the saved state.
+
+    Parameters
+    ----------
+    name : str
+        The parameter: "labeller" or "engine".
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"{name} must not be given: it is part of the saved state, and of its guarantee")
+
+
 def arguments(written: Mapping[str, Any], **given: Any) -> dict[str, Any]:
     """The parameters that were saved, with the parts that are given and not None.
 
@@ -149,7 +163,7 @@ def arguments(written: Mapping[str, Any], **given: Any) -> dict[str, Any]:
         missing = value["missing"] if isinstance(value, dict) and "missing" in value else None
         if (part := given.get(name)) is not None:
             if missing is None and name != "learner":
-                raise ValueError(f"{name} must not be given: it is part of the saved state, and of its guarantee")
+                raise NeedlessPart(name)
             if missing is not None and isinstance(part, type) and part.__name__ != missing:
                 raise MissingPart(name, missing, part.__name__)
             found[name] = part

@@ -20,7 +20,7 @@ from reticent.errors import BudgetExhausted
 from reticent.labellers import Labeller
 from reticent.predictors.engines.engine import EngineFactory
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.predictors.state import MissingPart
+from reticent.predictors.state import MissingPart, NeedlessPart
 from reticent.privacy.guard import Guard, Guarded
 from reticent.service import halting, traces
 from reticent.service.clock import Clock
@@ -134,6 +134,13 @@ class AnsweringService(Guarded):
         except Damaged:
             self.close()
             raise
+        except NeedlessPart as error:
+            self.close()
+            article = "an" if error.name == "engine" else "a"
+            raise ValueError(
+                f"{home.name} was not fitted with {article} {error.name} of your own: leave out --{error.name}, or in "
+                f"Python the parameter {error.name}"
+            ) from None
         except MissingPart as error:
             self.close()
             raise ValueError(
