@@ -264,7 +264,8 @@ def test_one_private_model_answers_without_end(run: Reticent, folder: Path) -> N
     assert KEPT in shown
     assert "verified: 1 entry" in shown
     found = json.loads(run("status", "clinic", "--json").out)
-    assert (found["endless"], found["answers_in_phase"], found["answers_left_in_phase"]) == (True, 2**53, 2**53)
+    assert found["phase_never_ends"]
+    assert (found["answers_in_phase"], found["answers_left_in_phase"]) == (2**53, 2**53)
     assert (found["answers_left"], found["rows_wanted"], found["guarantee"]["protects"]) == (None, 0, "rows")
     assert run("backup", "clinic", "clinic.backup", "--final").code == 0
     assert run("restore", "clinic.backup", "--name", "moved").code == 0
@@ -288,8 +289,8 @@ def test_a_server_of_one_private_model(run: Reticent, folder: Path) -> None:
         assert "answered: 2 in all; no end\n" in run("status", "clinic").out
         assert patient.get(f"{url}/guarantee").text.strip().endswith(KEPT)
         found = patient.get(f"{url}/status").json()
-        assert (found["endless"], found["answers_left_in_phase"], found["rows_gathered"]) == (True, 2**53, 0)
-        assert "\nreticent_endless 1.0\n" in patient.get(f"{url}/metrics").text
+        assert (found["phase_never_ends"], found["answers_left_in_phase"], found["rows_gathered"]) == (True, 2**53, 0)
+        assert "\nreticent_phase_never_ends 1.0\n" in patient.get(f"{url}/metrics").text
         assert _holding_a_query(home.folder_of("clinic")) == set()
     assert _holding_a_query(home.folder_of("clinic")) == set()
 

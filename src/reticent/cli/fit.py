@@ -67,7 +67,8 @@ def fit(
     learner
         What answers: teachers that vote (linear, trees, thresholds); private, one private linear model per phase; or
         private-model, one private linear model that never learns from queries. auto takes linear or private, whichever
-        is expected to lose less to a linear model without privacy.
+        is expected to lose less to a linear model without privacy. (Other commands take --learner module:object, for a
+        predictor that was made in Python with a learner of your own.)
     answers
         The number of queries to answer, or endless.
     drift

@@ -431,7 +431,7 @@ class AnsweringService(Guarded):
             halted=self.halted,
             past=self._past,
             one_answer=self._one_answer,
-            endless=phase.endless,
+            phase_never_ends=phase.endless,
         )
 
     # ── maintenance ───────────────────────────────────────────────────────────────────────────────────────────────
