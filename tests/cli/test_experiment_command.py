@@ -73,4 +73,5 @@ def test_experiments_run_from_a_checkout_only(tmp_path: Path) -> None:
         )  # fmt: skip
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("reticent: experiments run from a checkout of reticent only")
+        assert 'run `pip install -e ".[service]"` in it' in done.stderr
         assert done.stderr.count("\n") == 1

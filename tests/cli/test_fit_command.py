@@ -57,8 +57,10 @@ def test_a_better_option_needs_a_yes(run: Reticent, folder: Path) -> None:
     votes = (*FIT, "--learner", "linear", "--answers", "100")
     outcome = run(*votes)
     assert outcome.code == 2
-    assert "add --yes to continue anyway" in outcome.err
-    assert "--learner private" in outcome.err
+    assert outcome.err == (
+        "reticent: another option is better: add --yes to continue, or choose --learner private-model\n"
+    )
+    assert outcome.out.count("Another option is better: one-shot is expected to lose") == 1
     assert not (folder / "home").exists()
     agreed = run(*votes, "--yes")
     assert agreed.code == 0
@@ -78,7 +80,28 @@ def test_at_a_terminal_it_is_asked(
 def test_votes_with_groups_say_how_many_clients_they_need(run: Reticent, folder: Path) -> None:
     outcome = run(*FIT[:4], "--epsilon", "30", *FIT[6:], "--group", "patient", "--learner", "linear")
     assert outcome.code == 2
-    assert re.search(r"the next phase needs [\d,]+ clients or more", outcome.err)
+    assert re.search(r"the next phase needs [\d,]+ clients or more", outcome.out)
+    assert "add --yes to continue, or choose --learner private\n" in outcome.err
+
+
+def test_votes_with_groups_say_how_many_clients_a_share_needs(run: Reticent, folder: Path) -> None:
+    votes = (*FIT[:4], "--epsilon", "30", *FIT[6:], "--group", "patient", "--learner", "linear")
+    assert "with fewer than 20 clients each phase is smaller" in run(*votes, "--client-share", "0.05").out
+    assert "--client-share" not in run(*votes).out
+
+
+def test_the_plan_speaks_of_options_of_the_command(run: Reticent, folder: Path) -> None:
+    """Not of what only `plan.everlasting` has: the kind "other", and a labeller of choice."""
+    trees = run(*FIT[:4], "--epsilon", "4", *FIT[6:], "--learner", "trees", "--answers", "3").out
+    assert "teachers: trees" in trees
+    assert "other" not in trees.partition("\nphase 1")[0].partition("\n\n")[2]
+    votes = run(*FIT, "--learner", "linear", "--answers", "100").out
+    assert "two-coin" not in votes
+    endless = run(*FIT, "--learner", "linear").out
+    assert "finite votes   cannot be done: the number of answers must be known (--answers N)\n" in endless
+    assert "(→ marks the chosen one):\n" in endless
+    assert "see PrivateLogisticRegression.n_required" in run(*FIT).out
+    assert "assume one row per person" not in endless
 
 
 def test_too_few_rows_say_what_is_needed(run: Reticent, folder: Path) -> None:
@@ -136,6 +159,12 @@ def test_bad_options_are_refused_by_name(
         (("--client-share", "0.01"), "with fewer than 100 clients each phase is smaller than planned"),
         (("--group", "patient"), "A client enters at most 1 phase (--client-phases): its later queries are answered"),
         (("--group", "patient", "--client-phases", "3"), "A client enters at most 3 phases"),
+        (("--group", "patient"), "So the 5,400 rows of phase 2 come from 5,400 clients. Callers without a key count"),
+        (
+            ("--group", "patient", "--learner", "private", "--client-share", "0.05"),
+            "come from 5,400 clients, whatever --client-share is. Callers without a key count as one client",
+        ),
+        (("--group", "patient"), "These figures assume one row per person."),
     ],
 )
 def test_the_plan_says_who_is_learned_from(run: Reticent, folder: Path, options: tuple[str, ...], words: str) -> None:
@@ -202,7 +231,7 @@ def test_advice_of_one_shot_names_the_learner_that_makes_it(run: Reticent, folde
     assert (chain.code, words in chain.out, "→ chain" in chain.out) == (0, True, True)
     assert (
         "Better take one-shot (--learner private-model)"
-        in run(*_named("b"), "--learner", "linear", "--answers", "100").err
+        in run(*_named("b"), "--learner", "linear", "--answers", "100").out
     )
     assert "or --learner private-model\n" in run(*_named("b"), "--learner", "linear").err
     assert words not in run(*_named("b"), "--learner", "private-model").out, "it is taken already"
@@ -212,7 +241,8 @@ def test_advice_of_one_shot_names_the_learner_that_makes_it(run: Reticent, folde
 def test_one_private_model_does_not_follow_a_drift(run: Reticent, folder: Path) -> None:
     outcome = run(*MODEL, "--drift", "slow")
     assert outcome.code == 2
-    assert "Better take chain (--learner private)" in outcome.err
+    assert "Better take chain (--learner private)" in outcome.out
+    assert outcome.err.endswith("or choose --learner private\n")
     assert run(*MODEL, "--drift", "slow", "--yes").code == 0
 
 
@@ -234,7 +264,8 @@ def test_one_private_model_answers_without_end(run: Reticent, folder: Path) -> N
     assert KEPT in shown
     assert "verified: 1 entry" in shown
     found = json.loads(run("status", "clinic", "--json").out)
-    assert (found["endless"], found["answers_in_phase"], found["answers_left_in_phase"]) == (True, 2**53, 2**53)
+    assert found["phase_never_ends"]
+    assert (found["answers_in_phase"], found["answers_left_in_phase"]) == (2**53, 2**53)
     assert (found["answers_left"], found["rows_wanted"], found["guarantee"]["protects"]) == (None, 0, "rows")
     assert run("backup", "clinic", "clinic.backup", "--final").code == 0
     assert run("restore", "clinic.backup", "--name", "moved").code == 0
@@ -258,8 +289,8 @@ def test_a_server_of_one_private_model(run: Reticent, folder: Path) -> None:
         assert "answered: 2 in all; no end\n" in run("status", "clinic").out
         assert patient.get(f"{url}/guarantee").text.strip().endswith(KEPT)
         found = patient.get(f"{url}/status").json()
-        assert (found["endless"], found["answers_left_in_phase"], found["rows_gathered"]) == (True, 2**53, 0)
-        assert "\nreticent_endless 1.0\n" in patient.get(f"{url}/metrics").text
+        assert (found["phase_never_ends"], found["answers_left_in_phase"], found["rows_gathered"]) == (True, 2**53, 0)
+        assert "\nreticent_phase_never_ends 1.0\n" in patient.get(f"{url}/metrics").text
         assert _holding_a_query(home.folder_of("clinic")) == set()
     assert _holding_a_query(home.folder_of("clinic")) == set()
 

@@ -10,6 +10,7 @@ import command_line
 import pytest
 from command_line import Reticent, check_refused, served
 
+from reticent.cli.running_server import address_of
 from reticent.service import home
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
@@ -27,9 +28,9 @@ def test_keys(run: Reticent, fitted: Path) -> None:
     (shown,) = json.loads(run("keys", "list", "clinic", "--json").out)
     assert shown == {
         "id": token[:12], "name": "ward 3", "scopes": ["ask", "observe"], "rate": 10.0, "burst": 10, "quota": 99,
-        "revoked": False,
+        "revoked": False, "used": 0,
     }  # fmt: skip
-    assert "10/s, 10 at once, 99 in all" in run("keys", "list", "clinic").out
+    assert "10/s, 10 at once, 99 in all; 0 used\n" in run("keys", "list", "clinic").out
     changed = run("keys", "set", "clinic", "ward 3", "--rate", "20", "--quota", "none")
     assert changed == (0, f"the key of ward 3 ({token[:12]}) now has: 20/s, 20 at once\n", "")
     assert "50 at once" in run("keys", "set", "clinic", token[:12], "--burst", "50").out
@@ -68,3 +69,16 @@ def test_the_key_that_is_not_accepted_is_named(run: Reticent, clinic: Path, monk
             check_refused(run(*command, "--key-file", "none"), "--key-file: none cannot be read: No such file")
             monkeypatch.setenv("RETICENT_KEY", "no-such.key")
             assert run(*command).err == "reticent: the key in $RETICENT_KEY was not accepted\n"
+
+
+def test_the_list_shows_what_a_key_has_used(run: Reticent, clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = run("keys", "add", "clinic", "ward", "--quota", "1000").out.split()[-1]
+    monkeypatch.setenv("RETICENT_KEY", token)
+    with served():
+        assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").code == 0
+        assert "1,000 in all; 45 used\n" in run("keys", "list", "clinic").out, "also while a server runs"
+        assert run("status").out == f"{'clinic':24} serving at {address_of('clinic')}\n"
+    assert [one["used"] for one in json.loads(run("keys", "list", "clinic", "--json").out)] == [45]
+    (home.folder_of("clinic") / home.STORE).write_bytes(b"damaged")
+    assert run("keys", "list", "clinic").out.endswith("1,000 in all\n"), "keys can be listed without it"
+    assert run("status").out == f"{'clinic':24} cannot be read\n"

@@ -62,3 +62,32 @@ def test_names(run: Reticent, folder: Path) -> None:
         outcome = run(*command)
         assert (outcome.code, outcome.out) == (2, "")
         assert "there is no predictor 'x'; there are none yet" in outcome.err
+
+
+def test_the_list_shows_the_state_of_each(run: Reticent, fitted: Path) -> None:
+    place = home.folder_of("clinic")
+
+    def kept() -> dict[str, bytes]:
+        """All files but those that SQLite keeps beside a store for whoever reads it."""
+        return {one.name: one.read_bytes() for one in place.iterdir() if not one.name.endswith(("-wal", "-shm"))}
+
+    def states() -> list[list[str]]:
+        before = kept()
+        listed = [line.split(maxsplit=1) for line in run("status").out.splitlines()]
+        assert kept() == before, "nothing is changed"
+        return listed
+
+    run("status")  # what fit printed is not part of the list
+
+    assert states() == [["clinic", "stopped"]]
+    (place / "address").write_text("http://127.0.0.1:1")  # of a server that was killed
+    (place / home.LOCK).write_text(f"{2**22 + 1:<20}")  # no process can have this number
+    assert states() == [["clinic", "stopped"]]
+    (place / "halted").write_text("{")
+    assert states() == [["clinic", "halted"]]
+    for left in ("halted", "address"):
+        (place / left).unlink()
+    assert run("backup", "clinic", "monday.backup").code == 0
+    assert run("backup", "clinic", "final.backup", "--final").code == 0
+    assert run("restore", "monday.backup", "--name", "records").code == 0
+    assert states() == [["clinic", "retired"], ["records", "records only"]]

@@ -127,7 +127,7 @@ def test_explain_says_who_against_what_and_how_well() -> None:
     for phrase in (
         "Every single row",
         "at most e^1 = 2.72 times as likely",
-        "a chance of at most one in a million",
+        "except with probability at most one in a million",
         "The number of rows, the columns, the classes and every parameter",
         "Facts about the population",
         "differ in the contents of one row",

@@ -806,7 +806,7 @@ def test_one_private_model_has_no_end_and_no_next_phase(unlocked: Running, look:
     expect(page.locator("#next-note")).to_be_visible()
     expect(page.locator("#left-meter")).to_be_visible()
     guarantee = replace(unlocked.answering.status().guarantee, protects="rows")
-    endless = {"answers_in_phase": NO_END, "answers_left_in_phase": NO_END, "endless": True}
+    endless = {"answers_in_phase": NO_END, "answers_left_in_phase": NO_END, "phase_never_ends": True}
     nothing = {"rows_wanted": 0, "rows_gathered": 0, "client_cap": 0, "teachers": 0}
     unlocked.answering.changes = {"guarantee": guarantee, **endless, **nothing}
     expect(page.locator("#left")).to_have_text("No end")

@@ -45,7 +45,8 @@ def test_a_single_model_is_served_and_goes_on_after_a_restart(tmp_path: Path) ->
     whole = again.status().rows * 5
     assert len(labels(again.answer([request(whole)]))[0]) == whole
     now = again.status()
-    assert (now.phase, now.endless, now.answers_in_phase, now.answers_left_in_phase) == (1, True, NO_END, NO_END)
+    assert (now.phase, now.phase_never_ends) == (1, True)
+    assert (now.answers_in_phase, now.answers_left_in_phase) == (NO_END, NO_END)
     again.close()
 
 
@@ -53,7 +54,7 @@ def test_what_is_shown_of_a_phase_that_never_ends(tmp_path: Path) -> None:
     answering = new_answering(tmp_path / "clinic", learner=LEARNER, engine="model", rows=400)
     labels(answering.answer([request(30)]))
     shown = Metrics(answering.status).text().decode().splitlines()
-    assert {"reticent_endless 1.0", "reticent_answered_total 30.0", "reticent_rows_wanted 0.0"} <= set(shown)
+    assert {"reticent_phase_never_ends 1.0", "reticent_answered_total 30.0", "reticent_rows_wanted 0.0"} <= set(shown)
     numbers = dict(line.rsplit(" ", 1) for line in shown if not line.startswith("#"))
     for name in ("reticent_answers_in_phase", "reticent_answers_left_in_phase"):
         assert float(numbers[name]) == NO_END
@@ -65,7 +66,8 @@ def test_a_set_number_of_answers_is_counted_down(tmp_path: Path) -> None:
     answering = new_answering(tmp_path / "clinic", learner=LEARNER, engine="model", rows=400, answers=50)
     labels(answering.answer([request(30)]))
     now = answering.status()
-    assert (now.endless, now.answers_in_phase, now.answers_left_in_phase, now.answers_left) == (False, 50, 20, 20)
+    assert not now.phase_never_ends
+    assert (now.answers_in_phase, now.answers_left_in_phase, now.answers_left) == (50, 20, 20)
     refused, taken = answering.answer([request(21, "key"), request(20, "other key")])
     assert isinstance(refused, BudgetExhausted)
     assert len(labels([taken])[0]) == 20
@@ -95,7 +97,7 @@ def test_a_final_backup_goes_on(tmp_path: Path) -> None:
     moved = AnsweringService(Home(tmp_path / "moved"))
     assert labels(moved.answer([request(30, "key")])) == first
     assert labels(moved.answer([request(30)])) == first, "the same model"
-    assert (moved.status().answered, moved.status().endless) == (60, True)
+    assert (moved.status().answered, moved.status().phase_never_ends) == (60, True)
     moved.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +58,17 @@ def test_a_class_of_another_name_is_refused(folder: Path) -> None:
         AnsweringService(Home(folder), labeller=Other)
 
 
-def test_a_class_that_is_not_missing_is_refused_and_nothing_is_called_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("part", ["labeller", "engine"])
+def test_a_class_that_is_not_needed_is_refused_as_misuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], part: str
 ) -> None:
     monkeypatch.setenv("RETICENT_HOME", str(tmp_path))
-    Home.create(tmp_path / "clinic", predictor(), MODEL).close()
-    assert cli.main(["serve", "clinic", "--labeller", "own_labellers:Laplace"]) == 2
-    assert "labeller must not be given: it is part of the saved state" in capsys.readouterr().err
-    Home(tmp_path / "clinic").close()  # it was released
+    Home.create(tmp_path / "plain", predictor(), MODEL).close()
+    words = rf"plain was not fitted with an? {part} of your own: leave out --{part}"
+    for command in ("serve", "status"):
+        assert cli.main([command, "plain", f"--{part}", "own_labellers:Laplace"]) == 2, "the store is not damaged"
+        assert re.search(words, capsys.readouterr().err)
+    Home(tmp_path / "plain").close()  # it was released
 
 
 def test_the_command_line_takes_the_class_by_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -197,6 +197,7 @@ START = 'target = "t"\nclasses = [0, 1]\n'
         (START + '[[columns]]\nname = "x"\nrange = [0, 1]\ntypo = 1', "'x' has 'typo'"),
         (START + "[[columns]]\nrange = [0, 1]", "name of a column"),
         (START + '[[columns]]\nname = "x"', "'x': range must be two numbers"),
+        (START + '[[columns]]\nname = "x"\nrange = [2020-01-01, 2030-01-01]', "; write a date as days since a fixed"),
         (START + '[[columns]]\nname = "x"\nrange = [1, 0]', "'x': range must have the lesser end first"),
         (START + '[[columns]]\nname = "x"\nrange = [0, inf]', "'x': range must be two numbers"),
         (START + '[[columns]]\nname = "x"\nrange = [0, 5e-324]', "'x': range must have .* further apart"),
@@ -246,6 +247,8 @@ def test_a_draft_says_what_is_to_be_filled_in() -> None:
         "columns": [{"name": "age", "range": [], "categories": []}, {"name": "ward", "categories": []}],
     }
     assert "must not be" in text
+    assert "write a date as a number too: days since a fixed date" in text
+    assert "# the person a row belongs to: all rows of one person are protected together" in text
     with pytest.raises(SchemaError, match=r"filled in: classes, range or categories of age, categories of ward$"):
         Schema.from_toml(text)
 

@@ -54,7 +54,7 @@ def experiments() -> list[str]:
     if source.name != "src" or not (folder / "__init__.py").is_file():
         raise UsageError(
             "experiments run from a checkout of reticent only, since they and their measurements are not installed "
-            "with the package: clone the repository, run `pip install -e .` in it, and try again"
+            "with the package: clone the repository, run `pip install -e \".[service]\"` in it, and try again"
         )
     if str(folder.parent) not in sys.path:
         sys.path.insert(0, str(folder.parent))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from reticent.cli.errors import UsageError, as_usage_errors
-from reticent.cli.fit_plan import FitChoice, Learner, choose
+from reticent.cli.fit_plan import BetterOption, FitChoice, Learner, choose
 from reticent.cli.notices import one_answer
 from reticent.cli.options import Flag, Number, whole_number
 from reticent.cli.progress import progress_bar
@@ -61,13 +61,14 @@ def fit(
     target
         The column to predict, if the schema does not name it.
     group
-        The column that identifies whose row it is: all rows of one person are protected together.
+        The column that names the person a row belongs to: all rows of one person are protected together.
     schema
         The public description of the columns; `reticent schema` drafts one.
     learner
         What answers: teachers that vote (linear, trees, thresholds); private, one private linear model per phase; or
         private-model, one private linear model that never learns from queries. auto takes linear or private, whichever
-        is expected to lose less to a linear model without privacy.
+        is expected to lose less to a linear model without privacy. (Other commands take --learner module:object, for a
+        predictor that was made in Python with a learner of your own.)
     answers
         The number of queries to answer, or endless.
     drift
@@ -175,15 +176,15 @@ def _columns_read(schema: Schema) -> list[str]:
     return columns if schema.group is None else [*columns, schema.group]
 
 
-def _confirm(better: str, yes: bool) -> None:
-    print(f"\nAnother option is better: {better}.")
+def _confirm(better: BetterOption, yes: bool) -> None:
+    print(f"\nAnother option is better: {better.words}.")
     if yes:
         return
     if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
         if input("Continue anyway? [y/N] ").strip().lower() in ("y", "yes"):
             return
         raise UsageError("nothing was read or made")
-    raise UsageError(f"another option is better ({better}); add --yes to continue anyway")
+    raise UsageError(f"another option is better: add --yes to continue, or {better.instead}")
 
 
 def _predictor(
@@ -258,8 +259,7 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
                 names = [as_text(cell) for cell in chunk[schema.group]]
                 if "" in names:  # a row of an unknown group would protect nobody
                     raise UsageError(
-                        f"{table.path}: the column {schema.group!r} must name the group of every row; row "
-                        f"{start + names.index('') + 1:,} names none"
+                        f"{table.path}: the column {schema.group!r} must name the group of every row: some are missing"
                     )
                 groups[start : start + len(names)] = [known.setdefault(each, len(known)) for each in names]
     if len(store) < rows:

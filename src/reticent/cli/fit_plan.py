@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,10 +38,30 @@ ONE_MODEL = (
     "One-shot is one private model that answers without end and never learns from queries: --learner private-model. "
     "Its guarantee protects the rows, and not queries, whose contents it does not store."
 )
+ONE_ROW = (
+    "These figures assume one row per person. If people have several rows, fewer rows are learned from, and losses are "
+    "larger."
+)
 NO_QUERIES = (
     "Queries are not learned from, and their contents are not stored. So the guarantee protects the rows, and not "
     "queries: each answer is a function of the released model and of its own query."
 )
+
+
+@dataclass(frozen=True)
+class BetterOption:
+    """An option that is better by much than the chosen one.
+
+    Attributes
+    ----------
+    words : str
+        What it is, and how much better.
+    instead : str
+        What to do instead of continuing, in a few words.
+    """
+
+    words: str
+    instead: str
 
 
 @dataclass(frozen=True)
@@ -88,23 +108,25 @@ class FitChoice:
         """Whether queries become rows of later phases."""
         return self.learner != "private-model"
 
-    def better(self) -> str | None:
-        """What is better by much, in words; None if nothing is."""
+    def better(self) -> BetterOption | None:
+        """What is better by much; None if nothing is."""
         if self.schema.group is not None and self.learner != "private" and len(self.plan.phases) > 1:
             least = self.plan.phases[1].teachers
-            return (
+            return BetterOption(
                 f"with a group, all queries of a client stay together, and the next phase needs {least:,} clients or "
                 "more, since every teacher learns from clients of its own. If there will be fewer, give --answers a "
-                "number that one phase can give, or take --learner private"
+                "number that one phase can give, or take --learner private",
+                "choose --learner private",
             )
         best, mine = self.advice.best, self._option()
         if not mine.possible or mine.loss - best.loss < NOTABLE_GAIN:
             return None
         learner = self._serves(best)
         how = f", from Python: {best.estimator}" if learner is None else f" (--learner {learner})"
-        return (
+        return BetterOption(
             f"{best.name} is expected to lose {best.loss:.1%} of all answers to {self.reference}, and "
-            f"{self.option_name} {mine.loss:.1%}. Better take {best.name}{how}"
+            f"{self.option_name} {mine.loss:.1%}. Better take {best.name}{how}",
+            f"take {best.name} from Python" if learner is None else f"choose --learner {learner}",
         )
 
     def _serves(self, option: Option) -> str | None:
@@ -149,17 +171,22 @@ class FitChoice:
             f"{len(schema.classes)} classes: {_first(schema.classes)}; any other label counts as "
             f"{schema.classes[0]!r}",
             "",
-            str(self.plan),
+            str(replace(self.plan, learner=self.learner, two_coin=None)),  # `fit` has no option for such a labeller
             *self._total(promised, client_phases),
             *self._delta(),
             *self._who_is_learned_from(client_share, client_phases),
             "",
-            f"What each option is expected to lose, of all answers, to {self.reference}:",
+            f"What each option is expected to lose, of all answers, to {self.reference} (→ marks the "
+            "chosen one):",
         ]
         for option in self.advice.options:
             mark = "→" if option.name == self.option_name else " "
             loss = f"{option.loss:.1%}" if option.possible else f"cannot be done: {option.why}"
+            if not option.possible and option.name == _votes(1) and self.answers == "endless":
+                loss += " (--answers N)"
             lines.append(f"{mark} {option.name:14} {loss}")
+        if schema.group is not None:
+            lines.append(ONE_ROW)
         if self.learner != "private-model" and self.advice.best.name == "one-shot" and self._serves(self.advice.best):
             lines.append(ONE_MODEL)
         if self.advice.reference == "linear":
@@ -194,16 +221,21 @@ class FitChoice:
         if self.schema.group is None:
             return [] if len(self.plan.phases) < 2 else [_share_of_clients(share)]
         if self.learner != "private":
-            return ["With a group, there are at most as many teachers as groups, and later as many as clients."]
+            lines = ["With a group, there are at most as many teachers as groups, and later as many as clients."]
+            return lines if len(self.plan.phases) < 2 or share == 1 else [*lines, _share_of_clients(share)]
         lines = [
             "With a group, only its first row is learned from and, in each phase, only the first query of each client."
         ]
         if len(self.plan.phases) > 1:
-            lines.append(
+            least = self.plan.phases[1].rows
+            lines += [
+                f"So the {least:,} rows of phase 2 come from {least:,} clients"
+                + (". " if share == 1 else ", whatever --client-share is. ")
+                + "Callers without a key count as one client: without keys, the next phase never fills.",
                 f"A client enters at most {phases} phase{'s' if phases > 1 else ''} (--client-phases): its later "
                 "queries are answered, but not learned from. Where too few clients are new, the next phase keeps the "
-                "model."
-            )
+                "model.",
+            ]
         return lines
 
 

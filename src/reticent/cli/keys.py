@@ -6,6 +6,7 @@ import json as json_format
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
@@ -57,7 +58,7 @@ def add(
     rate
         Answers per second.
     burst
-        Answers at once; by default as many as in one second.
+        Answers at once; default: the rate, as many as in one second.
     quota
         Answers in all.
     """
@@ -73,7 +74,7 @@ def add(
 
 
 def list_all(name: str, *, json: Flag = False) -> int:
-    """List the keys.
+    """List the keys, with their limits and the answers that each has used.
 
     Parameters
     ----------
@@ -84,13 +85,16 @@ def list_all(name: str, *, json: Flag = False) -> int:
     """
     with as_usage_errors(), _key_table(name) as table:
         found = table.all()
+        used = _used(existing_folder(name)) if found else None
     if json:
-        print(json_format.dumps([_public(key) for key in found], indent=2, ensure_ascii=False))
+        listed = [{**_public(key), "used": None if used is None else used.get(key.id, 0)} for key in found]
+        print(json_format.dumps(listed, indent=2, ensure_ascii=False))
         return 0
     if not found:
         print(f"there are no keys: anyone on this machine may ask; reticent keys add {name} WHO makes one")
     for key in found:
         state = "revoked" if key.revoked is not None else _limits(key)
+        state += "" if used is None else f"; {used.get(key.id, 0):,} used"
         print(f"{key.id}  {key.name:20}  {'+'.join(key.scopes):18}  {state}")
     return 0
 
@@ -166,6 +170,19 @@ def _key_table(name: str) -> Iterator[KeyTable]:
         yield table
     finally:
         table.close()
+
+
+def _used(folder: Path) -> dict[str, int] | None:
+    """The answers that each key has used, also while a server runs; None if the store cannot be read."""
+    import sqlite3
+
+    from reticent.service.home import STORE
+    from reticent.service.store.verification import answers_given
+
+    try:
+        return answers_given(folder / STORE)
+    except (OSError, ValueError, sqlite3.Error):
+        return None
 
 
 def _public(key: Key) -> dict[str, object]:

@@ -18,8 +18,8 @@ class OwnParts:
     Parameters
     ----------
     learner
-        The learner that the predictor was fitted with, if it is your own, as module:object. Python must be able to
-        import the module: set $PYTHONPATH.
+        The learner that the predictor was fitted with, if it is your own, as module:object; not one of the names that
+        `reticent fit --learner` takes. Python must be able to import the module: set $PYTHONPATH.
     labeller
         The class of its labeller, if it is your own, as module:object.
     engine

@@ -22,6 +22,23 @@ def address_of(name: str) -> str:
     return f"http://{HOST}:{PORT}"
 
 
+def served_at(folder: Path) -> str | None:
+    """The address of the server of this folder; None if none runs. A server that was killed has left its address."""
+    from reticent.service.home import LOCK
+
+    try:
+        address = (folder / ADDRESS).read_text(encoding="utf-8").strip()
+        process = int((folder / LOCK).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    with suppress(PermissionError):  # the server of another user
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return None
+    return address
+
+
 def read_key(key_file: Path | None) -> str | None:
     """The key in a file, or in $RETICENT_KEY if no file is named; None without either."""
     if key_file is None:

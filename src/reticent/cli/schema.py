@@ -20,7 +20,7 @@ def schema(table: Path, *, target: str | None = None, group: str | None = None, 
     target
         The column to predict.
     group
-        The column that identifies whose row it is, if one person may have several.
+        The column that names the person a row belongs to, if one person may have several rows.
     out
         A file to write the draft to; by default it is printed.
     """

@@ -14,7 +14,7 @@ from reticent.cli.opening import existing_folder, open_predictor
 from reticent.cli.options import Flag
 from reticent.cli.own_parts import Own, OwnParts
 from reticent.cli.progress import progress_bar
-from reticent.cli.running_server import address_of, naming_the_key, read_key
+from reticent.cli.running_server import address_of, naming_the_key, read_key, served_at
 
 if TYPE_CHECKING:
     from reticent.service.answering import AnsweringService
@@ -29,7 +29,7 @@ def status(
     key_file: Path | None = None,
     own: Own = None,
 ) -> int:
-    """Show what a predictor guarantees, and its current phase; without a name, list all predictors.
+    """Show what a predictor guarantees, and its current phase; without a name, list all predictors and their states.
 
     Parameters
     ----------
@@ -48,7 +48,8 @@ def status(
     from reticent.service.store import verification
 
     if name is None:
-        print("\n".join(home.names()) or "there are no predictors yet: make one with reticent fit")
+        known = [f"{one:24} {_state(home.folder_of(one))}" for one in home.names()]
+        print("\n".join(known) or "there are no predictors yet: make one with reticent fit")
         return 0
     with as_usage_errors(), naming_the_key(key_file):
         if url is not None:
@@ -66,6 +67,24 @@ def status(
         return 0
     print(_as_text(name, found))
     return 0
+
+
+def _state(folder: Path) -> str:
+    """The state of a predictor in a word or two. No lock is taken: a server may be about to start."""
+    import sqlite3
+
+    from reticent.service import halting, home
+    from reticent.service.store import protocol, verification
+
+    if (address := served_at(folder)) is not None:
+        return f"serving at {address}"
+    try:
+        mark = verification.retirement(folder / home.STORE)
+    except (OSError, ValueError, RuntimeError, sqlite3.Error):
+        return "cannot be read"
+    if mark is not None:
+        return "records only" if mark == protocol.INCOMPLETE else "retired"
+    return "stopped" if halting.last(folder) is None else "halted"
 
 
 def _status(name: str, folder: Path, key: str | None, own: OwnParts | None) -> dict[str, Any]:
@@ -142,7 +161,7 @@ def _as_text(name: str, found: dict[str, Any]) -> str:
 
 def _left(found: dict[str, Any]) -> str:
     """How many answers are left."""
-    if found.get("endless"):
+    if found.get("phase_never_ends"):
         return "no end"
     left = found["answers_left"]
     in_phase = f"left in this phase: {found['answers_left_in_phase']:,} of {found['answers_in_phase']:,}"

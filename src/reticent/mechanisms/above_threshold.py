@@ -97,7 +97,7 @@ class AboveThreshold(Segments):
 
     `ask(value)` returns True, a *halt*, if value + noise ≥ threshold + noise'. Only halts are counted; answers of False
     are free, in any number. After the last halt, `ask` refuses before it reads a value. Values are whole numbers that
-    move by at most 1 when one row is replaced (counts, votes). Each may be chosen in the light of earlier answers.
+    move by at most 1 when one row is replaced (counts, votes). Each may be chosen depending on earlier answers.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, for all answers together, for any number of queries.
 

@@ -24,7 +24,7 @@ class BetweenThresholds(Segments):
     `ask(value)` returns "low" if value + noise < lower + μ, "high" if value + noise > upper − μ, and else "between", a
     *halt*. Only halts are counted, and μ is redrawn after each; answers "low" and "high" are free, in any number. After
     the last halt, `ask` refuses before it reads a value. Values are whole numbers that move by at most 1 when one row
-    is replaced (counts, votes). Each may be chosen in the light of earlier answers.
+    is replaced (counts, votes). Each may be chosen depending on earlier answers.
 
     Guarantee. (ε, δ)-differential privacy for a replaced *row*, for all answers together, for any number of queries.
     Nothing is claimed about the *queries* that the values come from: later answers reveal whether a query was a halt.

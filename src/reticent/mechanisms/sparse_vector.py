@@ -25,7 +25,7 @@ class StableMajority(Guarded):
     The *distance* of a vote is the number of voters who can change their votes without changing the outcome. A vote is
     answered if distance + noise > width + noise'; else the answer is None, a *halt*. Stable votes are free, in any
     number, and answered without error. After the last halt, the object refuses before it reads a vote. A replaced row
-    may change the vote of one voter in every query; each vote may be chosen in the light of earlier answers.
+    may change the vote of one voter in every query; each vote may be chosen depending on earlier answers.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, for all answers together, for any number of queries.
 

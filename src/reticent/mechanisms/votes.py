@@ -38,7 +38,7 @@ def noisy_majority(
     1/(2σ²)-zero-concentrated differential privacy of the noisy count, of which only the sign is released.
 
     Why. One vote moves the count by at most 1, and the bit is computed from the noisy count (see `gaussian_count`). Its
-    cost is that of the worst pair of counts (v, v + 1). Queries may be chosen in the light of earlier answers, as their
+    cost is that of the worst pair of counts (v, v + 1). Queries may be chosen depending on earlier answers, as their
     noise is independent. See docs/mechanisms/votes.md.
 
     Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Algorithm 1 (after Papernot et al.,

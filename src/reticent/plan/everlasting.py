@@ -363,7 +363,8 @@ def _without_teachers(
         epsilon_required=known["guarantee"].epsilon,
         finite=None,
         two_coin=None,
-        why="Answers of a private model cost nothing. Its accuracy depends on the rows: see n_required of the learner. "
+        why="Answers of a private model cost nothing. Its accuracy depends on the number of rows: see "
+        "PrivateLogisticRegression.n_required. "
         + remark,
     )
 

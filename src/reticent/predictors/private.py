@@ -79,7 +79,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
       many rows.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row (a replaced group, with `groups`), value and label, for
-    the answers to all `queries` questions together, which may be chosen in the light of earlier answers. What a single
+    the answers to all `queries` questions together, which may be chosen depending on earlier answers. What a single
     answer costs is in `setup_.event`: ε for "votes", with a loss of bounded range; for "flip"
     ε = ln(1 + γ(1 − 2α)/α); for "net" (ε₀, δ₀) as in `net_cost`. Questions are not protected. Every `fit` is a release
     of its own: two fits to the same rows cost twice.

@@ -138,10 +138,17 @@ class MissingPart(ValueError):
         super().__init__(f"{self.wanted}: the {kind} is not part of the saved state")
 
 
-class SavedPart(ValueError):
-    """A labeller or an engine was given to a state that has its own."""
+class NeedlessPart(ValueError):
+    """A part that the caller of `load` gave, although it is in the saved state.
+
+    Parameters
+    ----------
+    name : str
+        The parameter: "labeller" or "engine".
+    """
 
     def __init__(self, name: str) -> None:
+        self.name = name
         super().__init__(f"{name} must not be given: it is part of the saved state, and of its guarantee")
 
 
@@ -156,7 +163,7 @@ def arguments(written: Mapping[str, Any], **given: Any) -> dict[str, Any]:
         missing = value["missing"] if isinstance(value, dict) and "missing" in value else None
         if (part := given.get(name)) is not None:
             if missing is None and name != "learner":
-                raise SavedPart(name)
+                raise NeedlessPart(name)
             kind = part if isinstance(part, type) else type(part)
             if missing is not None and name != "learner" and kind.__name__ != missing:
                 raise MissingPart(name, missing, kind.__name__)

@@ -5,7 +5,7 @@ Each method gives an upper bound, so the smallest of them is one too. In order o
 basic        ε and δ add up, in exact fractions (`pairs`).
 Rényi        divergences add up order by order and are converted (`divergences`); covers zCDP.
 closed form  Gaussian compositions, optimal composition of equal ε, single releases (`profiles`).
-game         up to 2000 equal one-bit answers, each chosen in the light of earlier ones (`games`).
+game         up to 2000 equal one-bit answers, each chosen depending on earlier ones (`games`).
 losses       the composed privacy loss on a grid, for all other events (`losses`).
 
 The list of events is fixed in advance: queries may be adaptive, the parameters of events may not. If events are chosen

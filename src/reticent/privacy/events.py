@@ -283,7 +283,7 @@ class SparseVector(Event):
 class Composed(Event):
     """Events one after another on the same rows.
 
-    Each query may be chosen in the light of earlier answers, but the list of events is fixed in advance.
+    Each query may be chosen depending on earlier answers, but the list of events is fixed in advance.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ class Guarantee:
         """Return the guarantee in plain words.
 
         >>> words = Guarantee(epsilon=1.0, delta=1e-6).explain()
-        >>> "at most e^1 = 2.72 times as likely" in words, "a chance of at most one in a million" in words
+        >>> "at most e^1 = 2.72 times as likely" in words, "with probability at most one in a million" in words
         (True, True)
         """
         return "\n\n".join(
@@ -154,8 +154,8 @@ class Guarantee:
         if self.delta == 0:
             return ", and to this there is no exception (delta = 0)."
         return (
-            f", but for a chance of at most {_one_in(self.delta)} (delta = {_six(self.delta)}), for which nothing is "
-            "promised."
+            f", except with probability at most {_one_in(self.delta)} (delta = {_six(self.delta)}), for which nothing "
+            "is promised."
         )
 
 

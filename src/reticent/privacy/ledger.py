@@ -1,7 +1,7 @@
 """Budgets: whether an event may still happen is decided before any data are read.
 
 A ledger holds one `Guarantee` for everything that it admits. It records events, not answers. Each query may be chosen
-in the light of earlier answers. A ledger adds up by one of three rules, each with a proof:
+depending on earlier answers. A ledger adds up by one of three rules, each with a proof:
 
 one event   Only one event is admitted, fixed when the ledger is opened. The list of events is then known in advance
             (the event, a number of times), any accountant may price it, and the ledger only counts.
@@ -158,7 +158,7 @@ class Ledger(Guarded):
     events may be chosen adaptively. A store that has records is continued under the same terms.
 
     Guarantee. Everything that is released after its event was charged satisfies `guarantee`, all together, however the
-    queries and (without `event`) the events were chosen in the light of earlier releases.
+    queries and (without `event`) the events were chosen depending on earlier releases.
 
     Why. One event: the list of events is fixed, and stopping early is post-processing. Basic and Rényi: by induction
     from the last event to the first, with a limit that holds on every path. The proofs are in docs/ledger.md.

@@ -20,7 +20,7 @@ from reticent.errors import BudgetExhausted
 from reticent.labellers import Labeller
 from reticent.predictors.engines.engine import EngineFactory
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.predictors.state import MissingPart, SavedPart
+from reticent.predictors.state import MissingPart, NeedlessPart
 from reticent.privacy.guard import Guard, Guarded
 from reticent.service import halting, traces
 from reticent.service.clock import Clock
@@ -131,9 +131,16 @@ class AnsweringService(Guarded):
             self._predictor.replay(parts, self._store.position.progress)
             self._unfinished = {(client, key): kept for client, key, kept in self._store.unfinished_requests()}
             self._interrupted()
-        except (Damaged, SavedPart):
+        except Damaged:
             self.close()
             raise
+        except NeedlessPart as error:
+            self.close()
+            article = "an" if error.name == "engine" else "a"
+            raise ValueError(
+                f"{home.name} was not fitted with {article} {error.name} of your own: leave out --{error.name}, or in "
+                f"Python the parameter {error.name}"
+            ) from None
         except MissingPart as error:
             self.close()
             raise ValueError(
@@ -424,7 +431,7 @@ class AnsweringService(Guarded):
             halted=self.halted,
             past=self._past,
             one_answer=self._one_answer,
-            endless=phase.endless,
+            phase_never_ends=phase.endless,
         )
 
     # ── maintenance ───────────────────────────────────────────────────────────────────────────────────────────────

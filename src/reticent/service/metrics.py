@@ -19,7 +19,7 @@ NUMBERS = (
     ("phase", "The number of the phase, from 1 on", False),
     ("answers_in_phase", "Answers that the phase gives in total; 2^53 if it never ends", False),
     ("answers_left_in_phase", "Answers that the phase still gives; 2^53 if it never ends", False),
-    ("endless", "Whether the phase never ends", False),
+    ("phase_never_ends", "Whether the phase never ends", False),
     ("answered", "Answers given in total", True),
     ("rows", "Rows that the phase learned from", False),
     ("teachers", "Teachers of the phase", False),

@@ -6,6 +6,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -57,8 +58,12 @@ class Column:
     def _check_number(self) -> None:
         if self.categories or self.other:
             raise SchemaError(f"column {self.name!r}: a number has a range, not categories")
+        ends: tuple[Any, ...] = self.range or ()
         if self.range is None or len(self.range) != 2 or not all(map(_is_number, self.range)):
-            raise SchemaError(f"column {self.name!r}: range must be two numbers, as in range = [0, 120]")
+            raise SchemaError(
+                f"column {self.name!r}: range must be two numbers, as in range = [0, 120]"
+                + ("; write a date as days since a fixed date" if any(isinstance(one, date) for one in ends) else "")
+            )
         low, high = self.range
         if not high / 2 - low / 2 > 0:
             raise SchemaError(f"column {self.name!r}: range must have the lesser end first, and ends further apart")
@@ -311,15 +316,16 @@ def draft(
         "# single people away; so they were not read, and must not be.",
         "#",
         "# For each column, fill in one of the two, and delete the other:",
-        "#   range = [0, 120]          if it is a number: the least and the greatest that it can be; beyond is clipped",
+        "#   range = [0, 120]          if it is a number: its least and greatest value; values outside are clipped",
+        "#                             write a date as a number too: days since a fixed date",
         '#   categories = ["a", "b"]   if it is a category: all that it can be; anything else counts as none of them',
         "# Delete the columns that are not to be learned from.",
         "",
         f"target = {toml(target or '')}  # the column to be predicted",
         'classes = []  # every label that it can have, as in ["no", "yes"]; anything else counts as the first',
-        '# group = ""  # the column that says whose row it is, if someone may have several'
+        '# group = ""  # the column that names the person a row belongs to, if one may have several rows'
         if group is None
-        else f"group = {toml(group)}  # whose row it is: all rows of one are protected together",
+        else f"group = {toml(group)}  # the person a row belongs to: all rows of one person are protected together",
     ]
     for name in names:
         if name not in (target, group):

@@ -26,8 +26,8 @@ class Status:
     test and the model are released, and the guarantee covers them. Votes affect when a phase closes only for labellers
     that close early. That is noisy, and the guarantee covers it too. So `past` may be shown.
 
-    If one private model answers without end, `endless` is true. Then `answers_in_phase` and `answers_left_in_phase` are
-    both `phases.NO_END` = 2^53 and stay so: no phase ends, and shares of the two remain 1.
+    If one private model answers without end, `phase_never_ends` is true. Then `answers_in_phase` and
+    `answers_left_in_phase` are both `phases.NO_END` = 2^53 and stay so: shares of the two remain 1.
 
     The names of the fields are those of the JSON that clients read. `ledger_length` and `ledger_head` are the length
     and the last hash of the answer log.
@@ -52,7 +52,7 @@ class Status:
     halted: str | None
     past: tuple[PastPhase, ...] = ()  # the last phases before this one
     one_answer: Any = None  # the class that the private model gives to every query, if there is one
-    endless: bool = False  # whether the phase never ends
+    phase_never_ends: bool = False  # false for phases that follow each other without end
 
 
 KEPT = (

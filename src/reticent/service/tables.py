@@ -220,9 +220,11 @@ class _Typed:
         check_columns(self, columns)
         for name in columns:
             if name not in self.types:
+                type_ = self._schema.field(name).type
+                date = "; write a date as days since a fixed date" if _pyarrow().types.is_temporal(type_) else ""
                 raise TableError(
-                    f"{self.path}: the column {name!r} is of type {self._schema.field(name).type}: make it a number or "
-                    "text, or leave it out of the schema"
+                    f"{self.path}: the column {name!r} is of type {type_}: make it a number or text, or leave it out "
+                    f"of the schema{date}"
                 )
         with _reading(self.path):
             for batch in self._batches(list(columns), rows):

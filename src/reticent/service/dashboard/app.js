@@ -258,7 +258,7 @@ function show() {
     showLedger(last);
     showClients(last.clients, ledger?.own);
     say("model", last.model ?? "reticent");
-    const left = last.endless ? "no end of answers" : `${short.format(last.answers_left_in_phase)} answers left`;
+    const left = last.phase_never_ends ? "no end of answers" : `${short.format(last.answers_left_in_phase)} answers left`;
     const title = `${last.model} · ${left}`;
     if (document.title !== title) document.title = title;
   }
@@ -293,9 +293,9 @@ function showPromise(guarantee) {
 function showPhase(status) {
   const { answers_left_in_phase: left, answers_in_phase: all } = status;
   say("phase", count(status.phase));
-  say("left", status.endless ? "No end" : count(left));
-  say("left-words", status.endless ? "of answers" : "answers left");
-  at("left-meter").hidden = at("in-phase-line").hidden = Boolean(status.endless);
+  say("left", status.phase_never_ends ? "No end" : count(left));
+  say("left-words", status.phase_never_ends ? "of answers" : "answers left");
+  at("left-meter").hidden = at("in-phase-line").hidden = Boolean(status.phase_never_ends);
   say("in-phase", count(all));
   say("answered", count(status.answered));
   say("left-in-all", status.answers_left == null ? "endless" : count(status.answers_left));
@@ -345,7 +345,7 @@ function showNext(status) {
 function showLoad(load) {
   say("rate", rate(load.answers_per_second));
   const { answers_per_second: answers, requests_per_second: requests } = load;
-  say("requests", requests > 0 ? `in ${rate(requests)} request${rate(requests) === "1" ? "" : "s"} a second` : "");
+  say("requests", requests > 0 ? `in ${rate(requests)} request${rate(requests) === "1" ? "" : "s"} per second` : "");
   say("median", milliseconds(load.median_seconds));
   say("p99", milliseconds(load.p99_seconds));
   say("rate-words", `Now ${rate(answers)}; the most in five minutes was ${rate(most(history.rate))}.`);
@@ -436,7 +436,7 @@ function showClients(clients, own) {
       use.append(bar(`Quota of ${one.name}`, one.used, one.quota, used(one) >= NEAR, words));
     }
     const label = made("td", one.name, { class: "name" });
-    const about = one.revoked ? ["revoked"] : [one.scopes?.join(", "), one.rate != null && `≤ ${rate(one.rate)} a second`];
+    const about = one.revoked ? ["revoked"] : [one.scopes?.join(", "), one.rate != null && `≤ ${rate(one.rate)} per second`];
     label.append(made("small", about.filter(Boolean).join("; ")));
     const line = row(label, use, addedBy(one, added[one.id]));
     if (one.revoked) line.dataset.off = "";

@@ -129,6 +129,18 @@ def reading(path: Path, *, any_version: bool = False) -> Iterator[sqlite3.Connec
         yield db
 
 
+def retirement(path: Path) -> str | None:
+    """The final mark of a store, also while a server runs; None if it has none."""
+    with reading(path, any_version=True) as db:
+        return schema.read_retirement(db)
+
+
+def answers_given(path: Path) -> dict[str, int]:
+    """How many answers each client has received, also while a server runs."""
+    with reading(path) as db:
+        return dict(db.execute("SELECT client, answers FROM clients"))
+
+
 def can_be_written(folder: Path) -> bool:
     """Whether files can be created in a folder."""
     return os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
