@@ -12,7 +12,8 @@ import numpy as np
 from reticent.data.rows import Rows
 from reticent.errors import InsufficientData
 from reticent.exact import Number
-from reticent.learners.logistic import Linear, PrivateLogisticRegression
+from reticent.learners.linear import Linear
+from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.predictors.drift import FALSE_ALARM, Shape, Summary, drift_summary, drifted, unit_features
