@@ -202,7 +202,7 @@ def release_variance(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def sigma_of(squared: int, variance: Fraction) -> Fraction:
-    """The noise of a release of this squared sensitivity and variance per squared sensitivity: seven digits, rounded up.
+    """The noise of a release of this squared sensitivity and variance per squared sensitivity, rounded up to 7 digits.
 
     >>> float(sigma_of(50 * 4096**4, Fraction(20)))
     530532200.0

@@ -22,6 +22,7 @@ from reticent.exact import integer
 from reticent.learners.descent import release_variance, row_bits, sigma_of
 from reticent.learners.lattice import WHOLE, Floats, Matrix, on_lattice, shortened, squared_lengths
 from reticent.mechanisms.counts import WIDEST, gaussian_count
+from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy.events import DiscreteGaussian, Event
 
@@ -288,7 +289,7 @@ def _weights(columns: int) -> NDArray[np.int64]:
     return np.where(np.eye(columns, dtype=bool), DIAGONAL, OFF_DIAGONAL).astype(np.int64)
 
 
-def noisy_moments(
+def release_moments(
     rows: Matrix,
     matrix: Floats,
     bound: float,
@@ -297,8 +298,8 @@ def noisy_moments(
     radius: int,
     sigma: Fraction,
     unsafe_noise: Noise | None = None,
-) -> Floats:
-    """The noisy average of w·wᵀ, where w are the rows as mapped and shortened to `bound`; in units of `bound`².
+) -> Release[NDArray[np.int64]]:
+    """Release `moment_sum` of the rows as mapped, shortened to `bound`, and rounded to a lattice.
 
     Guarantee. `DiscreteGaussian(sigma, 50·radius⁴)`, for one replaced row.
 
@@ -321,13 +322,21 @@ def noisy_moments(
     total = np.zeros(columns * (columns + 1) // 2, dtype=np.int64)
     for block in mapped_blocks(rows, matrix, bound, constant=constant):
         total += moment_sum(on_lattice(block * radius, radius**2))
-    noisy, _ = gaussian_count(
+    return gaussian_count(
         total, sigma=sigma, squared_sensitivity=2 * DIAGONAL**2 * radius**4, unsafe_noise=unsafe_noise
     )
+
+
+def symmetric(released: NDArray[np.int64], columns: int) -> Floats:
+    """The matrix M that `moment_sum` wrote as a vector.
+
+    >>> symmetric(np.array([25, 21, 45]), 2).tolist()
+    [[5.0, 3.0], [3.0, 9.0]]
+    """
     found = np.zeros((columns, columns))
-    found[np.triu_indices(columns)] = noisy
+    found[np.triu_indices(columns)] = released
     found /= _weights(columns)
-    return np.asarray((found + np.triu(found, 1).T) / (rows.shape[0] * radius**2))
+    return np.asarray(found + np.triu(found, 1).T)
 
 
 def whiten(
@@ -343,7 +352,7 @@ def whiten(
     Guarantee. `Composed(plan.events)`, for one replaced row.
 
     Why. The rounds and their noise are fixed beforehand. What a round maps rows by is computed from the releases
-    before it and from public numbers; given these, the round is one release of `noisy_moments`. See
+    before it and from public numbers; given these, the round is one `release_moments`. See
     `docs/learners/second_moments.md`.
 
     Parameters
@@ -367,10 +376,11 @@ def whiten(
     matrix, length, weights = np.eye(plan.columns), 1.0, start
     for number, (each, sigma) in enumerate(zip(plan.rounds, plan.sigmas, strict=True)):
         bound = each.stretch * length if number else 1.0
-        found = bound**2 * noisy_moments(
+        released, _ = release_moments(
             rows, matrix, bound, constant=constant, radius=plan.radius, sigma=sigma, unsafe_noise=unsafe_noise
         )
-        values, vectors = np.linalg.eigh(found)
+        moments = symmetric(released, plan.columns) * (bound**2 / (plan.rows * plan.radius**2))
+        values, vectors = np.linalg.eigh(moments)
         # About half of the largest eigenvalue of the noise alone.
         floor = bound**2 * math.sqrt(plan.columns / each.share) / (plan.rows * plan.mu)
         scales = np.sqrt(np.maximum(values, floor))
