@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 import reticent as rt
 from reticent.concepts import Threshold, Thresholds
 from reticent.learners.features import FeatureMap
-from reticent.learners.logistic import Linear
+from reticent.learners.linear import Linear
 from reticent.predictors.engines.private_model import constant_answer
 
 Array = NDArray[Any]
@@ -130,7 +130,7 @@ def model_of(coef: Array, intercept: Array, row_norm: float) -> rt.PrivateLogist
     kinds = list(range(max(2, coef.shape[1])))
     model = rt.PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=row_norm, classes=kinds)
     model.hypothesis_, model.feature_map_ = Linear(coef, intercept), FeatureMap(row_norm)
-    model.classes_, model.n_features_in_ = np.array(kinds), len(coef)
+    model.classes_, model.n_features_in_, model.whitening_ = np.array(kinds), len(coef), None
     return model
 
 

@@ -27,13 +27,14 @@ LONG_LAWS = {
     "StableMajority",
     "laplace_count, histogram",
     "quasi_concave_maximum, depth 2",
+    "second_moments",
     "stability_histogram",
 }
 
 
 def test_every_mechanism_is_in_the_catalogue() -> None:
     names = {name.split(",")[0] for name in ENTRIES}
-    assert names == set(reticent.mechanisms.__all__) - {"Pieces", "Release"}
+    assert names == set(reticent.mechanisms.__all__) - {"Pieces", "Release"} | {"second_moments"}
 
 
 def test_every_entry_has_a_twin() -> None:

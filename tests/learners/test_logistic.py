@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -37,9 +37,10 @@ from reticent.learners.descent import (
     plan_descent,
 )
 from reticent.learners.lattice import shortened
+from reticent.learners.linear import Linear, Scales, start_weights
 from reticent.noise import Noise
 from reticent.privacy import calibrate, delta, fits
-from reticent.privacy.events import DiscreteGaussian, Repeated, Seeded
+from reticent.privacy.events import Composed, DiscreteGaussian, Repeated, Seeded
 
 Array = NDArray[Any]
 DATA = Path(os.environ.get("RETICENT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
@@ -335,7 +336,7 @@ def test_half_the_sensitivity_breaks_the_claim(name: str) -> None:
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_event_says_what_happened(epsilon: float, classes: int) -> None:
     X, y = blobs(500, classes)
-    model = PrivateLogisticRegression(epsilon=epsilon, delta=1e-6, row_norm=4).fit(X, y)
+    model = PrivateLogisticRegression(epsilon=epsilon, delta=1e-6, row_norm=4, rounds=0).fit(X, y)
     event = model.event_
     assert isinstance(event, Repeated)
     assert isinstance(event.event, DiscreteGaussian)
@@ -359,8 +360,11 @@ def test_noise_is_drawn_as_often_and_as_wide_as_the_event_says(monkeypatch: pyte
     monkeypatch.setattr("reticent.mechanisms.release.system", Counting())
     X, y = blobs(300, 3)
     model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4).fit(X, y)
-    event: Any = model.event_
-    assert draws == [(event.event.sigma, 6 * 3)] * event.times
+    *moments, steps = cast("Composed", model.event_).events
+    assert len(moments) == 15
+    assert draws == [(cast("Any", each).sigma, 6 * 7 // 2) for each in moments] + [
+        (cast("Any", steps).event.sigma, 6 * 3)
+    ] * cast("Any", steps).times
 
 
 def test_a_seeded_run_repeats_itself_and_protects_nobody() -> None:
@@ -384,7 +388,7 @@ def test_a_large_delta_is_warned_about() -> None:
 def test_everything_the_model_holds_was_public_or_released() -> None:
     X, y = blobs(300)
     model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4).fit(X, y)
-    released = {"hypothesis_", "coef_", "intercept_"}
+    released = {"hypothesis_", "coef_", "intercept_", "whitening_"}
     public = {"classes_", "n_features_in_", "n_iter_", "event_", "guarantee_", "feature_map_", "descent_plan_"}
     assert set(vars(model)) - set(model.get_params()) == released | public
 
@@ -445,7 +449,7 @@ def test_sparse_and_dense_rows_teach_the_same_to_the_last_bit() -> None:
 
 def test_scores_are_linear_within_the_row_norm() -> None:
     X, y = blobs(2000)
-    model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=5, unsafe_seed=0).fit(X, y)
+    model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=5, unsafe_seed=0, rounds=0).fit(X, y)
     short = X[np.linalg.norm(X, axis=1) < 5]
     assert np.allclose(model.decision_function(short), short @ model.coef_[0] + model.intercept_[0])
     long = np.array([[60.0, 80, 0, 0, 0], [3.0, 4, 0, 0, 0]])
@@ -498,25 +502,26 @@ def test_classes_may_be_named_and_absent() -> None:
 def test_more_steps_cost_no_privacy_and_little_noise() -> None:
     X, y = blobs(5000)
     for steps in (1, 2, 10, 50, 300):
-        model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=5, steps=steps).fit(X, y)
+        model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=5, steps=steps, rounds=0).fit(X, y)
         assert isinstance(model.event_, Repeated)
         assert model.n_iter_ == model.event_.times == steps
         assert model.guarantee_.epsilon <= 1
         assert model.score(X, y) > 0.8
 
 
-def test_more_steps_are_not_more_accurate() -> None:
+@pytest.mark.parametrize(("rounds", "counts"), [(0, (1, 5, 20, 300)), ("auto", (30, 100, 300))])
+def test_more_steps_are_not_more_accurate(rounds: Any, counts: tuple[int, ...]) -> None:
     """Nor less: what the docstring says of `steps`, on noise that is seeded."""
     generator = np.random.default_rng(0)
     X = generator.normal(size=(4000, 5))
     y = X @ [2, 1, -1, 0.5, 0] + 0.7 * generator.normal(size=4000) > 0
     score = {}
-    for steps in (1, 5, 20, 300):
-        model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=3, steps=steps)
+    for steps in counts:
+        model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=3, steps=steps, rounds=rounds)
         seeded = [clone(model).set_params(unsafe_seed=seed).fit(X[:2000], y[:2000]) for seed in range(4)]
         score[steps] = np.mean([each.score(X[2000:], y[2000:]) for each in seeded])
     assert max(score.values()) - min(score.values()) < 0.02
-    assert score[300] < max(score[1], score[5], score[20])
+    assert rounds or score[300] < max(score[1], score[5], score[20])
 
 
 # ── scikit-learn ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -560,6 +565,7 @@ BAD = [
     *[("delta", bad) for bad in [0, -1, 1, 1.5, math.nan, None, "1"]],
     *[("gamma", bad) for bad in [0, -1, math.nan, "1"]],
     *[("steps", bad) for bad in [0, -1, 1.5, "1", True]],
+    *[("rounds", bad) for bad in [-1, 1.5, "1", True, None, "all", 33]],
     *[("fourier_features", bad) for bad in [0, 1, 3, -2, 2.0, "2"]],
     *[("fourier_seed", bad) for bad in [-1, 1.5, "1"]],
     *[("unsafe_seed", bad) for bad in [-1, 1.5, "1"]],
@@ -662,7 +668,7 @@ def test_any_rows_are_learned_from_or_refused(X: Any, y: Any) -> None:
 
 @pytest.mark.parametrize(("columns", "classes", "intercept"), [(3, 2, True), (40, 2, False), (10, 5, True)])
 def test_rows_required_keep_the_noise_below_the_share_asked_for(columns: int, classes: int, intercept: bool) -> None:
-    model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1, fit_intercept=intercept)
+    model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1, fit_intercept=intercept, rounds=0)
     rows = model.n_required(0.1, 0.2, columns=columns, classes=classes)
     public: dict[str, Any] = {"epsilon": Fraction(1), "delta": Fraction(1, 10**6), "intercept": intercept}
     plan = plan_descent(rows=rows, columns=columns, classes=classes, **public)
@@ -685,11 +691,12 @@ def test_rows_required_refuse_what_is_no_share() -> None:
 # ── warm starts ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_start_at_zero_is_no_start_to_the_last_bit() -> None:
+@pytest.mark.parametrize("rounds", [0, "auto"])
+def test_a_start_at_zero_is_no_start_to_the_last_bit(rounds: Any) -> None:
     X, y = blobs(300, 3)
-    zero = logistic.Linear(np.zeros((5, 3)), np.zeros(3))
+    zero = Linear(np.zeros((5, 3)), np.zeros(3))
     first, second = (
-        PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4, unsafe_seed=7, start=start).fit(X, y)
+        PrivateLogisticRegression(**GOOD | {"row_norm": 4}, unsafe_seed=7, start=start, rounds=rounds).fit(X, y)
         for start in (None, zero)
     )
     assert np.array_equal(first.coef_, second.coef_)
@@ -701,10 +708,10 @@ def test_a_start_at_zero_is_no_start_to_the_last_bit() -> None:
 def test_a_descent_starts_from_the_scores_of_the_model_given(features: int | None, intercept: bool) -> None:
     X, y = blobs(300)
     known: dict[str, Any] = {"row_norm": 4, "fourier_features": features, "fourier_seed": 1, "fit_intercept": intercept}
-    model = PrivateLogisticRegression(epsilon=1, delta=1e-6, **known).fit(X, y)
+    model = PrivateLogisticRegression(epsilon=1, delta=1e-6, rounds=0, **known).fit(X, y)
     plan = model.descent_plan_
-    length = 4.0 if features is None else 1.0
-    weights = logistic.start_weights(model.hypothesis_, plan, features or 5, length)
+    scales = Scales(4.0 if features is None else 1.0, plan.reach, plan.constant, plan.radius)
+    weights = start_weights(model.hypothesis_, scales, features or 5, plan.outputs)
     scores = np.asarray(integer_rows(model.feature_map_.unit_rows(X), plan) @ weights)[:, 0] / plan.radius
     assert np.allclose(scores, model.decision_function(X), atol=0.05)
 
@@ -727,6 +734,6 @@ def test_bad_starts_are_refused(start: Any) -> None:
 
 
 def test_a_start_without_an_intercept_is_needed_where_there_is_none() -> None:
-    start = logistic.Linear(np.zeros((2, 1)), np.ones(1))
+    start = Linear(np.zeros((2, 1)), np.ones(1))
     with pytest.raises(ValueError, match="start must have an intercept of 0"):
         PrivateLogisticRegression(**GOOD, fit_intercept=False, start=start).fit(X8, Y8)

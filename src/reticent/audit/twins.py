@@ -14,10 +14,12 @@ from importlib import import_module
 from typing import Any
 from unittest import mock
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.audit.catalogue import Run, catalogue
 from reticent.exact import ceiling, log_bounds
+from reticent.learners import second_moments
 from reticent.mechanisms.above_threshold import AboveThreshold
 from reticent.noise import Noise
 
@@ -190,6 +192,10 @@ BROKEN: dict[str, dict[str, Twin]] = {
     "stability_histogram": {
         "no threshold": replacing(histogram, "histogram_threshold", lambda **_: -(10**6)),
         "noise × 0.7": under(Weaker),
+    },
+    "second_moments": {
+        "noise × 0.7": under(Weaker),
+        "lengths not checked": replacing(second_moments, "on_lattice", lambda vectors, _: np.rint(vectors)),
     },
     "AboveThreshold": {"noise × 0.7": under(Weaker), "value noise not redrawn": under(Stale)},
     "StableMajority": {

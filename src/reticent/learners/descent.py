@@ -29,6 +29,7 @@ LEAST_BITS, MOST_BITS, SPREAD = 12, 20, 8  # of the length of a row: at least, a
 INTERCEPT = 0.3  # the constant column, as a share of the row norm
 NOISE = 2.0  # the standard deviation that the noise gives to the score of a row, over all steps
 FEWEST, MOST = 20, 500  # steps
+WHOLE_BUDGET = Fraction(1)
 MEMORY = 10  # momentum forgets after a tenth of the steps
 
 
@@ -99,6 +100,7 @@ def plan_descent(
     delta: Fraction,
     intercept: bool = True,
     steps: int | None = None,
+    share: Fraction = WHOLE_BUDGET,
 ) -> DescentPlan:
     """Plan a descent from public numbers.
 
@@ -117,6 +119,8 @@ def plan_descent(
         Whether rows get a constant column.
     steps : int or None, default None
         The number of steps; None chooses it.
+    share : Fraction, default 1
+        The share of μ² that the descent may use; the rest is for releases before it.
 
     Returns
     -------
@@ -124,17 +128,19 @@ def plan_descent(
         A plan whose event fits (ε, δ).
     """
     outputs = 1 if classes == 2 else classes
-    # The entries of an evenly spread row are 2^SPREAD or more; the sum over all rows stays below 2^53.
-    bits = max(LEAST_BITS, min(SPREAD + (columns.bit_length() + 1) // 2, MOST_BITS))
-    radius = 1 << min(bits, 52 - (LEVELS * rows).bit_length())
+    # The sum over all rows stays below 2^53.
+    radius = 1 << min(row_bits(columns), 52 - (LEVELS * rows).bit_length())
     constant = round(radius * INTERCEPT / math.hypot(1, INTERCEPT)) if intercept else 0
     plan = DescentPlan(rows, outputs, radius, constant, LEVELS, Fraction(1), 1, 0.0, 0.0)
     squared = plan.squared_sensitivity
 
     sigma = partial(_sigma, squared=squared, epsilon=epsilon, delta=delta)
+    if share != 1:
+        variance = release_variance(epsilon, delta) / share
+        sigma = partial(_sigma_within, squared=squared, variance=variance, epsilon=epsilon, delta=delta)
     steepest = 4.0 if outputs > 1 else 8.0  # twice the inverse of the greatest curvature of a unit row's loss
-    share = 1.0 if outputs == 1 else 1 / math.sqrt(2)  # the difference of two scores has the noise of both
-    travel = share * NOISE * rows * math.sqrt(squared) / float(sigma(1)) / (2 * plan.cap)
+    apart = 1.0 if outputs == 1 else 1 / math.sqrt(2)  # the difference of two scores has the noise of both
+    travel = apart * NOISE * rows * math.sqrt(squared) / float(sigma(1)) / (2 * plan.cap)
     if steps is None:
         steps = round(min(max(math.sqrt(MEMORY * travel / steepest), FEWEST), MOST))
     forget = min(1.0, MEMORY / steps)
@@ -166,10 +172,45 @@ def _sigma(times: int, *, squared: int, epsilon: Fraction, delta: Fraction) -> F
             least = calibrate.noise(all_steps, epsilon=epsilon, delta=delta)
         if least <= WIDEST:
             return least
-    raise ValueError(
+    raise _too_small(epsilon, delta)
+
+
+def _sigma_within(times: int, *, squared: int, variance: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The noise of this many releases that together have this variance per squared sensitivity."""
+    sigma = sigma_of(times * squared, variance)
+    if sigma > WIDEST:
+        raise _too_small(epsilon, delta)
+    return sigma
+
+
+def _too_small(epsilon: Fraction, delta: Fraction) -> ValueError:
+    return ValueError(
         f"epsilon={float(epsilon):g} and delta={float(delta):g} are too small together: the noise would not fit "
         "into 64 bits; ask for a larger one of them"
     )
+
+
+def row_bits(columns: int) -> int:
+    """The bits of the length of an integer row: the entries of an evenly spread row have `SPREAD` of them or more."""
+    return max(LEAST_BITS, min(SPREAD + (columns.bit_length() + 1) // 2, MOST_BITS))
+
+
+def release_variance(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """1/μ²: the least variance of the noise, per squared sensitivity, with which one release fits (ε, δ)."""
+    squared = (2 * LEVELS << LEAST_BITS) ** 2
+    return _sigma(1, squared=squared, epsilon=epsilon, delta=delta) ** 2 / squared
+
+
+def sigma_of(squared: int, variance: Fraction) -> Fraction:
+    """The noise of a release of this squared sensitivity and variance per squared sensitivity, rounded up to 7 digits.
+
+    >>> float(sigma_of(50 * 4096**4, Fraction(20)))
+    530532200.0
+    """
+    exact = squared * variance
+    unit = Fraction(10) ** (math.ceil(math.log10(exact) / 2) - 7)
+    root = math.isqrt(exact // unit**2)
+    return (root if root**2 * unit**2 >= exact else root + 1) * unit
 
 
 # ── rows and residuals as integers ────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,49 +24,39 @@ from reticent.exact import Number, integer
 from reticent.learners.descent import DescentPlan, class_targets, descend, integer_rows, plan_descent
 from reticent.learners.features import FeatureMap, fourier_map
 from reticent.learners.lattice import Floats, Matrix
+from reticent.learners.linear import Linear, Scales, checked_start, released_weights, start_weights
+from reticent.learners.second_moments import MomentsPlan, Whitening, check_rounds, plan_moments, whiten
 from reticent.mechanisms.release import Release, noise_from_seed, noise_or_system, release
 from reticent.noise import Noise
-from reticent.privacy import guarantee
+from reticent.privacy import fits, guarantee
+from reticent.privacy.events import Composed, Event
 from reticent.privacy.parameters import check_delta, check_epsilon, check_positive
 from reticent.promises import check_share, fewest_rows
 from reticent.silence import silent
-
-HEAVIEST = 1e9  # the largest weight that a descent may start from
-
-
-class Linear(NamedTuple):
-    """A released linear model: the scores of a row are row · coef + intercept.
-
-    Parameters
-    ----------
-    coef : array of shape (columns, outputs)
-        One column per class, or one column for two classes.
-    intercept : array of shape (outputs,)
-        The score of the zero row.
-    """
-
-    coef: Floats
-    intercept: Floats
 
 
 class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Logistic regression that may be published: one private model, for any number of predictions.
 
-    Full-batch gradient descent with momentum and averaging. Rows longer than `row_norm` are scaled down to it; a
-    constant column, 0.3 of that length, stands for the intercept. A row pulls at the weights at most as hard as it
-    would at the start, where every class is equally likely: the loss is logistic where the row is classified
-    correctly and linear where it is not, and probabilities are corrected for that. All settings of the descent follow
-    from the numbers of rows, columns and classes, ε and δ by fixed rules. Nothing is tuned on the data.
+    Rounds of noisy second moments, then full-batch gradient descent with momentum and averaging. Rows longer than
+    `row_norm` are scaled down to it. Each round releases the second moments of the rows, with a constant column for the
+    intercept, and whitens the directions that stand out of the noise; so accuracy hardly depends on how columns are
+    scaled. In the descent, a row pulls at the weights at most as hard as it would at the start, where every class is
+    equally likely: the loss is logistic where the row is classified correctly and linear where it is not, and
+    probabilities are corrected for that. All settings follow from the numbers of rows, columns and classes, ε and δ by
+    fixed rules. Nothing is tuned on the data.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, features and label, for everything the fitted estimator
-    holds. The event is T = `n_iter_` releases of an integer vector with discrete Gaussian noise,
-    `Repeated(DiscreteGaussian(sigma, squared_sensitivity), T)`. Public are the number of rows, the columns, and the
-    set of classes: give `classes`, or the labels that occur in `y` are taken to be public.
+    holds. The event is a list of releases of integer vectors with discrete Gaussian noise: one per round of second
+    moments, and T = `n_iter_` steps, `Repeated(DiscreteGaussian(sigma, squared_sensitivity), T)`. Public are the number
+    of rows, the columns, and the set of classes: give `classes`, or the labels that occur in `y` are taken to be
+    public.
 
     Why. A row becomes an integer vector of length ≤ R, and its residuals in a step an integer vector of length ≤ A;
-    both are checked in integers. It adds their outer product to the sum, so a replaced row moves the sum by at most
-    2AR. The next weights are computed from noisy sums and the public `start` alone, and σ is calibrated for T such
-    releases. The proof is in `docs/learners/logistic.md`.
+    both are checked in integers. It adds their outer product to the sum of a step, so a replaced row moves it by at
+    most 2AR; it moves the second moments by at most √50·R². Each release depends on the rows, on releases before it and
+    on public numbers alone, and the noise is calibrated for all of them. The proofs are in `docs/learners/logistic.md`
+    and `docs/learners/second_moments.md`.
 
     Source. Bassily, Smith, Thakurta, *Private Empirical Risk Minimization: Efficient Algorithms and Tight Error
     Bounds*, and Song, Chaudhuri, Sarwate, *Stochastic Gradient Descent with Differentially Private Updates*, with the
@@ -102,6 +92,10 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     start : Linear or None, default None
         The weights from which the descent starts; None is zero. They must be public: known without the rows, or the
         `hypothesis_` of an earlier private model, never anything else that was computed from data.
+    rounds : "auto" or int, default "auto"
+        The rounds of noisy second moments before the descent. "auto" chooses them from the numbers of rows and columns,
+        ε and δ; with few rows or very many columns it chooses none. 0 leaves all of the budget to the descent, which is
+        better for rare classes on one-hot columns.
     unsafe_seed : int or None, default None
         For tests only: makes the noise repeatable and the guarantee void.
 
@@ -123,6 +117,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         The public map from rows to unit rows.
     descent_plan_ : DescentPlan
         The public settings of the descent.
+    whitening_ : Whitening or None
+        The map that rounds of second moments led to; None without rounds. It is part of what the guarantee covers.
 
     >>> from sklearn.datasets import make_classification
     >>> X, y = make_classification(20_000, n_features=20, class_sep=2, random_state=0)
@@ -144,6 +140,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         gamma: Number | None = None,
         fourier_seed: int | None = None,
         start: Linear | None = None,
+        rounds: Literal["auto"] | int = "auto",
         unsafe_seed: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -156,6 +153,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.gamma = gamma
         self.fourier_seed = fourier_seed
         self.start = start
+        self.rounds = rounds
         self.unsafe_seed = unsafe_seed
 
     def __sklearn_tags__(self) -> Any:
@@ -203,12 +201,12 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         """
         epsilon, row_norm = check_epsilon(self.epsilon), self.checked_row_norm()
         check_delta(self.delta, positive=True)
-        steps = None if self.steps is None else integer(self.steps, "steps", least=1)
         features = self._checked_features()
+        self._checked_counts()
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise TypeError(f"fit_intercept must be True or False, got {type(self.fit_intercept).__name__}")
         declared = None if self.classes is None else sorted_classes(self.classes)
-        start = None if self.start is None else _checked_start(self.start)
+        start = None if self.start is None else checked_start(self.start)
 
         refuse_unreadable(X)
         target: Any = y if declared is None or y is None else indices_in_declared(y, declared)
@@ -218,26 +216,67 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         delta = check_delta(self.delta, positive=True, rows=X.shape[0])
         classes, class_indices = observed_labels(target) if declared is None else ClassLabels(declared, target)
         columns = features or X.shape[1]
-        plan = plan_descent(
-            rows=X.shape[0],
-            columns=columns,
-            classes=len(classes),
-            epsilon=epsilon,
-            delta=delta,
-            intercept=bool(self.fit_intercept),
-            steps=steps,
-        )
+        moments, plan = self.plans(rows=X.shape[0], columns=columns, classes=len(classes), epsilon=epsilon, delta=delta)
+        event = composed(moments, plan)
+        if not fits(event, epsilon=epsilon, delta=delta):
+            raise ValueError(f"epsilon={self.epsilon} and delta={self.delta} cannot be certified for these releases")
         length = float(row_norm) if features is None else 1.0  # of the rows that the descent sees as unit rows
-        first = None if start is None else start_weights(start, plan, columns, length)
+        scales = Scales(length, plan.reach, plan.constant, plan.radius)
+        if moments.rounds:
+            scales = Scales(length, 1, int(self.fit_intercept), 1)
+        first = None if start is None else start_weights(start, scales, columns, plan.outputs)
         feature_map = self._draw_map(features, row_norm, X.shape[1], noise_or_system(unsafe_noise))
         with silent():
-            rows = integer_rows(feature_map.unit_rows(X), plan)
-            weights = descend(rows, class_targets(class_indices, len(classes)), plan, unsafe_noise, first)
-        found = release(released_weights(weights, plan, columns, length), plan.event, unsafe_noise)
-        return self.adopt_release(found, plan=plan, feature_map=feature_map, classes=classes)
+            rows, whitening = feature_map.unit_rows(X), None
+            if moments.rounds:
+                whitening, first = whiten(
+                    rows, moments, constant=bool(self.fit_intercept), start=first, unsafe_noise=unsafe_noise
+                )
+                rows = whitening.unit_rows(rows)
+            weights = descend(
+                integer_rows(rows, plan), class_targets(class_indices, len(classes)), plan, unsafe_noise, first
+            )
+            weights = weights if whitening is None else whitening.pulled_back(weights)
+        found = release(released_weights(weights, scales, columns), event, unsafe_noise)
+        return self.adopt_release(found, plan=plan, feature_map=feature_map, classes=classes, whitening=whitening)
+
+    def plans(
+        self, *, rows: int, columns: int, classes: int, epsilon: Fraction, delta: Fraction
+    ) -> tuple[MomentsPlan, DescentPlan]:
+        """The settings of the rounds and of the descent, from public numbers.
+
+        Parameters
+        ----------
+        rows, columns, classes : int
+            The size of the problem, without a constant column.
+        epsilon, delta : Fraction
+            Privacy-loss bound and failure probability of both together.
+        """
+        constant = bool(self.fit_intercept)
+        moments = plan_moments(
+            rows=rows, columns=columns + constant, epsilon=epsilon, delta=delta, rounds=check_rounds(self.rounds)
+        )
+        mapped = bool(moments.rounds)  # then the constant column is one of those that are mapped
+        plan = plan_descent(
+            rows=rows,
+            columns=columns + (constant and mapped),
+            classes=classes,
+            epsilon=epsilon,
+            delta=delta,
+            intercept=constant and not mapped,
+            steps=None if self.steps is None else int(self.steps),
+            share=1 - moments.share,
+        )
+        return moments, plan
 
     def adopt_release(
-        self, found: Release[Linear], *, plan: DescentPlan, feature_map: FeatureMap, classes: NDArray[Any]
+        self,
+        found: Release[Linear],
+        *,
+        plan: DescentPlan,
+        feature_map: FeatureMap,
+        classes: NDArray[Any],
+        whitening: Whitening | None = None,
     ) -> Self:
         """Become fitted with weights that have been released, by `fit` or in an earlier process.
 
@@ -251,6 +290,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             The map from rows to unit rows.
         classes : array
             The classes, sorted.
+        whitening : Whitening or None, default None
+            The map that rounds of second moments led to; None without rounds.
 
         Returns
         -------
@@ -261,7 +302,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.hypothesis_, self.event_ = found.value, found.event
         self.guarantee_ = guarantee(found.event, delta=self.delta)
         self.coef_, self.intercept_ = self.hypothesis_.coef.T.copy(), self.hypothesis_.intercept
-        self.descent_plan_, self.feature_map_ = plan, feature_map
+        self.descent_plan_, self.feature_map_, self.whitening_ = plan, feature_map, whitening
         return self
 
     def n_required(self, error: Number, failure: Number = 0.05, *, columns: int, classes: int = 2) -> int:
@@ -296,15 +337,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         n_classes = integer(classes, "classes", least=2)
 
         def drowned(rows: int) -> bool:
-            plan = plan_descent(
-                rows=rows,
-                columns=inputs,
-                classes=n_classes,
-                epsilon=epsilon,
-                delta=delta,
-                intercept=self.fit_intercept,
-                steps=self.steps,
-            )
+            _, plan = self.plans(rows=rows, columns=inputs, classes=n_classes, epsilon=epsilon, delta=delta)
             entries = (inputs + bool(self.fit_intercept)) * plan.outputs
             t = math.log(plan.steps / float(beta))
             length = float(plan.sigma) * math.sqrt(entries + 2 * math.sqrt(entries * t) + 2 * t)
@@ -316,6 +349,10 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def decision_function(self, X: Matrix) -> Floats:
         """The scores of rows.
+
+        They are those of `hypothesis_` for rows scaled down to `row_norm`. With rounds of second moments, the scores of
+        a row whose image is longer than `whitening_.length` are scaled down by one factor, as in the descent. No
+        decision depends on this factor; probabilities do.
 
         Parameters
         ----------
@@ -331,7 +368,10 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         refuse_unreadable(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         coef, intercept = self.hypothesis_
-        scores = np.asarray(self.feature_map_.unit_rows(X) @ (coef * self.feature_map_.length) + intercept)
+        rows = self.feature_map_.unit_rows(X)
+        scores = np.asarray(rows @ (coef * self.feature_map_.length) + intercept)
+        if self.whitening_ is not None:
+            scores = scores * self.whitening_.factors(rows)[:, None]
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Matrix) -> NDArray[Any]:
@@ -379,6 +419,11 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             raise ValueError("row_norm must be between 1e-100 and 1e100")
         return row_norm
 
+    def _checked_counts(self) -> None:
+        if self.steps is not None:
+            integer(self.steps, "steps", least=1)
+        check_rounds(self.rounds)
+
     def _checked_features(self) -> int | None:
         if self.gamma is not None:
             check_positive(self.gamma, "gamma")
@@ -403,57 +448,6 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         )
 
 
-# ── weights for the caller's rows, and for the unit rows of a descent ─────────────────────────────────────────────
-
-
-def released_weights(weights: Floats, plan: DescentPlan, columns: int, length: float) -> Linear:
-    """The linear model on rows of the given length that the weights of a descent on unit rows amount to.
-
-    Parameters
-    ----------
-    weights : array of shape (columns, outputs), with one more row for the constant column
-        The weights for unit rows.
-    plan : DescentPlan
-        The plan of the descent.
-    columns : int
-        The number of columns, without the constant one.
-    length : float
-        The length of the rows that became unit rows.
-    """
-    return Linear(
-        coef=weights[:columns] * (plan.reach / (plan.radius * length)),
-        intercept=weights[columns:].sum(axis=0) * (plan.constant / plan.radius),
-    )
-
-
-def start_weights(start: Linear, plan: DescentPlan, columns: int, length: float) -> Floats:
-    """The inverse of `released_weights`: the weights for unit rows that give rows the scores of `start`.
-
-    Parameters
-    ----------
-    start : Linear
-        The public weights to start from.
-    plan, columns, length
-        As for `released_weights`.
-    """
-    if start.coef.shape != (columns, plan.outputs) or start.intercept.shape != (plan.outputs,):
-        raise ValueError(
-            f"start must be Linear(coef, intercept) with a coef of shape ({columns}, {plan.outputs}) and an intercept "
-            f"of shape ({plan.outputs},), got {start.coef.shape} and {start.intercept.shape}"
-        )
-    weights = start.coef * (plan.radius * length / plan.reach)
-    if plan.constant:
-        weights = np.vstack([weights, start.intercept * (plan.radius / plan.constant)])
-    elif start.intercept.any():
-        raise ValueError("start must have an intercept of 0, as fit_intercept=False")
-    if not float(np.abs(weights).max()) < HEAVIEST:
-        raise ValueError("start must be finite, with scores of rows of full length below 1e9")
-    return np.asarray(weights)
-
-
-def _checked_start(start: Any) -> Linear:
-    try:
-        coef, intercept = (np.asarray(part, dtype=np.float64) for part in start)
-    except Exception:
-        raise ValueError("start must be Linear(coef, intercept), two arrays of numbers") from None
-    return Linear(coef, intercept)
+def composed(moments: MomentsPlan, plan: DescentPlan) -> Event:
+    """The event of the rounds and the descent after them; that of the descent if there are no rounds."""
+    return Composed((*moments.events, plan.event)) if moments.rounds else plan.event

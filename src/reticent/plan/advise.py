@@ -318,7 +318,8 @@ class _Asked:
     def drowned(self) -> int:
         """Return the rows at which the noise of a linear model weighs as much as a tenth of all rows."""
         columns = FOURIER if self.black_box else self.features
-        model = PrivateLogisticRegression(epsilon=self.epsilon, delta=self.delta, row_norm=1)
+        # What a model loses by its noise was measured without rounds of second moments.
+        model = PrivateLogisticRegression(epsilon=self.epsilon, delta=self.delta, row_norm=1, rounds=0)
         return model.n_required(0.1, columns=columns, classes=self.classes)
 
     @property

@@ -32,7 +32,7 @@ from reticent.learners import (
     ThresholdLearner,
     descent,
 )
-from reticent.learners.logistic import Linear
+from reticent.learners.linear import Linear
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise, Seeded
 from reticent.predictors import drift

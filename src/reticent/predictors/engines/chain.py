@@ -12,7 +12,8 @@ import numpy as np
 from reticent.data.rows import Rows
 from reticent.errors import InsufficientData
 from reticent.exact import Number
-from reticent.learners.logistic import Linear, PrivateLogisticRegression
+from reticent.learners.linear import Linear
+from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.predictors.drift import FALSE_ALARM, Shape, Summary, drift_summary, drifted, unit_features
@@ -130,7 +131,8 @@ class ChainFactory(PrivateModels):
         if isinstance(learner, PrivateLogisticRegression) and previous is not None:
             learner.set_params(start=previous.hypothesis_, fourier_seed=previous.fourier_seed_)
             if self.retrain == "drift":
-                learner.set_params(start=shortened_start(previous), steps=learner.steps or STEPS)
+                # Whitened rows would lead back to the boundary that the labels come from; see `shortened_start`.
+                learner.set_params(start=shortened_start(previous), steps=learner.steps or STEPS, rounds=0)
         return self.trained(learner, rows, indices, unsafe_noise)
 
     def summary(self, model: Any, X: Array, unsafe_noise: Noise | None) -> Release[Summary]:

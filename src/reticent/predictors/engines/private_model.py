@@ -17,7 +17,9 @@ from reticent.data.rows import Rows
 from reticent.learners.base import ConceptLearner
 from reticent.learners.descent import DescentPlan
 from reticent.learners.features import FeatureMap
-from reticent.learners.logistic import Linear, PrivateLogisticRegression
+from reticent.learners.linear import Linear
+from reticent.learners.logistic import PrivateLogisticRegression
+from reticent.learners.second_moments import Whitening
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.predictors.engines.engine import Array, EngineSettings, EngineState, Integers
@@ -183,8 +185,12 @@ def model_state(model: Any) -> EngineState:
         plan = dataclasses.asdict(model.descent_plan_) | {"sigma": str(model.descent_plan_.sigma)}
         header |= {"kind": "linear", "plan": plan, "fourier_seed": model.fourier_seed_}
         arrays = {"coef": model.hypothesis_.coef, "intercept": model.hypothesis_.intercept}
-        frequencies = model.feature_map_.frequencies
-        return header, arrays if frequencies is None else arrays | {"frequencies": frequencies}
+        if model.feature_map_.frequencies is not None:
+            arrays["frequencies"] = model.feature_map_.frequencies
+        if model.whitening_ is not None:  # files of models without rounds are as they were before there were any
+            header["whitening"] = {"length": model.whitening_.length, "constant": model.whitening_.constant}
+            arrays["whitening"] = model.whitening_.matrix
+        return header, arrays
     if not isinstance(model.hypothesis_, Concept):
         raise TypeError(
             f"a hypothesis of type {type(model.hypothesis_).__name__} has no file format: linear models and the "
@@ -202,9 +208,11 @@ def restored_model(learner: Any, header: Mapping[str, Any], arrays: Mapping[str,
     learner.n_features_in_ = header["columns"]
     if not linear:
         return learner.adopt_release(Release(Concept.from_dict(header["concept"]), event))
+    noted = header.get("whitening")
     return learner.adopt_release(
         Release(Linear(np.array(arrays["coef"]), np.array(arrays["intercept"])), event),
         plan=DescentPlan(**header["plan"] | {"sigma": Fraction(header["plan"]["sigma"])}),
         feature_map=FeatureMap(float(learner.checked_row_norm()), arrays.get("frequencies"), header["fourier_seed"]),
         classes=np.array(learner.classes),
+        whitening=None if noted is None else Whitening(np.array(arrays["whitening"]), **noted),
     )

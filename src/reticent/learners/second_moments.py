@@ -1,0 +1,392 @@
+"""Noisy second moments of the rows, and the map that whitens them before a private descent.
+
+A round releases Σ w·wᵀ of the rows as mapped so far. Directions that stand out of the noise are whitened; all others
+get one common scale. A few such rounds make a descent independent of how columns are scaled. Privacy follows from the
+length of integer rows, which is checked in integers, and from the calibrated noise; all constants below only affect how
+well the map whitens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from reticent.exact import integer
+from reticent.learners.descent import release_variance, row_bits, sigma_of
+from reticent.learners.lattice import WHOLE, Floats, Matrix, on_lattice, shortened, squared_lengths
+from reticent.mechanisms.counts import WIDEST, gaussian_count
+from reticent.mechanisms.release import Release
+from reticent.noise import Noise
+from reticent.privacy.events import DiscreteGaussian, Event
+
+DIAGONAL, OFF_DIAGONAL = 5, 7  # about 1 : √2, as Frobenius's norm counts each entry off the diagonal twice; 7² ≤ 2·5²
+WIDE = 2000  # columns above which moments cost more than they tell
+NARROW = 32  # columns up to which many rounds are worth their share
+MOST_ENTRIES = 1 << 29  # of mapped rows, which are dense
+MOST_ROUNDS = 32
+MARGIN = 1.4  # the length to which mapped rows are shortened for the descent, in units of their root mean square length
+BLOCK = 1 << 16  # entries of the rows that are mapped at a time
+
+
+# ── the plan: all that is fixed before the rows are read ──────────────────────────────────────────────────────────
+
+
+class Round(NamedTuple):
+    """One release of second moments.
+
+    Parameters
+    ----------
+    share : Fraction
+        Its share of the budget, as a share of μ².
+    stretch : int
+        The length to which mapped rows are shortened, in units of their estimated root mean square length.
+    """
+
+    share: Fraction
+    stretch: int
+
+
+@dataclass(frozen=True)
+class MomentsPlan:
+    """The rounds of second moments, their lattice and their noise. All of it is public.
+
+    Parameters
+    ----------
+    rows, columns : int
+        The number of rows, and of columns with the constant one.
+    rounds : tuple of Round
+        The rounds; empty for none.
+    sigmas : tuple of Fraction
+        The noise of each round.
+    radius : int
+        R, the largest length of an integer row.
+    mu : float
+        μ, sensitivity over noise of a single release that uses up the whole (ε, δ).
+    """
+
+    rows: int
+    columns: int
+    rounds: tuple[Round, ...]
+    sigmas: tuple[Fraction, ...]
+    radius: int
+    mu: float
+
+    @property
+    def share(self) -> Fraction:
+        """The share of μ² that all rounds use."""
+        return sum((each.share for each in self.rounds), Fraction(0))
+
+    @property
+    def squared_sensitivity(self) -> int:
+        """50·R⁴: the squared distance by which one replaced row can move the released vector."""
+        return 2 * DIAGONAL**2 * self.radius**4
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """One event per round."""
+        return tuple(DiscreteGaussian(sigma, self.squared_sensitivity) for sigma in self.sigmas)
+
+
+def schedule(rows: int, columns: int, mu: float) -> tuple[Round, ...]:
+    """The rounds for this many rows and columns, by a fixed rule of public numbers.
+
+    With all directions whitened, rows have the squared length D, and the noise is below 1 if n·μ is well above D^1.5.
+    Many rounds pay from there on, if columns are few. Where columns are many, they are mostly one-hot: few rounds.
+
+    Parameters
+    ----------
+    rows, columns : int
+        n, and D: the number of columns with the constant one.
+    mu : float
+        μ, sensitivity over noise of a single release that uses up (ε, δ).
+
+    >>> [len(schedule(rows, 7, 0.22)) for rows in (100, 500, 5000)]
+    [0, 15, 14]
+    """
+    strength = rows * mu
+    if columns > WIDE or rows * columns > MOST_ENTRIES or strength < 12.6 * math.sqrt(columns):
+        return ()
+    if columns <= NARROW and strength >= 20 * columns**1.5:
+        return (Round(Fraction(2, 100), 1),) * 8 + (Round(Fraction(2, 100), 2),) * 6
+    if columns <= NARROW and strength >= 2.5 * columns**1.5:
+        return chosen_rounds(15)
+    return chosen_rounds(4)
+
+
+def chosen_rounds(count: int) -> tuple[Round, ...]:
+    """This many rounds: 2.5 % of μ² each, but 30 % at most together; the last fifth shortens rows less.
+
+    >>> [float(sum(each.share for each in chosen_rounds(count))) for count in (0, 4, 15)]
+    [0.0, 0.1, 0.3]
+    """
+    share = Fraction(1, 40) if count <= 12 else Fraction(3, 10) / count
+    late = count // 5
+    return (Round(share, 1),) * (count - late) + (Round(share, 2),) * late
+
+
+def check_rounds(rounds: object) -> str | int:
+    """`rounds` as it is: "auto" or a number of rounds; ValueError or TypeError for anything else."""
+    if isinstance(rounds, str):
+        if rounds != "auto":
+            raise ValueError(f"rounds must be 'auto' or a whole number, got {rounds!r}")
+        return rounds
+    return integer(rounds, "rounds", least=0, most=MOST_ROUNDS)
+
+
+def plan_moments(*, rows: int, columns: int, epsilon: Fraction, delta: Fraction, rounds: str | int) -> MomentsPlan:
+    """Plan rounds of second moments from public numbers.
+
+    Parameters
+    ----------
+    rows, columns : int
+        The number of rows, and of columns with the constant one.
+    epsilon, delta : Fraction
+        Privacy-loss bound and failure probability of the whole: of these rounds and of the descent after them.
+    rounds : "auto" or int
+        How many rounds; "auto" takes those of `schedule`.
+
+    Returns
+    -------
+    MomentsPlan
+        A plan that uses `plan.share` of μ².
+    """
+    if rounds == 0:
+        return MomentsPlan(rows, columns, (), (), 1, 0.0)
+    variance = release_variance(epsilon, delta)
+    mu = 1 / math.sqrt(variance)
+    found = schedule(rows, columns, mu) if isinstance(rounds, str) else chosen_rounds(rounds)
+    if not found:
+        return MomentsPlan(rows, columns, (), (), 1, mu)
+    # All sums stay below 2^53, and the noise within 64 bits: a coarser lattice where they would not.
+    bits = row_bits(columns)
+    least = min(each.share for each in found)
+    while bits and (
+        OFF_DIAGONAL * rows << 2 * bits >= WHOLE or 2 * DIAGONAL**2 * (variance / least) * 16**bits > WIDEST**2
+    ):
+        bits -= 1
+    squared = 2 * DIAGONAL**2 * 16**bits
+    sigmas = tuple(sigma_of(squared, variance / each.share) for each in found)
+    return MomentsPlan(rows, columns, found, sigmas, 1 << bits, mu)
+
+
+# ── the map ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """A linear map of unit rows, with a constant column, to rows whose directions have similar second moments.
+
+    The map is a function of noisy releases and public numbers, so it may be published. A row is mapped by itself.
+
+    Parameters
+    ----------
+    matrix : array of shape (columns, columns)
+        The map, with the constant column last if there is one.
+    length : float
+        The length to which mapped rows are shortened; it becomes 1.
+    constant : bool
+        Whether unit rows get a constant column.
+    """
+
+    matrix: Floats
+    length: float
+    constant: bool
+
+    def unit_rows(self, rows: Matrix) -> Floats:
+        """Unit rows as mapped and shortened, of length at most 1 up to rounding.
+
+        Parameters
+        ----------
+        rows : array or CSR matrix of shape (rows, columns without the constant one)
+            Rows of length at most 1.
+        """
+        return np.vstack(list(mapped_blocks(rows, self.matrix, self.length, constant=self.constant)))
+
+    def factors(self, rows: Matrix) -> Floats:
+        """The positive factors, at most 1, by which mapped rows are shortened; for predictions.
+
+        Parameters
+        ----------
+        rows : array or CSR matrix of shape (rows, columns without the constant one)
+            Rows of length at most 1.
+        """
+        inside, columns = factor_inside(self.constant), rows.shape[1]
+        image = np.asarray(rows @ (self.matrix[:columns] * inside)) + self.matrix[columns:].sum(axis=0) * inside
+        return np.asarray(1 / np.maximum(1.0, np.sqrt(squared_lengths(image)) / self.length))
+
+    def pulled_back(self, weights: Floats) -> Floats:
+        """The weights for unit rows, and for the constant 1, that have the scores of these weights for mapped rows.
+
+        Rows that are shortened have the same scores up to their factor.
+
+        Parameters
+        ----------
+        weights : array of shape (columns, outputs)
+            Weights for mapped rows.
+        """
+        return np.asarray(self.matrix @ weights * (factor_inside(self.constant) / self.length))
+
+
+def mapped_blocks(rows: Matrix, matrix: Floats, bound: float, *, constant: bool) -> Iterator[Floats]:
+    """Unit rows times a matrix, divided by `bound` and shortened to length 1: block after block.
+
+    What becomes of a row depends on this row and the matrix alone, to the last bit. The product is computed entry by
+    entry, column after column. A matrix product of BLAS may round a row differently among other rows.
+
+    Parameters
+    ----------
+    rows : array or CSR matrix of shape (rows, columns)
+        Rows of length at most 1.
+    matrix : array of shape (columns, columns), with one more of each for the constant column
+        The map.
+    bound : float
+        The length to which mapped rows are shortened.
+    constant : bool
+        Whether rows get a constant column. Then all is divided by √2.
+    """
+    inside = factor_inside(constant)
+    size = max(1, BLOCK // len(matrix))
+    for first in range(0, rows.shape[0], size):
+        block = rows[first : first + size]
+        columns = np.ascontiguousarray((block.toarray() if sparse.issparse(block) else block).T) * inside
+        image = np.empty((len(matrix), columns.shape[1]))
+        image[:] = matrix[-1][:, None] * inside if constant else 0.0
+        product = np.empty_like(image)
+        for weights, column in zip(matrix, columns, strict=False):
+            np.multiply(weights[:, None], column, out=product)
+            image += product
+        yield shortened(np.ascontiguousarray(image.T), bound)
+
+
+def factor_inside(constant: bool) -> float:
+    """The factor that keeps a unit row with the constant 1 within length 1."""
+    return math.sqrt(0.5) if constant else 1.0
+
+
+# ── the release ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def moment_sum(rows: Floats) -> NDArray[np.int64]:
+    """What is released of integer rows W: 5·Mᵢᵢ and 7·Mᵢⱼ for i < j, of M = Σ W Wᵀ, row after row of the triangle.
+
+    Exact, because absolute values of all terms sum to less than 2⁵³.
+
+    >>> moment_sum(np.array([[2.0, 0.0], [1.0, 3.0]])).tolist()
+    [25, 21, 45]
+    """
+    moments = (rows.T @ rows).astype(np.int64)
+    return np.asarray((moments * _weights(len(moments)))[np.triu_indices(len(moments))])
+
+
+def _weights(columns: int) -> NDArray[np.int64]:
+    return np.where(np.eye(columns, dtype=bool), DIAGONAL, OFF_DIAGONAL).astype(np.int64)
+
+
+def release_moments(
+    rows: Matrix,
+    matrix: Floats,
+    bound: float,
+    *,
+    constant: bool,
+    radius: int,
+    sigma: Fraction,
+    unsafe_noise: Noise | None = None,
+) -> Release[NDArray[np.int64]]:
+    """Release `moment_sum` of the rows as mapped, shortened to `bound`, and rounded to a lattice.
+
+    Guarantee. `DiscreteGaussian(sigma, 50·radius⁴)`, for one replaced row.
+
+    Why. A row becomes an integer vector W with |W| ≤ R, which depends on this row alone. For W in place of Z,
+    Δ = WWᵀ − ZZᵀ has the squared Frobenius norm |W|⁴ + |Z|⁴ − 2(W·Z)² ≤ 2R⁴. The released vector moves by
+    25·Σ Δᵢᵢ² + 49·Σ_{i<j} Δᵢⱼ² ≤ 25·‖Δ‖² ≤ 50·R⁴. See `docs/learners/second_moments.md`.
+
+    Parameters
+    ----------
+    rows, matrix, bound, constant
+        As for `mapped_blocks`.
+    radius : int
+        R, with 7·rows·R² < 2⁵³.
+    sigma : Fraction
+        The noise.
+    unsafe_noise : Noise or None, default None
+        For tests only; None draws from the operating system.
+    """
+    columns = len(matrix)
+    total = np.zeros(columns * (columns + 1) // 2, dtype=np.int64)
+    for block in mapped_blocks(rows, matrix, bound, constant=constant):
+        total += moment_sum(on_lattice(block * radius, radius**2))
+    return gaussian_count(
+        total, sigma=sigma, squared_sensitivity=2 * DIAGONAL**2 * radius**4, unsafe_noise=unsafe_noise
+    )
+
+
+def symmetric(released: NDArray[np.int64], columns: int) -> Floats:
+    """The matrix M that `moment_sum` wrote as a vector.
+
+    >>> symmetric(np.array([25, 21, 45]), 2).tolist()
+    [[5.0, 3.0], [3.0, 9.0]]
+    """
+    found = np.zeros((columns, columns))
+    found[np.triu_indices(columns)] = released
+    found /= _weights(columns)
+    return np.asarray(found + np.triu(found, 1).T)
+
+
+def whiten(
+    rows: Matrix,
+    plan: MomentsPlan,
+    *,
+    constant: bool,
+    start: Floats | None = None,
+    unsafe_noise: Noise | None = None,
+) -> tuple[Whitening, Floats | None]:
+    """Run the rounds of a plan.
+
+    Guarantee. `Composed(plan.events)`, for one replaced row.
+
+    Why. The rounds and their noise are fixed beforehand. What a round maps rows by is computed from the releases
+    before it and from public numbers; given these, the round is one `release_moments`. See
+    `docs/learners/second_moments.md`.
+
+    Parameters
+    ----------
+    rows : array or CSR matrix of shape (rows, columns without the constant one)
+        Rows of length at most 1.
+    plan : MomentsPlan
+        The plan, of at least one round.
+    constant : bool
+        Whether rows get a constant column.
+    start : array of shape (columns, outputs) or None, default None
+        Public weights for unit rows, and for the constant 1.
+    unsafe_noise : Noise or None, default None
+        For tests only; None draws from the operating system.
+
+    Returns
+    -------
+    Whitening, array of shape (columns, outputs) or None
+        The map that the last round leads to, and the weights for mapped rows that have the scores of `start`.
+    """
+    matrix, length, weights = np.eye(plan.columns), 1.0, start
+    for number, (each, sigma) in enumerate(zip(plan.rounds, plan.sigmas, strict=True)):
+        bound = each.stretch * length if number else 1.0
+        released, _ = release_moments(
+            rows, matrix, bound, constant=constant, radius=plan.radius, sigma=sigma, unsafe_noise=unsafe_noise
+        )
+        moments = symmetric(released, plan.columns) * (bound**2 / (plan.rows * plan.radius**2))
+        values, vectors = np.linalg.eigh(moments)
+        # About half of the largest eigenvalue of the noise alone.
+        floor = bound**2 * math.sqrt(plan.columns / each.share) / (plan.rows * plan.mu)
+        scales = np.sqrt(np.maximum(values, floor))
+        matrix = matrix @ (vectors / scales) @ vectors.T
+        weights = None if weights is None else (vectors * scales) @ (vectors.T @ weights)
+        # Eigenvalues below 0 count with their sign: otherwise the noise would seem to lengthen rows.
+        length = math.sqrt(min(max(float((values / scales**2).sum()), 1.0), bound**2 / floor))
+    found_map = Whitening(matrix, MARGIN * length, constant)
+    return found_map, None if weights is None else weights * (found_map.length / factor_inside(constant))
