@@ -149,7 +149,7 @@ def measured(cell: Cell, X: Any, y: Integers, *, splits: int = SPLITS) -> Measur
 
 
 def rows_of(name: str, folder: Path) -> tuple[Any, Integers]:
-    """The rows of a data set and their labels; "synth" is 20 normal columns, ten of them informative, scaled 1 to 10⁶."""
+    """The rows of a data set and their labels; "synth" is 20 normal columns, ten informative, scaled 1 to 10⁶."""
     if name == "synth":
         generator = np.random.default_rng(0)
         X, weights = generator.normal(size=(20_000, 20)), generator.normal(size=10)

@@ -359,7 +359,7 @@ def test_noise_is_drawn_as_often_and_as_wide_as_the_event_says(monkeypatch: pyte
 
     monkeypatch.setattr("reticent.mechanisms.release.system", Counting())
     X, y = blobs(300, 3)
-    model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4).fit(X, y)
+    model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4, rounds="auto").fit(X, y)
     *moments, steps = cast("Composed", model.event_).events
     assert len(moments) == 15
     assert draws == [(cast("Any", each).sigma, 6 * 7 // 2) for each in moments] + [

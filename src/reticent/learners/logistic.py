@@ -92,7 +92,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     start : Linear or None, default None
         The weights from which the descent starts; None is zero. They must be public: known without the rows, or the
         `hypothesis_` of an earlier private model, never anything else that was computed from data.
-    rounds : "auto" or int, default "auto"
+    rounds : "auto" or int, default 0
         The rounds of noisy second moments before the descent. "auto" chooses them from the numbers of rows and columns,
         ε and δ; with few rows or very many columns it chooses none. 0 leaves all of the budget to the descent, which is
         better for rare classes on one-hot columns.
@@ -140,7 +140,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         gamma: Number | None = None,
         fourier_seed: int | None = None,
         start: Linear | None = None,
-        rounds: Literal["auto"] | int = "auto",
+        rounds: Literal["auto"] | int = 0,
         unsafe_seed: int | None = None,
     ) -> None:
         self.epsilon = epsilon
