@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.datasets import load_svmlight_file
+from sklearn.datasets import load_svmlight_file, make_classification
 
 from experiments.table import Table
 from reticent.learners import PrivateLogisticRegression
@@ -57,6 +57,7 @@ CELLS = (
     Cell("covtype", 50_000, 0.755),
     Cell("covtype, 7 classes", 5000, 0.675),
     Cell("synth", 5000, 0.83),
+    Cell("normal", 5000),
     Cell("donors", 5000, 0.965),
     Cell("skin_nonskin", 500, 0.90),
     Cell("kdd99", 5000, 0.956),
@@ -82,15 +83,19 @@ class Measured:
 
 def tables() -> list[Table]:
     """Accuracy without and with rounds, and whether it is what was aimed at."""
-    kept = [Measured(**each) for each in json.loads(MEASURED.read_text(encoding="utf-8"))["results"]]
     columns = ("data", "rows", "row norm", "rounds=0", 'rounds="auto"', "aim", "reached", "CPU seconds a fit")
     return [
-        Table("Rounds of second moments, ε = 1", columns, tuple(_line(cell, found) for cell, found in _pairs(kept)))
+        Table("Rounds of second moments, ε = 1", columns, tuple(_line(cell, found) for cell, found in _pairs()))
     ]
 
 
-def _pairs(kept: list[Measured]) -> list[tuple[Cell, Measured]]:
-    found = {(each.data, each.rows, each.wider): each for each in kept}
+def kept() -> list[Measured]:
+    """What `measure` has kept."""
+    return [Measured(**each) for each in json.loads(MEASURED.read_text(encoding="utf-8"))["results"]]
+
+
+def _pairs() -> list[tuple[Cell, Measured]]:
+    found = {(each.data, each.rows, each.wider): each for each in kept()}
     return [(cell, found[cell.data, cell.rows, cell.wider]) for cell in CELLS]
 
 
@@ -138,19 +143,22 @@ def measured(cell: Cell, X: Any, y: Integers, *, splits: int = SPLITS) -> Measur
     for split in range(splits):
         order = np.random.default_rng(split).permutation(len(y))
         test, train = order[:tested], order[len(y) - cell.rows :]
-        for rounds, kept in accuracies.items():
+        for rounds, scores in accuracies.items():
             model = PrivateLogisticRegression(epsilon=EPSILON, delta=DELTA, row_norm=norm, rounds=rounds)
             before = time.process_time()
             model.fit(X[train], y[train])
             seconds[rounds] += time.process_time() - before
-            kept.append(round(float(model.score(X[test], y[test])), 5))
+            scores.append(round(float(model.score(X[test], y[test])), 5))
     each = [round(seconds[rounds] / splits, 3) for rounds in accuracies]
     return Measured(cell.data, cell.rows, cell.wider, accuracies[0], accuracies["auto"], each)
 
 
 def rows_of(name: str, folder: Path) -> tuple[Any, Integers]:
-    """The rows of a data set and their labels; "synth" is 20 normal columns, ten informative, scaled 1 to 10⁶."""
-    if name == "synth":
+    """The rows of a data set and their labels; "synth" and "normal" are drawn, with columns scaled 1 to 10⁶."""
+    if name == "synth":  # of seeds 0 to 7, the one whose best linear model is nearest to .86: it has .873
+        X, y = make_classification(20_000, n_features=20, n_informative=10, random_state=4)
+        return X * np.logspace(0, 6, 20), y
+    if name == "normal":
         generator = np.random.default_rng(0)
         X, weights = generator.normal(size=(20_000, 20)), generator.normal(size=10)
         score = X[:, ::2] @ weights / np.linalg.norm(weights)  # the best linear model is right in 86 of 100 cases

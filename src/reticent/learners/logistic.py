@@ -310,7 +310,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
         The unit is the hardest pull of a row on the average gradient: with error=0.1 the noise weighs as much as a
         tenth of all rows that pull in one direction. It says from which size on noise does not drown the rows. The
-        accuracy at that size depends on the rows, and none is promised. Computed in floating point, for planning.
+        accuracy at that size depends on the rows, and none is promised. Rounds of second moments leave less of the
+        budget to the steps; that is counted. Computed in floating point, for planning.
 
         Why. Discrete Gaussian noise is sub-Gaussian with its σ, so the length of D independent coordinates exceeds
         σ·√(D + 2√(Dt) + 2t) with probability at most e^(−t) (Hsu, Kakade, Zhang, *A tail inequality for quadratic forms
@@ -328,7 +329,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             The number of classes.
 
         >>> PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1).n_required(0.1, columns=100)
-        10232
+        10786
         """
         share, beta = check_share(error, "error"), check_share(failure, "failure")
         features = self._checked_features()

@@ -128,11 +128,14 @@ class ChainFactory(PrivateModels):
     def train(self, rows: Rows, indices: Integers, previous: Any, unsafe_noise: Noise | None) -> Any:
         """A private model of the rows at these indices; it starts from the previous *model*, which was released."""
         learner = self.prepared()
+        if isinstance(learner, PrivateLogisticRegression) and self.retrain == "drift" and learner.rounds == "auto":
+            # A descent on whitened rows would lead back to the boundary that the labels come from, not to clusters
+            # that have moved; see `shortened_start`.
+            learner.set_params(rounds=0)
         if isinstance(learner, PrivateLogisticRegression) and previous is not None:
             learner.set_params(start=previous.hypothesis_, fourier_seed=previous.fourier_seed_)
             if self.retrain == "drift":
-                # Whitened rows would lead back to the boundary that the labels come from; see `shortened_start`.
-                learner.set_params(start=shortened_start(previous), steps=learner.steps or STEPS, rounds=0)
+                learner.set_params(start=shortened_start(previous), steps=learner.steps or STEPS)
         return self.trained(learner, rows, indices, unsafe_noise)
 
     def summary(self, model: Any, X: Array, unsafe_noise: Noise | None) -> Release[Summary]:
