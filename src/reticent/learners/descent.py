@@ -205,7 +205,7 @@ def sigma_of(squared: int, variance: Fraction) -> Fraction:
     """The noise of a release of this squared sensitivity and variance per squared sensitivity, rounded up to 7 digits.
 
     >>> float(sigma_of(50 * 4096**4, Fraction(20)))
-    530532200.0
+    530542200.0
     """
     exact = squared * variance
     unit = Fraction(10) ** (math.ceil(math.log10(exact) / 2) - 7)
