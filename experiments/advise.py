@@ -297,7 +297,7 @@ def candidates(setting: Setting, seed: int) -> Iterator[tuple[str, Any]]:
         fourier = FOURIER if setting.black_box else None
         private = PrivateLogisticRegression(
             **budget, row_norm=setting.row_norm, classes=(0, 1), fourier_features=fourier,
-            fourier_seed=None if fourier is None else seed,
+            fourier_seed=None if fourier is None else seed, rounds=0,  # as in what is kept on file
         )  # fmt: skip
     teacher: Any = DecisionTreeClassifier(random_state=0) if setting.black_box else None
     teacher = Thresholds(bits=BITS) if thresholds else teacher

@@ -108,7 +108,7 @@ def _kdd99(setting: Setting, folder: Path) -> Found:
 
 def _chain_halfspace(setting: Setting, folder: Path) -> Found:
     norm = 1.2 * math.sqrt(setting["columns"])
-    learner = PrivateLogisticRegression(epsilon=1, delta=DELTA, row_norm=norm)
+    learner = PrivateLogisticRegression(epsilon=1, delta=DELTA, row_norm=norm, rounds=0)
     return _followed(learner, Halfspace(setting["columns"]), LogisticRegression(C=100), setting)
 
 
@@ -141,12 +141,17 @@ def _drift(setting: Setting, folder: Path) -> Found:
 
 def _one_shot(setting: Setting, X: Any, y: Any) -> Any:
     return PrivateLogisticRegression(
-        epsilon=setting["epsilon"], delta=DELTA, row_norm=setting["row_norm"], classes=(0, 1), unsafe_seed=SEED
+        epsilon=setting["epsilon"],
+        delta=DELTA,
+        row_norm=setting["row_norm"],
+        classes=(0, 1),
+        rounds=0,
+        unsafe_seed=SEED,
     ).fit(X, y)
 
 
 def _chain(setting: Setting, X: Any, y: Any) -> Any:
-    learner = PrivateLogisticRegression(epsilon=1, delta=DELTA, row_norm=setting["row_norm"])
+    learner = PrivateLogisticRegression(epsilon=1, delta=DELTA, row_norm=setting["row_norm"], rounds=0)
     return _predictor(learner, setting).fit(X, y)
 
 
@@ -268,13 +273,13 @@ def _crossover(setting: Setting, folder: Path) -> Found:
     chain_learner = (
         ThresholdLearner(bits=setting["bits"], epsilon=1)
         if line
-        else PrivateLogisticRegression(epsilon=1, delta=DELTA, row_norm=norm)
+        else PrivateLogisticRegression(epsilon=1, delta=DELTA, row_norm=norm, rounds=0)
     )
     one_shot = (
         ThresholdLearner(bits=setting["bits"], epsilon=setting["epsilon"], unsafe_seed=SEED)
         if line
         else PrivateLogisticRegression(
-            epsilon=setting["epsilon"], delta=DELTA, row_norm=norm, classes=(0, 1), unsafe_seed=SEED
+            epsilon=setting["epsilon"], delta=DELTA, row_norm=norm, classes=(0, 1), rounds=0, unsafe_seed=SEED
         )
     )
     concept = Thresholds(setting["bits"]) if line else None

@@ -216,7 +216,12 @@ def _of_defaults(split: Split, epsilon: float, **options: Any) -> float:
 def _of_one_shot(split: Split, epsilon: float) -> float:
     """The accuracy of one private model of all private rows."""
     model = PrivateLogisticRegression(
-        epsilon=epsilon, delta=split.delta, row_norm=split.row_norm, classes=(0, 1), unsafe_seed=split.seed
+        epsilon=epsilon,
+        delta=split.delta,
+        row_norm=split.row_norm,
+        classes=(0, 1),
+        rounds=0,  # as in what is kept on file
+        unsafe_seed=split.seed,
     )
     return split.accuracy(model.fit(*split.private))
 
