@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from reticent.audit.adversaries import Query, Sample, Script
@@ -19,6 +20,7 @@ from reticent.learners import PrivateLogisticRegression, ThresholdLearner
 from reticent.noise import Seeded
 from reticent.predictors import state_file
 from reticent.predictors.engines import ModelEngine, ModelFactory, VotesFactory
+from reticent.predictors.engines.private_model import model_state, restored_model
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.predictors.phases import NO_END
 from reticent.privacy import fits
@@ -191,3 +193,21 @@ def test_the_engine_that_a_learner_has_by_itself_is_not_written_down(tmp_path: P
     model.save(tmp_path / "state")
     assert "engine" not in state_file.read(tmp_path / "state").header["parameters"]
     assert not isinstance(model._machine.factory, ModelFactory)
+
+
+def test_a_model_on_file_keeps_the_map_of_its_rounds() -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(3000, 3)) * [1, 100, 10_000]
+    y = (X @ [1, 0.01, 1e-4] > 0).astype(int)
+    learner = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=40_000, classes=[0, 1])
+    model = clone(learner).fit(X, y)
+    assert model.whitening_ is not None
+    header, arrays = model_state(model)
+    again = restored_model(clone(learner), json.loads(json.dumps(header)), arrays)
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.event_ == model.event_
+    plain = clone(learner).set_params(rounds=0).fit(X, y)
+    header, arrays = model_state(plain)
+    assert "whitening" not in header
+    assert set(arrays) == {"coef", "intercept"}  # as files were before there were rounds
+    assert restored_model(clone(learner), header, arrays).whitening_ is None
