@@ -208,7 +208,7 @@ def test_all_releases_together_fit_the_budget_and_use_it_up(rounds: Any, epsilon
 
 def test_the_event_says_what_happened() -> None:
     X, y = badly_scaled(5000)
-    model = PrivateLogisticRegression(**DP, row_norm=3e5).fit(X, y)
+    model = PrivateLogisticRegression(**DP, row_norm=3e5, rounds="auto").fit(X, y)
     moments, plan = model.plans(rows=5000, columns=6, classes=2, **BUDGET)
     assert isinstance(model.event_, Composed)
     assert model.event_.events == (*moments.events, plan.event)
@@ -248,7 +248,7 @@ def test_what_is_released_is_fixed_before_the_rows_are_read(
                 draws.append((sigma, size or 1))
                 return super().discrete_gaussian(sigma, size)
 
-        model = PrivateLogisticRegression(**DP, row_norm=1, classes=[0, 1])
+        model = PrivateLogisticRegression(**DP, row_norm=1, classes=[0, 1], rounds="auto")
         model.fit_with_noise(X, np.arange(3000) % 2, Counting(unsafe_seed=3))
         assert isinstance(model.event_, Seeded)
         lists.append((draws, model.event_))
@@ -267,7 +267,7 @@ def test_nothing_is_drawn_for_an_event_that_does_not_fit(monkeypatch: pytest.Mon
     monkeypatch.setattr(logistic, "plan_moments", for_half_the_sensitivity)
     X, y = badly_scaled(3000)
     with pytest.raises(ValueError, match="cannot be certified"):
-        PrivateLogisticRegression(**DP, row_norm=3e5).fit_with_noise(X, y, Untouched())
+        PrivateLogisticRegression(**DP, row_norm=3e5, rounds="auto").fit_with_noise(X, y, Untouched())
 
 
 # ── the schedule ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -320,7 +320,8 @@ def test_decisions_are_those_of_the_linear_model(classes: int, intercept: bool, 
     X, y = badly_scaled(3000)
     y = y + (X[:, 0] > 2) if classes == 3 else y
     model = PrivateLogisticRegression(
-        **DP, row_norm=5e5, unsafe_seed=1, fit_intercept=intercept, fourier_features=features, fourier_seed=0
+        **DP, row_norm=5e5, unsafe_seed=1, fit_intercept=intercept, fourier_features=features, fourier_seed=0,
+        rounds="auto",
     ).fit(X, y)
     assert model.whitening_ is not None
     rows = model.feature_map_.unit_rows(X) * model.feature_map_.length
@@ -351,7 +352,7 @@ def test_scores_of_mapped_rows_and_a_start_from_them(constant: bool) -> None:
 
 def test_a_private_model_is_a_start_for_the_next() -> None:
     X, y = badly_scaled(6000)
-    known: dict[str, Any] = {**DP, "row_norm": 5e5, "classes": [0, 1]}
+    known: dict[str, Any] = {**DP, "row_norm": 5e5, "classes": [0, 1], "rounds": "auto"}
     first = PrivateLogisticRegression(**known).fit(X[:5000], y[:5000])
     second = PrivateLogisticRegression(**known, start=first.hypothesis_, steps=1).fit(X[:5000], y[:5000])
     cold = PrivateLogisticRegression(**known, steps=1).fit(X[:5000], y[:5000])
@@ -365,7 +366,7 @@ def test_probabilities_are_calibrated() -> None:
     X = generator.normal(size=(40_000, 3))
     truth = 1 / (1 + np.exp(-X @ [1.0, -2, 1]))
     y = (generator.random(40_000) < truth).astype(int)
-    model = PrivateLogisticRegression(**DP, row_norm=600, unsafe_seed=0).fit(X * [1, 10, 100], y)
+    model = PrivateLogisticRegression(**DP, row_norm=600, unsafe_seed=0, rounds="auto").fit(X * [1, 10, 100], y)
     assert np.abs(model.predict_proba(X * [1, 10, 100])[:, 1] - truth).mean() < 0.03
 
 

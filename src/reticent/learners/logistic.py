@@ -329,7 +329,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             The number of classes.
 
         >>> PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1).n_required(0.1, columns=100)
-        10786
+        10232
         """
         share, beta = check_share(error, "error"), check_share(failure, "failure")
         features = self._checked_features()

@@ -199,7 +199,7 @@ def test_a_model_on_file_keeps_the_map_of_its_rounds() -> None:
     generator = np.random.default_rng(0)
     X = generator.normal(size=(3000, 3)) * [1, 100, 10_000]
     y = (X @ [1, 0.01, 1e-4] > 0).astype(int)
-    learner = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=40_000, classes=[0, 1])
+    learner = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=40_000, classes=[0, 1], rounds="auto")
     model = clone(learner).fit(X, y)
     assert model.whitening_ is not None
     header, arrays = model_state(model)
