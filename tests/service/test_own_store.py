@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from reticent.service.http.service import Service
 from reticent.service.schema import Column, Schema
 from reticent.service.store.protocol import AnswerStore, Damaged, OpenedPhase
 from reticent.service.store.sqlite import SQLiteStore
+from waiting import wait_until
 
 
 class Distant:
@@ -88,8 +88,7 @@ def test_a_server_can_be_started_in_python(tmp_path: Path, distant: Any) -> None
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        while not server.started:
-            time.sleep(0.01)
+        wait_until(lambda: server.started)
         host, port = listening(server)
         with Client(f"http://{host}:{port}", model="clinic") as client:
             assert len(client.ask({"age": [0.1, 0.9]})) == 2

@@ -66,7 +66,7 @@ FIT = ("fit", "table.csv", "--schema", "schema.toml", "--epsilon", "4", "--delta
 def test_fit_names_the_model_that_losses_are_against(run: Callable[..., Outcome]) -> None:
     found = run(*FIT)
     assert found.code == 0
-    assert "expected to lose, of all answers, to a linear model of these columns, without privacy:" in found.out
+    assert "expected to lose, of all answers, to a linear model of these columns, without privacy (→ marks" in found.out
     assert "No figure here says how good that linear model is." in found.out
     assert "ask again with --learner trees" in found.out
     assert "to a model that is not private" not in found.out
@@ -75,7 +75,7 @@ def test_fit_names_the_model_that_losses_are_against(run: Callable[..., Outcome]
 def test_trees_that_are_refused_are_not_sent_back_to_a_linear_model(run: Callable[..., Outcome]) -> None:
     found = run(*FIT, "--learner", "trees")
     assert found.code == 2
-    assert "expected to lose, of all answers, to trees, without privacy:" in found.out
+    assert "expected to lose, of all answers, to trees, without privacy (→ marks the" in found.out
     offered, _, rest = found.err.partition(". A private model needs far fewer rows, but ")
     assert "use at least " in offered
     assert "--learner private" not in offered
@@ -85,16 +85,18 @@ def test_trees_that_are_refused_are_not_sent_back_to_a_linear_model(run: Callabl
 def test_a_better_way_than_trees_is_named_as_what_it_is(run: Callable[..., Outcome]) -> None:
     found = run(*FIT, "--learner", "trees", "--answers", "10")
     assert found.code == 2
-    assert "of all answers to trees, without privacy, and finite votes" in found.err
-    assert "from Python: PrivateLogisticRegression(" in found.err
-    assert "fourier_features=400" in found.err
-    assert "(--learner private" not in found.err
+    assert "of all answers to trees, without privacy, and finite votes" in found.out
+    assert "from Python: PrivateLogisticRegression(" in found.out
+    assert "fourier_features=400" in found.out
+    assert "(--learner private" not in found.out + found.err
+    assert found.err.endswith("add --yes to continue, or take one-shot from Python\n")
 
 
 def test_linear_votes_are_still_sent_to_a_private_linear_model(run: Callable[..., Outcome]) -> None:
     found = run(*FIT, "--learner", "linear", "--answers", "200")
     assert found.code == 2
-    assert "Better take one-shot (--learner private-model)" in found.err
+    assert "Better take one-shot (--learner private-model)" in found.out
+    assert found.err.endswith("add --yes to continue, or choose --learner private-model\n")
 
 
 # ── phases that shrink ────────────────────────────────────────────────────────────────────────────────────────────
