@@ -168,12 +168,11 @@ def drawing(config: pytest.Config, name: str) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Collect no garbage while thousands of tests are made, and never look among them for any afterwards."""
+    """Collect no garbage while thousands of tests are made."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()
         gc.enable()
 
 
