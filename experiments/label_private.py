@@ -7,7 +7,7 @@ from typing import Any
 from experiments.table import Table
 from reticent.concepts import ConceptClass, Halfspaces, Intervals, Stumps, Thresholds
 from reticent.learners.exponential import ExponentialLearner
-from reticent.learners.label_private import LabelPrivateLearner
+from reticent.learners.label_private import LabelPrivateLearner, SemiPrivateLearner
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.plan.label_private import label_private, semi_private
 
@@ -30,10 +30,10 @@ def _by_class() -> Table:
         for error in (0.1, 0.01):
             secret = label_private(concepts, error=error, epsilon=1)
             semi = semi_private(concepts, error=error, epsilon=1)
-            points = semi.why.split("There are to be ")[1].split()[0]
+            points = SemiPrivateLearner(concepts, epsilon=1).n_public_required(error)
             rows.append(
                 (name, str(concepts.vc_dimension), f"{error:g}", f"{secret.paper_rows:,}", f"{secret.rows:,}",
-                 f"{semi.rows:,}", f"{int(points):,}")
+                 f"{semi.rows:,}", f"{points:,}")
             )
     columns = ("class", "VC", "error", "labels secret, paper", "labels secret", "rows secret", "public points")
     return Table("Rows that promise an error with probability 0.95, ε = 1", columns, tuple(rows))
