@@ -10,6 +10,7 @@ from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.label_private import LabelPrivateLearner, SemiPrivateLearner
 from reticent.learners.thresholds import ThresholdLearner
 from reticent.plan.label_private import label_private, semi_private
+from reticent.promises import rows_needed
 
 CLASSES: tuple[tuple[str, ConceptClass[Any]], ...] = (
     ("thresholds", Thresholds()),
@@ -30,7 +31,7 @@ def _by_class() -> Table:
         for error in (0.1, 0.01):
             secret = label_private(concepts, error=error, epsilon=1)
             semi = semi_private(concepts, error=error, epsilon=1)
-            points = SemiPrivateLearner(concepts, epsilon=1).n_public_required(error)
+            points = rows_needed(SemiPrivateLearner(concepts, epsilon=1).n_public_required, error)
             rows.append(
                 (name, str(concepts.vc_dimension), f"{error:g}", f"{secret.paper_rows:,}", f"{secret.rows:,}",
                  f"{semi.rows:,}", f"{points:,}")
