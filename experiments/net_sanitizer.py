@@ -63,7 +63,7 @@ def _measured() -> Table:
         column = np.minimum(generator.geometric(0.1, count), 2**concepts.bits - 1)  # type: ignore[operator]
         sanitizer = NetSanitizer(concepts, epsilon=1, delta=delta, failure=FAILURE)
         net = sanitizer.query_net()
-        promised = min(way.error(count) for way in sanitizer._ways(net, FAILURE))
+        promised = min(scheme.error(count) for scheme in sanitizer._schemes(net, FAILURE))
         truth = net.dichotomies.sums(np.ones(count, dtype=np.int64), at=column) / count
         off = []
         for seed in range(RUNS):
