@@ -670,13 +670,18 @@ def test_neighbouring_queries_fail_alike(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [*PREDICTORS, "logistic", "trees", "naive Bayes", "private, votes"])
+MAY_OVERFLOW = [
+    name
+    for name in (*PREDICTORS, "logistic", "trees", "naive Bayes", "private, votes")
+    if CASES[name].kinds[0] in ("reals", "column")  # no whole number of the other kinds makes anything overflow
+]
+
+
+@pytest.mark.parametrize("name", MAY_OVERFLOW)
 def test_nothing_fails_where_warnings_are_errors(name: str) -> None:
     """As under `python -W error`: a warning that is not silenced would end a fit, or a phase, for some rows only."""
     case = CASES[name]
     kind = case.kinds[0]
-    if kind not in ("reals", "column"):
-        pytest.skip("no number of this kind makes anything overflow")
     pairs = [pair for pair in KINDS[kind]() if pair.name in ("a row of 1e308", "all 1e308, or one -1e308")]
     for data in (data for pair in pairs for data in pair[1:]):
         with warnings.catch_warnings():
