@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from reticent.privacy import Guarantee, Ledger, accounting, calibrate, divergences, epsilon, profiles
-from reticent.privacy.events import Composed, DiscreteGaussian, Gaussian, GaussianBit, PureDP, Repeated
+from reticent.privacy.events import Composed, ContinuousGaussian, DiscreteGaussian, GaussianBit, PureDP, Repeated
 
 DELTA = 1e-6
 CACHES = (profiles.optimal_composition, accounting._composition, divergences._bit)
@@ -61,7 +61,7 @@ def charge() -> float:
 
 
 def main() -> int:
-    gaussians = Repeated(Gaussian(Fraction(10)), 1000)
+    gaussians = Repeated(ContinuousGaussian(Fraction(10)), 1000)
     counts = Repeated(DiscreteGaussian(Fraction(10)), 1000)
     responses = Repeated(PureDP(Fraction(1, 1000)), 10**6)
     mixed = Composed((Repeated(PureDP(Fraction(1, 10)), 100), Repeated(PureDP(Fraction(1, 5)), 100)))

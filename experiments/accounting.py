@@ -12,9 +12,9 @@ from reticent.privacy.events import (
     ZCDP,
     BoundedRange,
     Composed,
+    ContinuousGaussian,
     DiscreteGaussian,
     Event,
-    Gaussian,
     GaussianBit,
     PureDP,
     Repeated,
@@ -64,7 +64,12 @@ def _sampled_pairs(event: Event) -> float:
 def _prices() -> Table:
     sigma = Fraction(10)
     rows: list[tuple[str, Event, str, Callable[[Event], float]]] = [
-        ("1000 Gaussian answers, σ = 10", Repeated(Gaussian(sigma), 1000), "Bun–Steinke conversion", _bun_steinke),
+        (
+            "1000 Gaussian answers, σ = 10",
+            Repeated(ContinuousGaussian(sigma), 1000),
+            "Bun–Steinke conversion",
+            _bun_steinke,
+        ),
         ("1000 discrete Gaussian answers, σ = 10", Repeated(DiscreteGaussian(sigma), 1000), "Rényi conversion", _renyi),
         ("one release with ρ = 0.2", ZCDP(Fraction(1, 5)), "Bun–Steinke conversion", _bun_steinke),
         ("10⁶ releases with ε = 0.001", Repeated(PureDP(Fraction(1, 1000)), 10**6), "advanced composition", _advanced),

@@ -52,7 +52,7 @@ def check_procedures(clinic: Path, port: int) -> None:
     assert "It holds records only" in shown
     assert "It continues from there" in shown
     assert "RECORDS ONLY" in shown
-    assert home.names() == ["clinic", "clinic-moved", "clinic-records"]
+    assert home.predictor_names() == ["clinic", "clinic-moved", "clinic-records"]
     assert marks(home.folder_of("clinic-moved")) == [RETIRED, RESTORED]
 
 
@@ -96,7 +96,7 @@ def test_the_examples_of_asking_fit_the_clinic_of_the_guide(monkeypatch: pytest.
     asked = []
 
     def ask(_: client.Client, rows: Any) -> None:
-        head, data = client_messages.encoded(client_messages.tensors_of(rows)[0])
+        head, data = client_messages.encode_request(client_messages.tensors_of(rows)[0])
         asked.append(open_inference.read(head + data, str(len(head)), clinic, 100).rows)
 
     monkeypatch.setattr(client.Client, "ask", ask)

@@ -16,8 +16,7 @@ from reticent.errors import BudgetExhausted
 from reticent.labellers import ABSTAINS, NAMES, Confident, Gaussian, Greedy, Gumbel, Labeller, SparseVector, make
 from reticent.noise import Noise, Seeded
 from reticent.privacy import epsilon
-from reticent.privacy.events import BoundedRange, Repeated, is_seeded
-from reticent.privacy.events import Seeded as SeededEvent
+from reticent.privacy.events import BoundedRange, Repeated, SeededRelease, is_seeded
 
 BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
 COUNTED = tuple(name for name in NAMES if name not in ("two-coin", "sparse-vector"))
@@ -35,7 +34,7 @@ def test_the_event_fits_the_budget_and_says_whether_the_noise_was_seeded(name: s
     assert not is_seeded(labeller.event)
     assert (0.9 if name != "poll" else 0.0) < epsilon(labeller.event, delta=1e-6) <= 1
     seeded = made(name, unsafe_noise=Seeded(unsafe_seed=0))
-    assert seeded.event == SeededEvent(labeller.event)  # marked once, and the same event
+    assert seeded.event == SeededRelease(labeller.event)  # marked once, and the same event
 
 
 @pytest.mark.parametrize("name", COUNTED)

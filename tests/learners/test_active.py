@@ -33,7 +33,7 @@ from reticent.learners.thresholds import ThresholdLearner
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import Guarantee
-from reticent.privacy.events import BoundedRange, PureDP, Seeded, Subsampled
+from reticent.privacy.events import BoundedRange, PureDP, SeededRelease, Subsampled
 from reticent.privacy.pairs import amplified
 from reticent.privacy.parameters import check_epsilon
 from reticent.sanitizers.thresholds import ThresholdSanitizer
@@ -382,7 +382,7 @@ def test_labels_may_be_given_beforehand() -> None:
     assert learner.event_ == Subsampled(BoundedRange(Fraction(5)), Fraction(1))
     seeded = clone(learner).set_params(unsafe_seed=1).fit(X, y, n_labels=50)
     assert seeded.guarantee_.seeded
-    assert isinstance(seeded.learner_.event_, Seeded)
+    assert isinstance(seeded.learner_.event_, SeededRelease)
     assert clone(seeded).fit(X, y, n_labels=50).hypothesis_ == seeded.hypothesis_
     assert pickle.loads(pickle.dumps(seeded)).hypothesis_ == seeded.hypothesis_
 

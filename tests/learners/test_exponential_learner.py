@@ -51,7 +51,7 @@ from reticent.learners.exponential import ExponentialLearner
 from reticent.mechanisms import Release, exponential
 from reticent.noise import Noise
 from reticent.privacy import Guarantee
-from reticent.privacy.events import BoundedRange, Seeded
+from reticent.privacy.events import BoundedRange, SeededRelease
 
 # ── privacy: the exact law of the whole learner ───────────────────────────────────────────────────────────────────
 
@@ -238,7 +238,7 @@ def test_huge_and_many_dimensional_classes() -> None:
 def test_seeded_cloned_and_pickled() -> None:
     learner = ExponentialLearner(Thresholds(bits=8), epsilon=1, unsafe_seed=5).fit([[1], [2]], [1, 0])
     assert learner.guarantee_.seeded
-    assert learner.event_ == Seeded(BoundedRange(Fraction(1)))
+    assert learner.event_ == SeededRelease(BoundedRange(Fraction(1)))
     again = clone(learner).fit([[1], [2]], [1, 0])
     assert again.hypothesis_ == learner.hypothesis_ == pickle.loads(pickle.dumps(learner)).hypothesis_
     assert isinstance(again.hypothesis_, Threshold)

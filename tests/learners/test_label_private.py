@@ -37,7 +37,7 @@ from reticent.learners import sample_bounds
 from reticent.learners.label_private import LabelPrivateLearner, NetLearner, SemiPrivateLearner
 from reticent.noise import Noise
 from reticent.privacy import Guarantee
-from reticent.privacy.events import BoundedRange, Seeded
+from reticent.privacy.events import BoundedRange, SeededRelease
 from reticent.promises import rows_needed
 
 Array = NDArray[Any]
@@ -491,7 +491,7 @@ def test_a_net_spans_sorted_rows() -> None:
 def test_seeded_cloned_and_pickled() -> None:
     learner = LabelPrivateLearner(Thresholds(), epsilon=1, unsafe_seed=5).fit([[1], [2]], [1, 0])
     assert learner.guarantee_.seeded
-    assert learner.event_ == Seeded(BoundedRange(Fraction(1)))
+    assert learner.event_ == SeededRelease(BoundedRange(Fraction(1)))
     again = clone(learner).fit([[1], [2]], [1, 0])
     assert again.hypothesis_ == learner.hypothesis_ == pickle.loads(pickle.dumps(learner)).hypothesis_
     semi = SemiPrivateLearner(Thresholds(), epsilon=1, unsafe_seed=5).fit([[1], [2]], [1, 0], public=[[1], [3]])

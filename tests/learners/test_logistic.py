@@ -40,7 +40,7 @@ from reticent.learners.lattice import shortened
 from reticent.learners.linear import Linear, Scales, start_weights
 from reticent.noise import Noise
 from reticent.privacy import calibrate, delta, fits
-from reticent.privacy.events import Composed, DiscreteGaussian, Repeated, Seeded
+from reticent.privacy.events import Composed, DiscreteGaussian, Repeated, SeededRelease
 
 Array = NDArray[Any]
 DATA = Path(os.environ.get("RETICENT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
@@ -317,7 +317,7 @@ def test_the_exact_law_of_the_whole_learner(case: int, doubled: bool, monkeypatc
 
     first, second = (law(partial(weight, *data), tail_bits=30) for data in ((X, y), (X2, y2)))
     pair, event = exact(first, second), learner.event_
-    assert event == Seeded(plan.event)
+    assert event == SeededRelease(plan.event)
     kept = all(pair.delta(at)[1] <= delta(event, epsilon=at) + 1e-8 for at in (0, 0.5, 1, 2, 3))
     assert kept != doubled
 
@@ -373,7 +373,7 @@ def test_a_seeded_run_repeats_itself_and_protects_nobody() -> None:
         PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4, unsafe_seed=7).fit(X, y) for _ in range(2)
     )
     assert np.array_equal(first.coef_, second.coef_)
-    assert isinstance(first.event_, Seeded)
+    assert isinstance(first.event_, SeededRelease)
     assert first.guarantee_.seeded
     fresh, again = (PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4).fit(X, y).coef_ for _ in range(2))
     assert not np.array_equal(fresh, again)

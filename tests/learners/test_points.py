@@ -40,7 +40,7 @@ from reticent.mechanisms import Release
 from reticent.mechanisms.stable_argmax import release_table
 from reticent.noise import Noise
 from reticent.privacy import Guarantee
-from reticent.privacy.events import ApproximateDP, Seeded
+from reticent.privacy.events import ApproximateDP, SeededRelease
 
 NO_POINT = PointSet(())
 
@@ -203,7 +203,7 @@ def test_no_point_labels_everything_0() -> None:
 def test_seeded_cloned_and_pickled() -> None:
     learner = PointLearner(bits=8, epsilon=1, delta=1e-6, unsafe_seed=5).fit([[1]] * 50, [1] * 50)
     assert learner.guarantee_.seeded
-    assert learner.event_ == Seeded(ApproximateDP(Fraction(1), Fraction(1, 10**6)))
+    assert learner.event_ == SeededRelease(ApproximateDP(Fraction(1), Fraction(1, 10**6)))
     again = clone(learner).fit([[1]] * 50, [1] * 50)
     assert again.hypothesis_ == learner.hypothesis_ == pickle.loads(pickle.dumps(learner)).hypothesis_ == Point(1)
 

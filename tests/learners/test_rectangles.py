@@ -27,7 +27,7 @@ from reticent.learners.sides import SideSearch, side_scores
 from reticent.mechanisms import Pieces, Release
 from reticent.noise import Noise
 from reticent.privacy import Guarantee, fits
-from reticent.privacy.events import ApproximateDP, BoundedRange, Composed, PureDP, Repeated, Seeded
+from reticent.privacy.events import ApproximateDP, BoundedRange, Composed, PureDP, Repeated, SeededRelease
 
 Array = NDArray[Any]
 Rows = tuple[tuple[tuple[int, ...], int], ...]  # (values, label)
@@ -460,7 +460,7 @@ def test_a_delta_that_is_not_used_is_not_claimed() -> None:
     seeded = RectangleLearner(bits=8, epsilon=0.3, delta=1e-6, unsafe_seed=1).fit(X, y)
     assert seeded.guarantee_ == Guarantee(epsilon=seeded.guarantee_.epsilon, delta=1e-6, seeded=True)
     assert 0.2999 < seeded.guarantee_.epsilon <= 0.3
-    assert isinstance(seeded.event_, Seeded)
+    assert isinstance(seeded.event_, SeededRelease)
 
 
 def test_cloned_and_pickled() -> None:

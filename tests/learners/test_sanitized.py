@@ -27,7 +27,7 @@ from reticent.learners.sanitized import HalvesBudget, SanitizedLearner, rows_for
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import Guarantee
-from reticent.privacy.events import BoundedRange, Composed, PureDP, Repeated, Seeded
+from reticent.privacy.events import BoundedRange, Composed, PureDP, Repeated, SeededRelease
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.sanitizers.base import Copy, Sanitizer
 from reticent.sanitizers.nets import NetSanitizer
@@ -345,7 +345,7 @@ def test_guarantee_event_and_what_is_set_in_the_sanitizer() -> None:
     assert learner.sanitizer.epsilon == 99
     seeded = clone(learner).set_params(unsafe_seed=3).fit([[0.0], [1.0]], [0, 1])
     assert seeded.guarantee_.seeded
-    assert isinstance(seeded.event_, Seeded)
+    assert isinstance(seeded.event_, SeededRelease)
     points = PointSanitizer(bits=4, epsilon=1, delta=1e-6)
     learner = SanitizedLearner(points, Points(bits=4), epsilon=1, delta=1e-6).fit([[3]] * 9, [1] * 9)
     assert learner.guarantee_ <= Guarantee(epsilon=1, delta=1e-6)

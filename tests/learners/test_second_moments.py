@@ -35,7 +35,7 @@ from reticent.learners.second_moments import (
 )
 from reticent.noise import Noise
 from reticent.privacy import delta, fits
-from reticent.privacy.events import Composed, DiscreteGaussian, Repeated, Seeded
+from reticent.privacy.events import Composed, DiscreteGaussian, Repeated, SeededRelease
 
 Array = NDArray[Any]
 R = 1 << 12
@@ -250,7 +250,7 @@ def test_what_is_released_is_fixed_before_the_rows_are_read(
 
         model = PrivateLogisticRegression(**DP, row_norm=1, classes=[0, 1], rounds="auto")
         model.fit_with_noise(X, np.arange(3000) % 2, Counting(unsafe_seed=3))
-        assert isinstance(model.event_, Seeded)
+        assert isinstance(model.event_, SeededRelease)
         lists.append((draws, model.event_))
     assert (lists[0] == lists[1]) == fixed
 

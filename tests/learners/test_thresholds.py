@@ -40,7 +40,7 @@ from reticent.learners.thresholds import ThresholdLearner, error_counts
 from reticent.mechanisms import Pieces, Release, quasi_concave_maximum
 from reticent.noise import Noise
 from reticent.privacy import Guarantee
-from reticent.privacy.events import ApproximateDP, BoundedRange, Seeded
+from reticent.privacy.events import ApproximateDP, BoundedRange, SeededRelease
 
 # ── the scores ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -320,7 +320,7 @@ def test_a_delta_that_is_not_used_is_not_claimed() -> None:
     assert learner.guarantee_ == Guarantee(epsilon=0.3)
     seeded = clone(learner).set_params(unsafe_seed=1).fit([[1], [2]], [1, 0])
     assert seeded.guarantee_.seeded
-    assert seeded.event_ == Seeded(BoundedRange(Fraction(3, 10)))
+    assert seeded.event_ == SeededRelease(BoundedRange(Fraction(3, 10)))
 
 
 def test_cloned_and_pickled() -> None:

@@ -190,11 +190,12 @@ def test_composition_allows_a_larger_share_and_no_larger_one() -> None:
     delta, halts = Fraction(1, 10**6), 100
     segment = segment_epsilon(epsilon=Fraction(1), delta=delta, halts=halts)
     assert segment > Fraction(2, halts)
-    assert not accounting.fits(events.SparseVector(segment + Fraction(1, 1000 * halts), halts), epsilon=1, delta=delta)
+    larger = events.SparseVectorRun(segment + Fraction(1, 1000 * halts), halts)
+    assert not accounting.fits(larger, epsilon=1, delta=delta)
 
 
 def test_an_enormous_epsilon_is_not_spent() -> None:
-    assert AboveThreshold(0, epsilon=1e30, halts=2).event == events.SparseVector(ENOUGH, 2)
+    assert AboveThreshold(0, epsilon=1e30, halts=2).event == events.SparseVectorRun(ENOUGH, 2)
 
 
 @given(st.integers(0, 1000), st.integers(0, 1000))
@@ -231,7 +232,7 @@ def test_frequencies_follow_the_exact_law() -> None:
 
 def test_seeded_noise_is_marked() -> None:
     above = AboveThreshold(0, epsilon=1, unsafe_noise=Seeded(unsafe_seed=0))
-    assert above.event == events.Seeded(events.SparseVector(Fraction(1)))
+    assert above.event == events.SeededRelease(events.SparseVectorRun(Fraction(1)))
 
 
 class Halting(Noise):

@@ -237,7 +237,7 @@ def test_the_plan_spends_what_there_is() -> None:
     for halts in (1, 5, 80):
         chosen = calibrate_gap(Fraction(1), Fraction(1, 10**6), halts)
         assert chosen.shared + 2 * chosen.single + chosen.slack == chosen.segment
-        assert accounting.fits(events.SparseVector(chosen.segment, halts, chosen.failure), epsilon=1, delta=1e-6)
+        assert accounting.fits(events.SparseVectorRun(chosen.segment, halts, chosen.failure), epsilon=1, delta=1e-6)
         assert halts * segment_failure(chosen.most, chosen.shared, chosen.single, chosen.slack) <= chosen.failure
 
 
@@ -339,7 +339,7 @@ def test_frequencies_follow_the_exact_law() -> None:
 
 def test_seeded_noise_is_marked() -> None:
     sides = BetweenThresholds(0, 59, epsilon=1, delta=1e-6, unsafe_noise=Seeded(unsafe_seed=0))
-    assert sides.event == events.Seeded(events.SparseVector(Fraction(1), 1, Fraction(1, 10**6)))
+    assert sides.event == events.SeededRelease(events.SparseVectorRun(Fraction(1), 1, Fraction(1, 10**6)))
 
 
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────

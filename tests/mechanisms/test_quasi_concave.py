@@ -528,7 +528,7 @@ def test_depth_one_is_the_exponential_mechanism() -> None:
     assert deep.event == events.ApproximateDP(Fraction(1), Fraction(1, 10**6))
     noise = Seeded(unsafe_seed=0)
     seeded = quasi_concave_maximum(score, promise=280, accuracy=0.5, epsilon=1, unsafe_noise=noise)
-    assert seeded.event == events.Seeded(events.BoundedRange(Fraction(1)))
+    assert seeded.event == events.SeededRelease(events.BoundedRange(Fraction(1)))
 
 
 def test_rows_of_a_million_bits() -> None:

@@ -43,8 +43,8 @@ class OneSegment(StableMajority):
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
-        inner = self.event.event if isinstance(self.event, events.Seeded) else self.event
-        assert isinstance(inner, events.SparseVector)
+        inner = self.event.event if isinstance(self.event, events.SeededRelease) else self.event
+        assert isinstance(inner, events.SparseVectorRun)
         self._screen.threshold = -least_width(segment=inner.epsilon, failure=inner.delta)
 
 
@@ -218,7 +218,7 @@ def test_the_width_is_below_the_printed_one() -> None:
 def test_the_event_fits_the_claim(halts: int) -> None:
     votes = StableMajority(epsilon=1, delta=1e-6, halts=halts)
     assert accounting.fits(votes.event, epsilon=1, delta=1e-6)
-    assert isinstance(votes.event, events.SparseVector)
+    assert isinstance(votes.event, events.SparseVectorRun)
     assert halts * discrete_difference_tail(votes.width + 1, *split_segment(votes.event.epsilon)) <= votes.event.delta
 
 
@@ -246,7 +246,7 @@ def test_closed_before_a_vote_is_looked_at() -> None:
 
 def test_seeded_noise_is_marked() -> None:
     votes = StableMajority(epsilon=1, delta=0.01, halts=1, unsafe_noise=Seeded(unsafe_seed=0))
-    assert votes.event == events.Seeded(events.SparseVector(Fraction(1), 1, Fraction(1, 100)))
+    assert votes.event == events.SeededRelease(events.SparseVectorRun(Fraction(1), 1, Fraction(1, 100)))
 
 
 def test_copies_are_refused() -> None:

@@ -19,7 +19,7 @@ from reticent.noise import Noise
 from reticent.predictors import drift
 from reticent.predictors.drift import Shape, Summary, drift_summary, drifted, exact_sums, tolerance, unit_features
 from reticent.privacy import delta, fits
-from reticent.privacy.events import DiscreteGaussian, PureDP, Seeded
+from reticent.privacy.events import DiscreteGaussian, PureDP, SeededRelease
 
 Array = NDArray[Any]
 
@@ -126,7 +126,7 @@ def test_the_event_says_what_happened() -> None:
     assert fits(event, epsilon=1, delta=1e-6)
     assert drift_summary(rows, labels, classes=3, epsilon=1, delta=0).event == PureDP(Fraction(1))
     seeded = drift_summary(rows, labels, classes=3, epsilon=1, delta=1e-6, unsafe_noise=noise.Seeded(unsafe_seed=0))
-    assert seeded.event == Seeded(event)
+    assert seeded.event == SeededRelease(event)
 
 
 # ── false alarms, and drift that is found ─────────────────────────────────────────────────────────────────────────

@@ -35,8 +35,7 @@ from reticent.predictors.bbl_phases import (
 )
 from reticent.predictors.bbl_schedules import BBLSchedule, Calibrated, Printed
 from reticent.predictors.generic_bbl import GenericBBL
-from reticent.privacy.events import ApproximateDP, Event, Parallel, Subsampled
-from reticent.privacy.events import Seeded as SeededEvent
+from reticent.privacy.events import ApproximateDP, Event, Parallel, SeededRelease, Subsampled
 from reticent.privacy.pairs import amplified
 from reticent.promises import rows_needed
 
@@ -86,7 +85,7 @@ def query_pair(
 def claims(bbl: GenericBBL) -> list[tuple[Fraction, Fraction]]:
     """(ε, δ) of a training row, then of the queries of each phase, out of the event of the fitted predictor."""
     event: Event = bbl.event_
-    assert isinstance(event, SeededEvent)
+    assert isinstance(event, SeededRelease)
     members = event.event.events if isinstance(event.event, Parallel) else (event.event,)
     pairs = []
     for member in members:

@@ -43,7 +43,7 @@ from reticent.predictors.private_setups import (
 )
 from reticent.predictors.stable import NetDraw, draw_concept, stability_of
 from reticent.privacy import fits
-from reticent.privacy.events import ApproximateDP, BoundedRange, PureDP, Repeated, Seeded
+from reticent.privacy.events import ApproximateDP, BoundedRange, PureDP, Repeated, SeededRelease
 
 Array = NDArray[Any]
 Rows = tuple[tuple[int, int], ...]  # (value, label)
@@ -298,7 +298,7 @@ def test_seeded() -> None:
     first, second = (each.fit(x, x[:, 0] < 100).predict(x[:20]).tolist() for each in fitted)
     assert first == second
     assert fitted[0].guarantee_.seeded
-    assert isinstance(fitted[0].event_, Seeded)
+    assert isinstance(fitted[0].event_, SeededRelease)
 
 
 # ── utility ───────────────────────────────────────────────────────────────────────────────────────────────────────

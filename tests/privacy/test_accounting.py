@@ -24,16 +24,16 @@ from reticent.privacy.events import (
     ApproximateDP,
     BoundedRange,
     Composed,
+    ContinuousGaussian,
     DiscreteGaussian,
     Event,
-    Gaussian,
     GaussianBit,
     Grouped,
     Parallel,
     PureDP,
     Repeated,
-    Seeded,
-    SparseVector,
+    SeededRelease,
+    SparseVectorRun,
     Subsampled,
 )
 
@@ -43,9 +43,10 @@ ONE, HALF, TENTH = Fraction(1), Fraction(1, 2), Fraction(1, 10)
 # ── reference values ──────────────────────────────────────────────────────────────────────────────────────────────
 
 def test_gaussian_reference() -> None:
-    assert epsilon(Repeated(Gaussian(Fraction(10)), 1000), delta=1e-6) == pytest.approx(19.42365647403105, abs=1e-13)
-    assert epsilon(Composed((Gaussian(Fraction(10)),) * 3), delta=1e-6) == epsilon(
-        Gaussian(Fraction(10), Fraction(3)), delta=1e-6
+    many = Repeated(ContinuousGaussian(Fraction(10)), 1000)
+    assert epsilon(many, delta=1e-6) == pytest.approx(19.42365647403105, abs=1e-13)
+    assert epsilon(Composed((ContinuousGaussian(Fraction(10)),) * 3), delta=1e-6) == epsilon(
+        ContinuousGaussian(Fraction(10), Fraction(3)), delta=1e-6
     )
 
 
@@ -73,7 +74,8 @@ def test_small_deltas_are_not_rounded_away() -> None:
 
 
 def test_events_without_a_pure_price_have_none_at_delta_zero() -> None:
-    for event in (ZCDP(ONE), Gaussian(ONE), DiscreteGaussian(ONE), GaussianBit(ONE, 5), ApproximateDP(ONE, TENTH)):
+    gaussians = (ContinuousGaussian(ONE), DiscreteGaussian(ONE), GaussianBit(ONE, 5))
+    for event in (ZCDP(ONE), *gaussians, ApproximateDP(ONE, TENTH)):
         assert epsilon(event, delta=0) == math.inf
         with pytest.raises(ValueError, match="larger delta"):
             guarantee(event)
@@ -81,12 +83,12 @@ def test_events_without_a_pure_price_have_none_at_delta_zero() -> None:
 
 def test_a_million_pure_events() -> None:
     value = epsilon(Repeated(PureDP(Fraction(1, 1000)), 10**6), delta=1e-6)
-    assert value == pytest.approx(epsilon(Gaussian(ONE), delta=1e-6), rel=2e-3)
+    assert value == pytest.approx(epsilon(ContinuousGaussian(ONE), delta=1e-6), rel=2e-3)
 
 
 def test_discrete_gaussian_noise_costs_what_continuous_noise_does() -> None:
     """The exact loss on a grid, not the conversion from zCDP, which would lose 6 %."""
-    event, continuous = Repeated(DiscreteGaussian(Fraction(10)), 1000), Repeated(Gaussian(Fraction(10)), 1000)
+    event, continuous = Repeated(DiscreteGaussian(Fraction(10)), 1000), Repeated(ContinuousGaussian(Fraction(10)), 1000)
     assert epsilon(event, delta=1e-6) == pytest.approx(epsilon(continuous, delta=1e-6), rel=1e-5)
     assert divergences.renyi_epsilon(event, 1e-6) > 1.01 * epsilon(event, delta=1e-6)
 
@@ -112,7 +114,7 @@ def test_group_formulas() -> None:
     pair = Grouped(ApproximateDP(ONE, Fraction(1, 10**6)), 2)
     assert delta(pair, epsilon=2) <= 1e-6 * (1 + math.e) * (1 + 1e-12)
     assert epsilon(Grouped(ApproximateDP(ONE, HALF), 9), delta=0.9) == math.inf
-    assert epsilon(Grouped(SparseVector(TENTH, 3, Fraction(1, 10**8)), 2), delta=1e-6) <= 0.6
+    assert epsilon(Grouped(SparseVectorRun(TENTH, 3, Fraction(1, 10**8)), 2), delta=1e-6) <= 0.6
 
 
 def test_parallel_is_the_largest_member() -> None:
@@ -120,7 +122,7 @@ def test_parallel_is_the_largest_member() -> None:
     expected = max(epsilon(member, delta=1e-6) for member in members)
     assert epsilon(Parallel(members), delta=1e-6) == pytest.approx(expected, rel=1e-11)
     assert delta(Parallel(members), epsilon=expected) <= 1e-6 * (1 + 1e-9)
-    gaussians = Parallel((Gaussian(Fraction(3)), Gaussian(Fraction(4))))
+    gaussians = Parallel((ContinuousGaussian(Fraction(3)), ContinuousGaussian(Fraction(4))))
     assert rho(gaussians) == Fraction(1, 18)
 
 
@@ -142,8 +144,8 @@ def test_several_units_are_several_draws() -> None:
 def test_divergences_are_open_to_all() -> None:
     assert renyi(ZCDP(HALF), 3) == pytest.approx(1.5)
     assert renyi(ApproximateDP(ONE, TENTH), 3) == math.inf
-    assert renyi(Subsampled(Gaussian(ONE), HALF), 3) == math.inf
-    assert rho(Subsampled(Gaussian(ONE), HALF)) is None
+    assert renyi(Subsampled(ContinuousGaussian(ONE), HALF), 3) == math.inf
+    assert rho(Subsampled(ContinuousGaussian(ONE), HALF)) is None
     with pytest.raises(ValueError, match="order must be"):
         renyi(ZCDP(ONE), 1)
 
@@ -189,10 +191,10 @@ def test_a_promise_about_queries_is_not_handed_out() -> None:
     "event",
     [
         DiscreteGaussian(Fraction(10)),
-        Gaussian(Fraction(10)),
+        ContinuousGaussian(Fraction(10)),
         ApproximateDP(ONE, Fraction(1, 10**9)),
-        SparseVector(ONE, 3),
-        Composed((DiscreteGaussian(Fraction(10)), Gaussian(Fraction(10)))),
+        SparseVectorRun(ONE, 3),
+        Composed((DiscreteGaussian(Fraction(10)), ContinuousGaussian(Fraction(10)))),
     ],
     ids=lambda event: type(event).__name__,
 )
@@ -201,7 +203,7 @@ def test_numbers_beyond_floats_are_no_error(event: Event) -> None:
     assert fits(event, epsilon=10**400, delta=1e-6)
     assert epsilon(Repeated(event, 10**420), delta=1e-6) == math.inf
     assert not fits(Repeated(event, 10**420), epsilon=10**6, delta=1e-6)
-    assert delta(Gaussian(Fraction(10**180)), epsilon=1) <= 1e-299
+    assert delta(ContinuousGaussian(Fraction(10**180)), epsilon=1) <= 1e-299
     assert delta(DiscreteGaussian(Fraction(10**400)), epsilon=1) <= 1e-199
     with pytest.raises(ValueError, match="epsilon must be"):
         fits(event, epsilon=-1, delta=1e-6)
@@ -210,7 +212,7 @@ def test_numbers_beyond_floats_are_no_error(event: Event) -> None:
 
 
 def test_a_seeded_event_taints_its_guarantee() -> None:
-    assert guarantee(Composed((PureDP(ONE), Seeded(PureDP(ONE)))), unit="group", protects="labels").seeded
+    assert guarantee(Composed((PureDP(ONE), SeededRelease(PureDP(ONE)))), unit="group", protects="labels").seeded
     clean = guarantee(Repeated(DiscreteGaussian(Fraction(20)), 3), delta=1e-6)
     assert not clean.seeded
     assert clean.epsilon == epsilon(Repeated(DiscreteGaussian(Fraction(20)), 3), delta=1e-6)
@@ -229,10 +231,10 @@ def _events(low: Fraction, high: Fraction, leaves: int) -> st.SearchStrategy[Eve
         st.builds(ApproximateDP, price, chance),
         st.builds(BoundedRange, price),
         st.builds(ZCDP, price),
-        st.builds(Gaussian, scale),
+        st.builds(ContinuousGaussian, scale),
         st.builds(DiscreteGaussian, scale, few),
         st.builds(GaussianBit, scale, st.sampled_from([1, 2, 9, 1000])),
-        st.builds(SparseVector, price, few, chance),
+        st.builds(SparseVectorRun, price, few, chance),
     )
 
     def combined(inner: st.SearchStrategy[Event]) -> st.SearchStrategy[Event]:
@@ -243,7 +245,7 @@ def _events(low: Fraction, high: Fraction, leaves: int) -> st.SearchStrategy[Eve
             st.builds(Repeated, inner, st.sampled_from([1, 2, 100])),
             st.builds(Grouped, inner, few),
             st.builds(Subsampled, inner, st.sampled_from([Fraction(1, 1000), Fraction(1, 3), Fraction(1)])),
-            st.builds(Seeded, inner),
+            st.builds(SeededRelease, inner),
         )
 
     return st.recursive(single, combined, max_leaves=leaves)
@@ -368,8 +370,8 @@ def test_sparse_vector_runs_lose_their_delta_once() -> None:
             return rows
         return tuple(respond(rows[0], HALF, noise) for _ in range(3))
 
-    assert covered(run, SparseVector(HALF, 3, lost), neighbours(1))
-    assert not covered(lambda rows, noise: run(rows, noise, 2 * lost), SparseVector(HALF, 3, lost), neighbours(1))
+    assert covered(run, SparseVectorRun(HALF, 3, lost), neighbours(1))
+    assert not covered(lambda rows, noise: run(rows, noise, 2 * lost), SparseVectorRun(HALF, 3, lost), neighbours(1))
 
 
 def test_discrete_gaussian_counts_composed_twice() -> None:
@@ -496,7 +498,7 @@ def test_groups_of_approximate_events() -> None:
     event = ApproximateDP(HALF, lost)
     assert covered(run, event, neighbours(2))
     assert covered(run, Grouped(event, 2), [((0, 0), (1, 1)), ((1, 1), (0, 0))])
-    assert covered(run, Grouped(SparseVector(HALF, 1, lost), 2), [((0, 0), (1, 1)), ((1, 1), (0, 0))])
+    assert covered(run, Grouped(SparseVectorRun(HALF, 1, lost), 2), [((0, 0), (1, 1)), ((1, 1), (0, 0))])
     assert not covered(run, event, [((0, 0), (1, 1))])
 
 

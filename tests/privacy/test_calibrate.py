@@ -14,14 +14,14 @@ from reticent.privacy.events import (
     ApproximateDP,
     BoundedRange,
     Composed,
+    ContinuousGaussian,
     DiscreteGaussian,
     Event,
-    Gaussian,
     GaussianBit,
     Grouped,
     PureDP,
     Repeated,
-    SparseVector,
+    SparseVectorRun,
     Subsampled,
 )
 from reticent.privacy.parameters import LEAST_DELTA
@@ -36,10 +36,10 @@ BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
         PureDP(Fraction(1, 100)),
         ApproximateDP(Fraction(1, 100), Fraction(1, 10**9)),
         BoundedRange(Fraction(1, 50)),
-        Gaussian(Fraction(100)),
+        ContinuousGaussian(Fraction(100)),
         DiscreteGaussian(Fraction(60)),
         GaussianBit(Fraction(100), 1000),
-        SparseVector(Fraction(1, 100), 10, Fraction(1, 10**8)),
+        SparseVectorRun(Fraction(1, 100), 10, Fraction(1, 10**8)),
         Subsampled(DiscreteGaussian(Fraction(10)), Fraction(1, 10)),
         Composed((PureDP(Fraction(1, 100)), DiscreteGaussian(Fraction(100)))),
         Grouped(GaussianBit(Fraction(100), 1000), 2),
@@ -61,8 +61,8 @@ def test_answers_of_known_size() -> None:
     leaky = ApproximateDP(Fraction(1, 10**9), Fraction(1, 4000))
     assert calibrate.answers(leaky, epsilon=1, delta=Fraction(1, 1000)) == 4
     # μ at ε = 1, δ = 1e-6 is .2367: answers of continuous noise are (σμ)²
-    assert calibrate.answers(Gaussian(Fraction(1000)), **BUDGET) == pytest.approx(0.2367**2 * 10**6, rel=1e-3)
-    bit, count = GaussianBit(Fraction(100), 1000), Gaussian(Fraction(100))
+    assert calibrate.answers(ContinuousGaussian(Fraction(1000)), **BUDGET) == pytest.approx(0.2367**2 * 10**6, rel=1e-3)
+    bit, count = GaussianBit(Fraction(100), 1000), ContinuousGaussian(Fraction(100))
     assert calibrate.answers(bit, **BUDGET) > 1.35 * calibrate.answers(count, **BUDGET)
 
 
@@ -75,7 +75,7 @@ def test_an_event_that_costs_nothing_is_refused() -> None:
 @pytest.mark.parametrize(
     ("event_of_sigma", "digits"),
     [
-        (lambda sigma: Repeated(Gaussian(sigma), 1000), 6),
+        (lambda sigma: Repeated(ContinuousGaussian(sigma), 1000), 6),
         (lambda sigma: Repeated(DiscreteGaussian(sigma), 1000), 4),
         (lambda sigma: Repeated(GaussianBit(sigma, 1000), 1000), 3),
         (lambda sigma: DiscreteGaussian(sigma, 2), 4),
@@ -90,7 +90,7 @@ def test_the_least_noise_fits_and_less_does_not(event_of_sigma: Callable[[Fracti
 
 
 def test_noise_of_known_size() -> None:
-    assert calibrate.noise(Gaussian, **BUDGET) == pytest.approx(1 / 0.2367, rel=1e-3)
+    assert calibrate.noise(ContinuousGaussian, **BUDGET) == pytest.approx(1 / 0.2367, rel=1e-3)
     assert calibrate.noise(lambda scale: PureDP(1 / scale), epsilon=Fraction(1, 20)) == 20
     assert calibrate.noise(lambda scale: PureDP(1 / scale), epsilon=1000) == Fraction(1, 1000)
 
@@ -109,7 +109,7 @@ def test_tiny_budgets_have_a_noise_that_fits(event_of_sigma: Callable[[Fraction]
     tiny: dict[str, Any] = {"epsilon": 1e-6, "delta": 1e-9}
     assert fits(event_of_sigma(Fraction(10**30)), **tiny)
     sigma = calibrate.noise(event_of_sigma, **tiny, digits=3)
-    assert sigma >= calibrate.noise(Gaussian, **tiny, digits=3)
+    assert sigma >= calibrate.noise(ContinuousGaussian, **tiny, digits=3)
     assert fits(event_of_sigma(sigma), **tiny)
 
 
@@ -119,7 +119,7 @@ def test_huge_budgets_are_no_error() -> None:
         calibrate.answers(DiscreteGaussian(Fraction(10)), epsilon=10**400, delta=1e-9)
 
 
-@pytest.mark.parametrize("event_of_sigma", [Gaussian, DiscreteGaussian])
+@pytest.mark.parametrize("event_of_sigma", [ContinuousGaussian, DiscreteGaussian])
 @pytest.mark.parametrize("small", [1e-300, 1e-310, Fraction(1, 10**400)])
 def test_a_delta_too_small_to_be_certified_is_named(event_of_sigma: Callable[[Fraction], Event], small: Any) -> None:
     """Not the event, which depends on sigma very well."""
@@ -139,6 +139,6 @@ def test_bad_budgets_are_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="epsilon must be"):
         calibrate.answers(PureDP(Fraction(1)), epsilon=bad)
     with pytest.raises(ValueError, match="epsilon must be"):
-        calibrate.noise(Gaussian, epsilon=bad)
+        calibrate.noise(ContinuousGaussian, epsilon=bad)
     with pytest.raises(ValueError, match="delta must be"):
         calibrate.answers(PureDP(Fraction(1)), epsilon=1, delta=1 if bad == 0 else bad)

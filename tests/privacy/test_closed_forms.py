@@ -23,7 +23,7 @@ from reticent.privacy.events import (
     Parallel,
     PureDP,
     Repeated,
-    SparseVector,
+    SparseVectorRun,
     Subsampled,
 )
 from reticent.privacy.survival import survival
@@ -284,7 +284,7 @@ def test_no_divergence_is_rounded_down_to_nothing(digits: int, order: float) -> 
         for event, share in (
             (PureDP(own), 1),
             (BoundedRange(own), Fraction(1, 4)),
-            (SparseVector(own, 10**100), 10**100),
+            (SparseVectorRun(own, 10**100), 10**100),
             (Subsampled(PureDP(own), Fraction(1)), 1),
             (Parallel((PureDP(own),)), 1),
             (Repeated(PureDP(own), 10**30), 10**30),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
+from collections import Counter
+from dataclasses import dataclass
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -16,16 +20,17 @@ from reticent.privacy.events import (
     ApproximateDP,
     BoundedRange,
     Composed,
+    ContinuousGaussian,
     DiscreteGaussian,
     Event,
-    Gaussian,
     GaussianBit,
     Grouped,
     Parallel,
     PureDP,
+    RenyiDP,
     Repeated,
-    Seeded,
-    SparseVector,
+    SeededRelease,
+    SparseVectorRun,
     Subsampled,
     event_from_json,
     is_seeded,
@@ -40,10 +45,10 @@ single: st.SearchStrategy[Event] = st.one_of(
     st.builds(ApproximateDP, positive, chances),
     st.builds(BoundedRange, positive),
     st.builds(ZCDP, positive),
-    st.builds(Gaussian, positive, positive),
+    st.builds(ContinuousGaussian, positive, positive),
     st.builds(DiscreteGaussian, positive, small),
     st.builds(GaussianBit, positive, small),
-    st.builds(SparseVector, positive, small, chances),
+    st.builds(SparseVectorRun, positive, small, chances),
 )
 
 
@@ -55,7 +60,7 @@ def _combined(inner: st.SearchStrategy[Event]) -> st.SearchStrategy[Event]:
         st.builds(Repeated, inner, small),
         st.builds(Grouped, inner, small),
         st.builds(Subsampled, inner, st.fractions(Fraction(1, 1000), 1)),
-        st.builds(Seeded, inner),
+        st.builds(SeededRelease, inner),
     )
 
 
@@ -73,12 +78,73 @@ def test_hash_and_equality_agree(event: Event) -> None:
     assert hash(again) == hash(event)
 
 
+STORED: list[tuple[Event, str]] = [
+    (PureDP(Fraction(1, 3)), '{"kind": "PureDP", "epsilon": "1/3"}'),
+    (ApproximateDP(Fraction(1), Fraction(1, 9)), '{"kind": "ApproximateDP", "epsilon": "1", "delta": "1/9"}'),
+    (BoundedRange(Fraction(2)), '{"kind": "BoundedRange", "epsilon": "2"}'),
+    (ZCDP(Fraction(1, 5)), '{"kind": "ZCDP", "rho": "1/5"}'),
+    (RenyiDP(Fraction(3, 2), Fraction(1)), '{"kind": "RenyiDP", "order": "3/2", "divergence": "1"}'),
+    (ContinuousGaussian(Fraction(5, 2)), '{"kind": "Gaussian", "sigma": "5/2", "squared_sensitivity": "1"}'),
+    (DiscreteGaussian(Fraction(5), 2), '{"kind": "DiscreteGaussian", "sigma": "5", "squared_sensitivity": 2}'),
+    (GaussianBit(Fraction(5), 7), '{"kind": "GaussianBit", "sigma": "5", "voters": 7}'),
+    (
+        SparseVectorRun(Fraction(1, 2), 3, Fraction(1, 9)),
+        '{"kind": "SparseVector", "epsilon": "1/2", "halts": 3, "delta": "1/9"}',
+    ),
+    (Composed((ZCDP(Fraction(1)),)), '{"kind": "Composed", "events": [{"kind": "ZCDP", "rho": "1"}]}'),
+    (Repeated(ZCDP(Fraction(1)), 4), '{"kind": "Repeated", "event": {"kind": "ZCDP", "rho": "1"}, "times": 4}'),
+    (
+        Subsampled(ZCDP(Fraction(1)), Fraction(1, 2)),
+        '{"kind": "Subsampled", "event": {"kind": "ZCDP", "rho": "1"}, "rate": "1/2"}',
+    ),
+    (Grouped(ZCDP(Fraction(1)), 2), '{"kind": "Grouped", "event": {"kind": "ZCDP", "rho": "1"}, "size": 2}'),
+    (Parallel((ZCDP(Fraction(1)),)), '{"kind": "Parallel", "events": [{"kind": "ZCDP", "rho": "1"}]}'),
+    (SeededRelease(ZCDP(Fraction(1))), '{"kind": "Seeded", "event": {"kind": "ZCDP", "rho": "1"}}'),
+]
+
+
+@pytest.mark.parametrize(("event", "text"), STORED, ids=lambda value: getattr(type(value), "kind", ""))
+def test_the_stored_text_of_an_event_never_changes(event: Event, text: str) -> None:
+    assert json.dumps(event.to_json()) == text
+    assert event_from_json(json.loads(text)) == event
+
+
+def test_every_event_has_a_stored_text() -> None:
+    own = [kind for kind in Event.kinds.values() if kind.__module__ == Event.__module__]
+    assert Counter(type(event) for event, _ in STORED) == Counter(own)
+
+
+def test_a_class_that_is_renamed_without_its_kind_is_stored_under_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Event, "kinds", dict(Event.kinds))
+
+    @dataclass(frozen=True, slots=True)
+    class Renamed(Event):
+        epsilon: Fraction
+
+    assert Renamed(Fraction(1, 3)).to_json() != json.loads(STORED[0][1])
+
+
+@pytest.mark.parametrize(
+    "event", [ContinuousGaussian(Fraction(2)), SparseVectorRun(Fraction(1), 3), SeededRelease(ZCDP(Fraction(1)))]
+)
+def test_a_pickle_with_the_earlier_name_of_a_class_is_read(event: Event) -> None:
+    pickled = pickle.dumps(event, protocol=0)
+    earlier = pickled.replace(type(event).__name__.encode(), event.kind.encode())
+    assert earlier != pickled
+    assert pickle.loads(earlier) == event
+
+
+def test_no_other_name_is_found() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Laplace'"):
+        getattr(import_module(Event.__module__), "Laplace")  # noqa: B009
+
+
 def test_floats_are_read_as_the_decimals_they_spell() -> None:
     assert PureDP(0.1).epsilon == Fraction(1, 10)  # type: ignore[arg-type]
     assert event_from_json({"kind": "PureDP", "epsilon": "1/10"}) == PureDP(Fraction(1, 10))
 
 
-@pytest.mark.parametrize("kind", [PureDP, BoundedRange, ZCDP, Gaussian, DiscreteGaussian])
+@pytest.mark.parametrize("kind", [PureDP, BoundedRange, ZCDP, ContinuousGaussian, DiscreteGaussian])
 @pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf])
 def test_bad_numbers_are_refused_by_name(kind: Any, bad: float) -> None:
     with pytest.raises(ValueError, match=r"(epsilon|rho|sigma) must be"):
@@ -111,7 +177,7 @@ def test_a_composition_needs_events(events_: Any) -> None:
 
 
 def test_a_seeded_part_taints_the_whole() -> None:
-    bad = Seeded(PureDP(Fraction(1)))
+    bad = SeededRelease(PureDP(Fraction(1)))
     good = PureDP(Fraction(1))
     assert not is_seeded(Composed((good, Repeated(good, 3))))
     nested = Grouped(Subsampled(bad, Fraction(1)), 2)
@@ -123,13 +189,13 @@ def test_a_seeded_part_taints_the_whole() -> None:
 
 def test_compositions_are_counted_together() -> None:
     one, half = PureDP(Fraction(1)), PureDP(Fraction(1, 2))
-    tree = Composed((Repeated(Composed((one, half)), 3), Seeded(one), Grouped(half, 2)))
+    tree = Composed((Repeated(Composed((one, half)), 3), SeededRelease(one), Grouped(half, 2)))
     assert dict(parts(tree)) == {one: 5, half: 3}
 
 
 def test_groups_are_worked_into_the_parts() -> None:
     sigma = Fraction(3)
-    assert parts(Grouped(Grouped(Gaussian(sigma), 2), 3)) == ((Gaussian(sigma, Fraction(36)), 1),)
+    assert parts(Grouped(Grouped(ContinuousGaussian(sigma), 2), 3)) == ((ContinuousGaussian(sigma, Fraction(36)), 1),)
     assert parts(Grouped(Repeated(DiscreteGaussian(sigma, 2), 5), 2)) == ((DiscreteGaussian(sigma, 8), 5),)
     assert parts(Grouped(GaussianBit(sigma, 7), 2)) == ((DiscreteGaussian(sigma, 4), 1),)
     assert parts(Grouped(ZCDP(Fraction(1)), 2)) == ((ZCDP(Fraction(4)), 1),)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.privacy import calibrate, delta, divergences, epsilon, games
-from reticent.privacy.events import DiscreteGaussian, Gaussian, GaussianBit, Repeated
+from reticent.privacy.events import ContinuousGaussian, DiscreteGaussian, GaussianBit, Repeated
 from reticent.privacy.games import Coins, profile
 
 Pair = tuple[Fraction, Fraction]
@@ -143,7 +143,7 @@ def test_only_the_bit_leaves(answers: int, gain: float) -> None:
         return float(calibrate.noise(event, epsilon=1, delta=1e-6, digits=4))
 
     bit = sigma(lambda sigma: Repeated(GaussianBit(sigma, 10**6), answers))
-    count = sigma(lambda sigma: Repeated(Gaussian(sigma), answers))
+    count = sigma(lambda sigma: Repeated(ContinuousGaussian(sigma), answers))
     assert gain <= (count / bit) ** 2 < math.pi / 2
 
 

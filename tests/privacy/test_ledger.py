@@ -34,8 +34,8 @@ from reticent.privacy.events import (
     Parallel,
     PureDP,
     Repeated,
-    Seeded,
-    SparseVector,
+    SeededRelease,
+    SparseVectorRun,
     Subsampled,
 )
 from reticent.privacy.ledger import _renyi_cost, renyi_budget
@@ -165,7 +165,7 @@ def test_a_charge_is_quick() -> None:
         (PureDP(Fraction(1, 100)), "basic"),
         (ApproximateDP(Fraction(1, 100), Fraction(1, 10**9)), "basic"),
         (BoundedRange(Fraction(1, 100)), "basic"),
-        (SparseVector(Fraction(1, 100), 3, Fraction(1, 10**9)), "basic"),
+        (SparseVectorRun(Fraction(1, 100), 3, Fraction(1, 10**9)), "basic"),
         (Composed((TENTH, Grouped(TENTH, 2))), "basic"),
         (Subsampled(TENTH, Fraction(1, 2)), "basic"),
         (DiscreteGaussian(Fraction(100)), "renyi"),
@@ -504,7 +504,7 @@ def test_records_are_json(reopen: Callable[[], LedgerStore]) -> None:
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 def test_seeded_events_need_a_seeded_promise() -> None:
-    seeded = Repeated(Seeded(TENTH), 2)
+    seeded = Repeated(SeededRelease(TENTH), 2)
     with pytest.raises(ValueError, match="protects nobody"):
         Ledger(PROMISE).charge(seeded)
     with pytest.raises(ValueError, match="protects nobody"):

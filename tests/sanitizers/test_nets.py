@@ -25,7 +25,7 @@ from reticent.errors import InsufficientData
 from reticent.noise import Noise
 from reticent.privacy import epsilon as least_epsilon
 from reticent.privacy import fits
-from reticent.privacy.events import BoundedRange, Seeded
+from reticent.privacy.events import BoundedRange, SeededRelease
 from reticent.sanitizers import nets as module
 from reticent.sanitizers.nets import ROUNDS, NetSanitizer, databases, round_noise, rounds_event
 
@@ -355,7 +355,7 @@ def test_weights_sum_to_one_and_follow_the_rows() -> None:
 def test_seeded_cloned_and_pickled() -> None:
     sanitizer = NetSanitizer(Thresholds(bits=2), epsilon=1, delta=1e-6, unsafe_seed=5).fit([1] * 50)
     assert sanitizer.guarantee_.seeded
-    assert sanitizer.event_ == Seeded(BoundedRange(Fraction(1)))
+    assert sanitizer.event_ == SeededRelease(BoundedRange(Fraction(1)))
     assert sanitizer.guarantee_.delta == 0  # the exact method uses none
     assert clone(sanitizer).fit([1] * 50).weights_.tolist() == pickle.loads(pickle.dumps(sanitizer)).weights_.tolist()
 

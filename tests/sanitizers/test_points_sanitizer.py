@@ -25,9 +25,9 @@ from reticent.mechanisms.counts import add_noise
 from reticent.mechanisms.stability_histogram import histogram_threshold
 from reticent.noise import Noise
 from reticent.privacy import fits
-from reticent.privacy.events import ApproximateDP, PureDP, Seeded
+from reticent.privacy.events import ApproximateDP, PureDP, SeededRelease
 from reticent.sanitizers import points as module
-from reticent.sanitizers.points import PointSanitizer, at_most, calls, composed
+from reticent.sanitizers.points import PointSanitizer, at_most, calls, points_event
 
 Array = NDArray[Any]
 Rows = tuple[int, ...]
@@ -181,15 +181,15 @@ def test_fit_publishes_what_was_audited(rows: Rows, seed: int) -> None:
     assert (np.diff(fitted.points_) > 0).all()
     assert (fitted.weights_ >= 0).all()
     assert fitted.weights_.sum() <= 1 + 1e-12
-    assert fitted.event_ == Seeded(ApproximateDP(Fraction(5), Fraction(8, 100)))
+    assert fitted.event_ == SeededRelease(ApproximateDP(Fraction(5), Fraction(8, 100)))
     assert fitted.rows_ == len(rows)
 
 
 def test_the_calls_of_sanpoints_fit_the_budget_and_no_more_do() -> None:
     for rounds in (1, 2, 20, 200):
         own, lost = calls(Fraction(1), Fraction(1, 10**6), rounds)
-        assert fits(composed(own, lost, rounds), epsilon=1, delta=1e-6)
-        assert not fits(composed(own * Fraction(1001, 1000), lost, rounds), epsilon=1, delta=1e-6)
+        assert fits(points_event(own, lost, rounds), epsilon=1, delta=1e-6)
+        assert not fits(points_event(own * Fraction(1001, 1000), lost, rounds), epsilon=1, delta=1e-6)
     printed = 1 / math.sqrt(32 * 10 * math.log(5e6))
     assert calls(Fraction(1), Fraction(1, 10**6), 20)[0] > 2 * printed
 

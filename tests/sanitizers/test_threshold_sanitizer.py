@@ -24,11 +24,10 @@ from reticent.concepts import Datetimes, Floats, Integers, Interval, Threshold
 from reticent.data.points import as_point_table
 from reticent.errors import InsufficientData, PrivacyWarning
 from reticent.exact import Number
-from reticent.noise import Noise
-from reticent.noise import Seeded as SeededNoise
+from reticent.noise import Noise, Seeded
 from reticent.privacy import Guarantee
 from reticent.privacy import epsilon as epsilon_of
-from reticent.privacy.events import Seeded
+from reticent.privacy.events import SeededRelease
 from reticent.sanitizers.cells import CountNoise, Level, adjusted, copy_of_cells, two_sided
 from reticent.sanitizers.pivots import MedianSearch, Pivots, median_score
 from reticent.sanitizers.san_thresholds import SanThresholds, fullest_intervals, overlapping_counts, san_thresholds
@@ -304,7 +303,7 @@ def test_what_is_cut_next_is_known_from_what_was_released(seed: int, rows: int, 
     data = np.sort(np.random.default_rng(seed).integers(0, 1000, rows) // 7 * 7).astype(np.uint64)
     search = MedianSearch(Fraction(1), Fraction(1, 100) if depth == 2 else Fraction(0), depth)
     plan = Pivots(1000, rows, search, CountNoise(levels, Fraction(5), gaussian=False), TENTH)
-    found = plan.release(data, SeededNoise(unsafe_seed=seed))
+    found = plan.release(data, Seeded(unsafe_seed=seed))
     assert len(found) <= levels
     cut, ends = [0], [(0, 999)]
     for level in found:
@@ -347,7 +346,7 @@ class NeverCounts(SanThresholds):
         return Endless(1)
 
 
-class CountsCalls(SeededNoise):
+class CountsCalls(Seeded):
     """How many mechanisms were called; a choice that is made shows as one draw too many."""
 
     def __init__(self) -> None:
@@ -440,7 +439,7 @@ def test_estimates_are_the_least_squares_ones() -> None:
 def test_exact_counts_are_left_as_they_are() -> None:
     data = np.sort(np.random.default_rng(1).integers(0, 200, 500)).astype(np.uint64)
     tree = Tree(200, 500, 2, CountNoise(4, Fraction(1, 10**6), gaussian=False), TENTH)
-    levels = tree.release(data, SeededNoise(unsafe_seed=0))
+    levels = tree.release(data, Seeded(unsafe_seed=0))
     for level, values, below in zip(levels, adjusted(levels, 500), two_sided(levels, 500), strict=True):
         assert np.allclose(values, level.counts)
         assert np.allclose(below, np.searchsorted(data, level.lows))
@@ -628,7 +627,7 @@ def test_guarantees_and_events() -> None:
         assert fitted.guarantee_.epsilon > 0.99
     seeded = ThresholdSanitizer(bits=8, epsilon=1, unsafe_seed=0).fit([1, 2])
     assert seeded.guarantee_.seeded
-    assert isinstance(seeded.event_, Seeded)
+    assert isinstance(seeded.event_, SeededRelease)
 
 
 def test_a_delta_that_buys_nothing_is_not_used() -> None:

@@ -332,10 +332,10 @@ def test_our_client_asks_what_it_was_given(sent: str) -> None:
             )
         else:
             value = cell.text
-        head, data = client_messages.encoded(client_messages.tensors_of({one: [value, 1] for one in NAMES})[0])
+        head, data = client_messages.encode_request(client_messages.tensors_of({one: [value, 1] for one in NAMES})[0])
         found = open_inference.read(head + data, str(len(head)), rules, 10).rows.tolist()
         assert (name, found) == (name, [pytest.approx(one) for one in cell.rows(SCHEMA)])
-        head, data = client_messages.encoded(client_messages.tensors_of([[value, value], [1, "1"]])[0])
+        head, data = client_messages.encode_request(client_messages.tensors_of([[value, value], [1, "1"]])[0])
         pair: Any = PAIR
         found = open_inference.read(head + data, str(len(head)), pair, 10).rows.tolist()
         assert (name, found) == (name, [pytest.approx(one) for one in cell.rows(PAIR)])
@@ -346,7 +346,7 @@ def test_truths_stay_truths() -> None:
     rules: Any = SCHEMA
     expected = CELLS["true"].rows(SCHEMA)[0]
     for column in ([True], np.array([True]), [True, 1.5], [True, "x"], [True, [1]], np.array([True, None])):
-        head, data = client_messages.encoded(client_messages.tensors_of(dict.fromkeys(NAMES, column))[0])
+        head, data = client_messages.encode_request(client_messages.tensors_of(dict.fromkeys(NAMES, column))[0])
         assert open_inference.read(head + data, str(len(head)), rules, 10).rows[0].tolist() == pytest.approx(expected)
 
 

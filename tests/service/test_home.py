@@ -15,7 +15,7 @@ from shop import MODEL, labels, new_answering, new_home, predictor, request
 
 from reticent.service import home
 from reticent.service.answering import AnsweringService
-from reticent.service.home import AlreadyServed, Home, folder_of, names, read_model
+from reticent.service.home import AlreadyServed, Home, folder_of, predictor_names, read_model
 from reticent.service.store.protocol import RESTORED, RETIRED, Damaged, Entry, NotStored, Retired, Transaction
 from reticent.service.store.sqlite import SQLiteStore
 
@@ -23,9 +23,9 @@ from reticent.service.store.sqlite import SQLiteStore
 def test_names_are_folders_under_one_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETICENT_HOME", str(tmp_path))
     assert folder_of("clinic") == tmp_path / "clinic"
-    assert names() == []
+    assert predictor_names() == []
     new_home(folder_of("clinic")).close()
-    assert names() == ["clinic"]
+    assert predictor_names() == ["clinic"]
     monkeypatch.delenv("RETICENT_HOME")
     monkeypatch.setenv("XDG_DATA_HOME", "/data")
     assert folder_of("clinic") == Path("/data/reticent/clinic")

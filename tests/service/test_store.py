@@ -407,7 +407,7 @@ def test_a_record_of_the_witness_that_is_torn_leaves_the_other(tmp_path: Path, r
 
 def test_a_witness_of_an_older_version_has_one_record(tmp_path: Path) -> None:
     path = filled(tmp_path)
-    (tmp_path / "witness").write_bytes(store_witness.record(5, bytes.fromhex(verify(path).head)))
+    (tmp_path / "witness").write_bytes(store_witness.record_bytes(5, bytes.fromhex(verify(path).head)))
     one = SQLiteStore(path)
     one.write(batch(6, Entry("ann", 1, 1, 1)))
     one.close()

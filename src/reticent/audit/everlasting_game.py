@@ -23,7 +23,7 @@ from reticent.audit.adversaries import (
     listed_adversaries,
     neighbouring_samples,
 )
-from reticent.audit.game_rounds import GameSteps, MakePredictor, answer, train
+from reticent.audit.game_rounds import GameSteps, MakePredictor, answer, fit_and_observe
 from reticent.audit.hockey_stick import Divergence, exact
 from reticent.audit.laws import BITS, Law
 from reticent.audit.lower_bound import EmpiricalBound, empirical
@@ -278,7 +278,7 @@ def everlasting_attack(
 
     def play(world: int) -> Hashable:
         predictor = make(system)
-        view: View = (train(predictor, samples[world]),)
+        view: View = (fit_and_observe(predictor, samples[world]),)
         while len(view) <= count and (query := adversary.ask(view)) is not None:
             if query.other is not None:
                 check(view, query)

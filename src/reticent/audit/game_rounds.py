@@ -82,7 +82,7 @@ class _OnNoise:
 # ── one round ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def train(predictor: Any, sample: Sample) -> Seen:
+def fit_and_observe(predictor: Any, sample: Sample) -> Seen:
     """Fit the predictor to a sample; return what is seen of it."""
     X: Any = np.array(sample.rows)
     y: Any = np.array(sample.labels)
@@ -141,7 +141,7 @@ class GameSteps:
 
         def run(noise: Noise) -> tuple[Seen, bytes]:
             predictor = self.make(noise)
-            seen = train(predictor, sample)
+            seen = fit_and_observe(predictor, sample)
             return self._shown(seen), self.states.keep(predictor, noise)
 
         return self._law(repr(sample), run)
@@ -166,7 +166,7 @@ class GameSteps:
     def _once(self, adversary: Adversary, sample: Sample, rounds: int, *, restored: bool) -> View:
         noise = Seeded(unsafe_seed=0)
         predictor = self.make(noise)
-        view: View = (train(predictor, sample),)
+        view: View = (fit_and_observe(predictor, sample),)
         while len(view) <= rounds and (query := adversary.ask(view)) is not None:
             if restored:
                 predictor = self.states.restore(self.states.keep(predictor, noise), noise)

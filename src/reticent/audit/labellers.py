@@ -26,8 +26,7 @@ from reticent.labellers.base import OF_QUERIES
 from reticent.labellers.registry import LabellerLike
 from reticent.noise import Noise, Seeded
 from reticent.privacy import accounting
-from reticent.privacy.events import Seeded as SeededEvent
-from reticent.privacy.events import is_seeded
+from reticent.privacy.events import SeededRelease, is_seeded
 
 Outcome = Literal["passed", "failed", "skipped"]
 
@@ -237,7 +236,7 @@ class _Trial:
         fits = accounting.fits(plain.event, epsilon=self.epsilon, delta=self.delta)
         _expect(fits, f"the event is not within epsilon={float(self.epsilon):g}, delta={float(self.delta):g}")
         _expect(not is_seeded(plain.event), "the event must not be marked where the noise is the operating system's")
-        _expect(seeded.event == SeededEvent(plain.event), "unsafe_noise must mark the event, and change nothing else")
+        _expect(seeded.event == SeededRelease(plain.event), "unsafe_noise must mark the event, and change nothing else")
 
     def votes(self) -> None:
         made = self.make(Seeded(unsafe_seed=0))

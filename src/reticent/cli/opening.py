@@ -21,7 +21,7 @@ def existing_folder(name: str) -> Path:
 
     folder = home.folder_of(name)
     if not (folder / home.STORE).is_file():
-        known = home.names()
+        known = home.predictor_names()
         there = f"there are: {', '.join(known)}" if known else "there are none yet"
         raise UsageError(f"there is no predictor {name!r}; {there} (reticent fit makes one)")
     return folder

@@ -48,7 +48,7 @@ def status(
     from reticent.service.store import verification
 
     if name is None:
-        known = [f"{one:24} {_state(home.folder_of(one))}" for one in home.names()]
+        known = [f"{one:24} {_state(home.folder_of(one))}" for one in home.predictor_names()]
         print("\n".join(known) or "there are no predictors yet: make one with reticent fit")
         return 0
     with as_usage_errors(), naming_the_key(key_file):

@@ -22,7 +22,7 @@ from reticent.mechanisms.sparse_vector import StableMajority, stability
 from reticent.mechanisms.votes import ConfidentGNMax
 from reticent.noise import Noise
 from reticent.privacy import calibrate
-from reticent.privacy.events import Composed, DiscreteGaussian, Event, Repeated, Seeded
+from reticent.privacy.events import Composed, DiscreteGaussian, Event, Repeated, SeededRelease
 
 HALTS = (1, 10, 50, 200)  # values that plans try
 
@@ -188,7 +188,7 @@ class SparseVector(AbstainingLabeller):
     ) -> None:
         self._run = StableMajority(epsilon=epsilon, delta=delta, halts=halts, unsafe_noise=unsafe_noise)
         run_event = self._run.event  # the base class marks it as seeded, once
-        event = run_event.event if isinstance(run_event, Seeded) else run_event
+        event = run_event.event if isinstance(run_event, SeededRelease) else run_event
         super().__init__(teachers=teachers, classes=classes, event=event, answers=None, unsafe_noise=unsafe_noise)
 
     @classmethod

@@ -24,7 +24,7 @@ from reticent.mechanisms.counts import Integers, integer_array
 from reticent.mechanisms.release import noise_or_system
 from reticent.mechanisms.votes import MOST_VOTERS
 from reticent.noise import Noise
-from reticent.privacy.events import Event, Seeded
+from reticent.privacy.events import Event, SeededRelease
 from reticent.privacy.guard import Guard, Guarded
 
 ABSTAINS = -1  # the label of a question that a labeller declines to answer
@@ -99,7 +99,7 @@ class Labeller(Guarded, ABC):
         self.teachers = integer(teachers, "teachers", least=1, most=MOST_VOTERS)
         self.classes = integer(classes, "classes", least=2)
         self.answers = None if answers is None else integer(answers, "answers", least=1)
-        self.event = event if unsafe_noise is None else Seeded(event)
+        self.event = event if unsafe_noise is None else SeededRelease(event)
         self.asked = 0
         self._failed = False
         self._noise = noise_or_system(unsafe_noise)

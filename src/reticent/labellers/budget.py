@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from reticent.exact import Number, integer, rational
 from reticent.privacy import accounting, calibrate
-from reticent.privacy.events import Gaussian, RenyiDP
+from reticent.privacy.events import ContinuousGaussian, RenyiDP
 from reticent.privacy.parameters import check_delta, check_epsilon
 
 _MOST_ANSWERS = 10**100  # with more, the share of one answer could not be told from 0
@@ -21,7 +21,7 @@ def default_order(epsilon: Fraction, delta: Fraction) -> Fraction:
 
     μ is the ratio of sensitivity to noise at which a single Gaussian release is (ε, δ)-DP.
     """
-    sigma = calibrate.noise(Gaussian, epsilon=epsilon, delta=delta)
+    sigma = calibrate.noise(ContinuousGaussian, epsilon=epsilon, delta=delta)
     order = 0.95 * (1 + math.sqrt(2 * math.log(1 / float(delta))) * float(sigma))
     return min(max(Fraction(round(order, 2)).limit_denominator(100), Fraction(101, 100)), _HIGHEST_ORDER)
 

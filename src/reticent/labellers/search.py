@@ -15,8 +15,7 @@ from scipy.stats import norm
 
 from reticent.labellers.ballots import Ballots, Floats
 from reticent.privacy import accounting, calibrate
-from reticent.privacy.events import DiscreteGaussian, Event, Repeated
-from reticent.privacy.events import Gaussian as GaussianNoise
+from reticent.privacy.events import ContinuousGaussian, DiscreteGaussian, Event, Repeated
 
 STEP = 1.01  # numbers of answers are searched among the powers of this
 FURTHEST = 10**15  # answers: the search stops here
@@ -97,7 +96,7 @@ def repeats(
 @lru_cache(maxsize=64)
 def single_noise(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Return the least noise at which one count with Gaussian noise fits, to four digits."""
-    return calibrate.noise(GaussianNoise, epsilon=epsilon, delta=delta, digits=4)
+    return calibrate.noise(ContinuousGaussian, epsilon=epsilon, delta=delta, digits=4)
 
 
 def majority_right(ballots: Ballots, sigma: float) -> Floats:

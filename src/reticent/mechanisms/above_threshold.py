@@ -62,7 +62,7 @@ class Segments(Guarded):
     Attributes
     ----------
     event : Event
-        What all answers together cost; marked as `Seeded` if `unsafe_noise` is given.
+        What all answers together cost; marked as `SeededRelease` if `unsafe_noise` is given.
     """
 
     def __init__(self, *, scale: Fraction, halts: int, event: events.Event, unsafe_noise: Noise | None) -> None:
@@ -148,7 +148,7 @@ class AboveThreshold(Segments):
         segment = segment_epsilon(epsilon=check_epsilon(epsilon), delta=check_delta(delta), halts=halts)
         shared, single = split_segment(segment)
         self._value_scale = 1 / single
-        event = events.SparseVector(segment, halts)
+        event = events.SparseVectorRun(segment, halts)
         super().__init__(scale=1 / shared, halts=halts, event=event, unsafe_noise=unsafe_noise)
 
     def ask(self, value: int) -> bool:
@@ -195,7 +195,7 @@ def segment_epsilon(*, epsilon: Fraction, delta: Fraction, halts: int) -> Fracti
         return basic
 
     def too_much(thousandths: int) -> bool:
-        event = events.SparseVector(basic * (1000 + thousandths) / 1000, halts)
+        event = events.SparseVectorRun(basic * (1000 + thousandths) / 1000, halts)
         return not accounting.fits(event, epsilon=epsilon, delta=delta)
 
     most = min(Fraction(halts), ENOUGH / basic)

@@ -83,7 +83,7 @@ class BetweenThresholds(Segments):
             )
         self._most = chosen.most
         self._value_scale = 1 / chosen.single
-        event = events.SparseVector(chosen.segment, chosen.halts, chosen.failure)
+        event = events.SparseVectorRun(chosen.segment, chosen.halts, chosen.failure)
         super().__init__(scale=1 / chosen.shared, halts=chosen.halts, event=event, unsafe_noise=unsafe_noise)
 
     def ask(self, value: int) -> Side:

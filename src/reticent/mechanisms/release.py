@@ -6,7 +6,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from reticent import noise
 from reticent.noise import Noise, system
-from reticent.privacy.events import Event, Seeded
+from reticent.privacy.events import Event, SeededRelease
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class Release(NamedTuple, Generic[T]):
 
 
 def release(value: T, event: Event, unsafe_noise: Noise | None) -> Release[T]:
-    """Pair a result with its event, marked as `Seeded` if the noise is not that of the operating system.
+    """Pair a result with its event, marked as `SeededRelease` if the noise is not that of the operating system.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def release(value: T, event: Event, unsafe_noise: Noise | None) -> Release[T]:
     unsafe_noise : Noise or None
         The noise that a test put in place of the operating system's, if any.
     """
-    return Release(value, event if unsafe_noise is None else Seeded(event))
+    return Release(value, event if unsafe_noise is None else SeededRelease(event))
 
 
 def noise_from_seed(unsafe_seed: int | None) -> Noise | None:

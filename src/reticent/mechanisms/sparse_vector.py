@@ -72,7 +72,7 @@ class StableMajority(Guarded):
         self._screen = AboveThreshold(
             -self.width, epsilon=epsilon, delta=delta - failure, halts=halts, unsafe_noise=unsafe_noise
         )
-        self.event = release(None, events.SparseVector(segment, halts, failure), unsafe_noise).event
+        self.event = release(None, events.SparseVectorRun(segment, halts, failure), unsafe_noise).event
         self._guard = Guard(type(self))
 
     @property

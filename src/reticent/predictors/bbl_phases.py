@@ -102,7 +102,7 @@ class BBLPhase:
 def votes_event(phase: BBLPhase, labeller: BBLLabeller) -> Event:
     """What all votes of a phase cost one of its rows."""
     if labeller == "gaussian":
-        return Repeated(GaussianBit(sigma_of(phase), phase.teachers), phase.answers)
+        return Repeated(GaussianBit(vote_sigma(phase), phase.teachers), phase.answers)
     return between_thresholds(phase, None).event
 
 
@@ -122,7 +122,7 @@ def _of_one_order(event: Event, order: Fraction) -> Event:
     return RenyiDP(order, Fraction(renyi(event, float(order))))
 
 
-def sigma_of(phase: BBLPhase) -> Fraction:
+def vote_sigma(phase: BBLPhase) -> Fraction:
     """σ of the noise on every count of votes, for the labeller "gaussian"."""
     if phase.sigma is not None:
         return phase.sigma

@@ -17,7 +17,7 @@ from reticent.mechanisms.release import noise_or_system
 from reticent.mechanisms.votes import noisy_majority
 from reticent.noise import Noise
 from reticent.predictors.answers import Answers
-from reticent.predictors.bbl_phases import BBLLabeller, BBLPhase, between_thresholds, sigma_of, vote_epsilon
+from reticent.predictors.bbl_phases import BBLLabeller, BBLPhase, between_thresholds, vote_epsilon, vote_sigma
 from reticent.predictors.bbl_schedules import BBLSchedule
 
 Relabel = Callable[[Array, Labels, Array, Fraction, Noise | None], Labels]
@@ -111,7 +111,7 @@ class RunningPhases:
         return np.array(labels, dtype=np.int64)
 
     def _majority(self, votes: Labels) -> Labels:
-        public: dict[str, Any] = {"voters": self.phase.teachers, "sigma": sigma_of(self.phase)}
+        public: dict[str, Any] = {"voters": self.phase.teachers, "sigma": vote_sigma(self.phase)}
         public |= {"unsafe_noise": self._unsafe_noise}
         if len(votes) == 1:
             return np.array([noisy_majority(int(votes[0]), **public).value], dtype=np.int64)

@@ -24,7 +24,7 @@ from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.mechanisms.counts import gaussian_count, integer_array, laplace_count
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
-from reticent.privacy.events import DiscreteGaussian, Event, Seeded
+from reticent.privacy.events import DiscreteGaussian, Event, SeededRelease
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share
 from reticent.silence import silent
@@ -154,7 +154,7 @@ def drift_summary(
 
 
 def _sigma(event: Event) -> Fraction:
-    bare = event.event if isinstance(event, Seeded) else event
+    bare = event.event if isinstance(event, SeededRelease) else event
     assert isinstance(bare, DiscreteGaussian)
     return bare.sigma
 

@@ -41,7 +41,7 @@ from reticent.predictors.bbl_running import BBLRules, RunningPhases, draw_rows
 from reticent.predictors.bbl_schedules import SCORED, TAU, BBLSchedule, Calibrated, Constants, Printed
 from reticent.predictors.stable import check_class
 from reticent.privacy import Guarantee
-from reticent.privacy.events import ApproximateDP, Event, Parallel, Seeded, Subsampled
+from reticent.privacy.events import ApproximateDP, Event, Parallel, SeededRelease, Subsampled
 from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.pairs import amplified
 from reticent.privacy.parameters import check_delta, check_epsilon, check_positive, float_above
@@ -266,7 +266,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # All at once, now that nothing can fail: rows of a fit that failed must not be answered from.
         self._running: RunningPhases = running
         self._guard, self._reader = Guard(type(self)), reader
-        self.event_: Event = cost if unsafe_noise is None else Seeded(cost)
+        self.event_: Event = cost if unsafe_noise is None else SeededRelease(cost)
         self.guarantee_, self.classes_ = promised, np.array([0, 1])
         return self
 

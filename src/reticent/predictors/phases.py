@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from reticent.exact import Number, integer, rational
 from reticent.privacy import accounting, calibrate
-from reticent.privacy.events import Gaussian
+from reticent.privacy.events import ContinuousGaussian
 
 MOST_NOISE = 0.25  # of all votes; at this noise the answers of usual teachers lose about one point to their majority
 LEAST_NOISE = 0.05  # of all votes; more teachers than this needs would only be weaker teachers
@@ -132,7 +132,7 @@ def check_schedule(
 @lru_cache(maxsize=256)
 def noise_of_one(epsilon: Fraction, delta: Fraction) -> float:
     """1/μ: the noise at which one count of votes is (ε, δ)-DP."""
-    return float(calibrate.noise(Gaussian, epsilon=epsilon, delta=delta))
+    return float(calibrate.noise(ContinuousGaussian, epsilon=epsilon, delta=delta))
 
 
 def relative_noise(teachers: int, answers: int, *, classes: int, epsilon: Fraction, delta: Fraction) -> float:
@@ -176,4 +176,4 @@ def epsilon_required(teachers: int, answers: int, *, classes: int, delta: Fracti
     """The ε at which these teachers give these answers with at most this noise."""
     wide = 1.0 if classes == 2 else math.sqrt(2)
     sigma = Fraction(most_noise * teachers / (wide * math.sqrt(answers)))
-    return accounting.epsilon(Gaussian(sigma), delta=delta)
+    return accounting.epsilon(ContinuousGaussian(sigma), delta=delta)

@@ -38,7 +38,7 @@ from reticent.predictors.private_setups import (
 )
 from reticent.predictors.stable import check_class, check_net, draw_concept
 from reticent.privacy import fits, guarantee
-from reticent.privacy.events import BoundedRange, Event, PureDP, Repeated, Seeded
+from reticent.privacy.events import BoundedRange, Event, PureDP, Repeated, SeededRelease
 from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_memory, check_rows, check_share, fewest_rows, in_reach, rows_needed
@@ -308,7 +308,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
             raise ValueError(f"classes must be 2 for method={self.method!r}, got {len(classes)}")
         learned = self._learned(setup, table, self._class_indices(labels, classes), classes, groups)
         event: Event = Repeated(setup.event, queries)
-        seeded = event if unsafe_noise is None else Seeded(event)
+        seeded = event if unsafe_noise is None else SeededRelease(event)
         pure = fits(event, epsilon=epsilon, delta=0)
         unit: Any = "row" if groups is None else "group"
         promised = guarantee(seeded, delta=0 if pure else delta, unit=unit)

@@ -56,10 +56,10 @@ def epsilon(event: Event, *, delta: Number) -> float:
 
     Examples
     --------
-    >>> from reticent.privacy.events import Gaussian, PureDP, Repeated
+    >>> from reticent.privacy.events import ContinuousGaussian, PureDP, Repeated
     >>> epsilon(Repeated(PureDP(0.1), 10), delta=0)
     1.0
-    >>> round(epsilon(Repeated(Gaussian(10), 1000), delta=1e-6), 9)
+    >>> round(epsilon(Repeated(ContinuousGaussian(10), 1000), delta=1e-6), 9)
     19.423656474
     """
     exact = check_delta(delta)
@@ -232,7 +232,7 @@ def _least_epsilon(event: Event, exact: Fraction) -> float:
 
 
 def _too_many(bag: Parts) -> bool:
-    halts = (part.halts if isinstance(part, events.SparseVector) else 1 for part, _ in bag)
+    halts = (part.halts if isinstance(part, events.SparseVectorRun) else 1 for part, _ in bag)
     return sum(times * most for (_, times), most in zip(bag, halts, strict=True)) > _MOST_PARTS
 
 
@@ -259,7 +259,7 @@ def _least_subsampled_epsilon(part: events.Subsampled, exact: Fraction) -> float
 
 def _closed_form(bag: Parts) -> DeltaBound | None:
     """The exact profile of a bag of parts, if it has a closed form."""
-    gaussians = [(part, times) for part, times in bag if isinstance(part, events.Gaussian)]
+    gaussians = [(part, times) for part, times in bag if isinstance(part, events.ContinuousGaussian)]
     if len(gaussians) == len(bag):
         square = sum((_squared_mu(part) * times for part, times in gaussians), Fraction(0))
         return lambda at: profiles.gaussian(square, at)
@@ -340,7 +340,7 @@ def _equal_pairs(bag: Parts) -> tuple[Fraction, int, float, float] | None:
             case events.ApproximateDP(epsilon=value, delta=lost):
                 count += times
                 log_keep += times * math.log1p(-upward_or_infinite(lost))
-            case events.SparseVector(epsilon=value, halts=halts, delta=lost):
+            case events.SparseVectorRun(epsilon=value, halts=halts, delta=lost):
                 count += times * halts
                 slack += times * lost
             case _:
@@ -351,7 +351,7 @@ def _equal_pairs(bag: Parts) -> tuple[Fraction, int, float, float] | None:
     return None if own is None else (own, count, upward_or_infinite(slack), -math.expm1(log_keep * (1 + 1e-15)))
 
 
-def _squared_mu(part: events.Gaussian) -> Fraction:
+def _squared_mu(part: events.ContinuousGaussian) -> Fraction:
     return part.squared_sensitivity / part.sigma**2
 
 
@@ -393,9 +393,9 @@ def _units(bag: Parts) -> Parts:
     square, counts = Fraction(0), Counter[Event]()
     for part, times in bag:
         match part:
-            case events.Gaussian():
+            case events.ContinuousGaussian():
                 square += times * _squared_mu(part)
-            case events.SparseVector(epsilon=own, halts=halts, delta=lost) if lost == 0:
+            case events.SparseVectorRun(epsilon=own, halts=halts, delta=lost) if lost == 0:
                 counts[events.PureDP(own)] += times * halts
             case events.DiscreteGaussian(sigma=sigma, squared_sensitivity=squared) if squared in (2, 3):
                 # An integer vector of squared length 2 or 3 has that many entries ±1.
@@ -403,7 +403,7 @@ def _units(bag: Parts) -> Parts:
             case _:
                 counts[part] += times
     if square:
-        counts[events.Gaussian(Fraction(1), square)] = 1
+        counts[events.ContinuousGaussian(Fraction(1), square)] = 1
     return tuple(counts.items())
 
 

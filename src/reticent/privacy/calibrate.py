@@ -71,8 +71,8 @@ def noise(
 
     Examples
     --------
-    >>> from reticent.privacy.events import Gaussian, Repeated
-    >>> noise(lambda sigma: Repeated(Gaussian(sigma), 1000), epsilon=1, delta=1e-6)
+    >>> from reticent.privacy.events import ContinuousGaussian, Repeated
+    >>> noise(lambda sigma: Repeated(ContinuousGaussian(sigma), 1000), epsilon=1, delta=1e-6)
     Fraction(668, 5)
     """
     exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta)

@@ -22,7 +22,7 @@ from reticent.privacy.events import (
     Parallel,
     PureDP,
     RenyiDP,
-    SparseVector,
+    SparseVectorRun,
 )
 from reticent.privacy.floats import Floats, upward_or_infinite
 from reticent.privacy.pairs import pair, rho
@@ -174,7 +174,7 @@ def _divergence(part: Event, orders: Floats, rough: bool) -> tuple[Fraction, Flo
             return Fraction(0), _randomized_response(value, orders)
         case ApproximateDP(epsilon=value, delta=delta):
             return delta, _randomized_response(value, orders)
-        case SparseVector(epsilon=value, halts=halts, delta=delta):
+        case SparseVectorRun(epsilon=value, halts=halts, delta=delta):
             return delta, upward_or_infinite(Fraction(halts)) * (_randomized_response(value, orders) + _TINY)
         case BoundedRange(epsilon=value):
             return Fraction(0), _bounded_range(value, orders)

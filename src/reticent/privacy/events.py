@@ -2,7 +2,8 @@
 
 An event states a fact about one run: the law of its noise and its sensitivity under replace-one neighbours. It does not
 state a cost, which `accounting` computes. The meaning of an event never changes: its fields are exact numbers, and JSON
-keeps them exactly. The names of the classes are part of stored files.
+keeps them exactly. Stored files name an event by its `kind`, which is the name of the class unless the class states
+another one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from reticent.exact import integer, rational
 from reticent.privacy.parameters import check_delta, check_epsilon, check_positive
@@ -19,17 +20,25 @@ from reticent.privacy.parameters import check_delta, check_epsilon, check_positi
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The base of all events. `to_json` and `event_from_json` are exact inverses."""
+    """The base of all events. `to_json` and `event_from_json` are exact inverses.
+
+    Attributes
+    ----------
+    kind : str
+        The name of this kind of event in stored files. It never changes, even if the class is renamed.
+    """
 
     kinds: ClassVar[dict[str, type[Event]]] = {}
+    kind: ClassVar[str]
 
     def __init_subclass__(cls, **keywords: Any) -> None:
+        cls.kind = vars(cls).get("kind", cls.__name__)
         # A dataclass with slots is created twice; the second class is the one that is kept.
-        Event.kinds[cls.__name__] = cls
+        Event.kinds[cls.kind] = cls
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object: the kind of the event and its fields, fractions as strings "p/q"."""
-        return {"kind": type(self).__name__} | {f.name: _encode(getattr(self, f.name)) for f in fields(self)}
+        return {"kind": self.kind} | {f.name: _encode(getattr(self, f.name)) for f in fields(self)}
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():
@@ -74,11 +83,11 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
         raise ValueError(f"kind must be one of {', '.join(sorted(Event.kinds))}")
     names = [field.name for field in fields(kind)]
     if set(data) != {"kind", *names}:
-        raise ValueError(f"{kind.__name__} must have exactly the fields {', '.join(names)}")
+        raise ValueError(f"{kind.kind} must have exactly the fields {', '.join(names)}")
     try:
         return kind(**{name: _decode(data[name]) for name in names})
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{kind.__name__} cannot be read: {error}") from None
+        raise ValueError(f"{kind.kind} cannot be read: {error}") from None
 
 
 def check_event(event: object) -> Event:
@@ -185,7 +194,7 @@ class RenyiDP(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian(Event):
+class ContinuousGaussian(Event):
     """A vector released with continuous Gaussian noise in each coordinate.
 
     Nothing in this package samples continuous noise: the event prices releases made elsewhere.
@@ -198,6 +207,7 @@ class Gaussian(Event):
         Square of the L2 sensitivity of the vector.
     """
 
+    kind: ClassVar[str] = "Gaussian"
     sigma: Fraction
     squared_sensitivity: Fraction = Fraction(1)
 
@@ -252,7 +262,7 @@ class GaussianBit(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SparseVector(Event):
+class SparseVectorRun(Event):
     """A sparse-vector run of at most `halts` segments, each ε-DP except with a total probability of at most `delta`.
 
     Parameters
@@ -265,6 +275,7 @@ class SparseVector(Event):
         Failure probability of all segments together.
     """
 
+    kind: ClassVar[str] = "SparseVector"
     epsilon: Fraction
     halts: int = 1
     delta: Fraction = Fraction(0)
@@ -380,7 +391,7 @@ class Parallel(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Seeded(Event):
+class SeededRelease(Event):
     """An event whose noise came from a seeded generator: anyone who learns the seed can remove the noise.
 
     Parameters
@@ -389,6 +400,7 @@ class Seeded(Event):
         The event.
     """
 
+    kind: ClassVar[str] = "Seeded"
     event: Event
 
     def __post_init__(self) -> None:
@@ -404,8 +416,17 @@ def _events(events: object) -> tuple[Event, ...]:
 
 def is_seeded(event: Event) -> bool:
     """Return whether any noise of `event` came from a seeded generator."""
-    if isinstance(event, Seeded):
+    if isinstance(event, SeededRelease):
         return True
     if isinstance(event, (Composed, Parallel)):
         return any(is_seeded(member) for member in event.events)
     return isinstance(event, (Repeated, Subsampled, Grouped)) and is_seeded(event.event)
+
+
+if not TYPE_CHECKING:  # it would let a type checker accept any name
+
+    def __getattr__(name: str) -> type[Event]:
+        """Find a renamed class for pickled models, which have it under its earlier name: its kind."""
+        if name in Event.kinds:
+            return Event.kinds[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -66,7 +66,7 @@ def _pair(part: Event) -> Pair | None:  # noqa: PLR0911 (one case per event)
             return epsilon, Fraction(0)
         case events.ApproximateDP(epsilon=epsilon, delta=delta):
             return epsilon, delta
-        case events.SparseVector(epsilon=epsilon, halts=halts, delta=delta):
+        case events.SparseVectorRun(epsilon=epsilon, halts=halts, delta=delta):
             return halts * epsilon, delta
         case events.Subsampled(event=inner, rate=rate):
             price, other = pair(inner), other_reading(part)
@@ -112,11 +112,11 @@ def _rho(part: Event) -> Fraction | None:  # noqa: PLR0911 (one case per event)
     match part:
         case events.BoundedRange(epsilon=epsilon):  # Dong, Durfee, Rogers 2020; Cesar, Rogers 2021
             return epsilon**2 / 8
-        case events.SparseVector(epsilon=epsilon, halts=halts, delta=delta) if delta == 0:
+        case events.SparseVectorRun(epsilon=epsilon, halts=halts, delta=delta) if delta == 0:
             return halts * epsilon**2 / 2
         case events.ZCDP(rho=value):
             return value
-        case events.Gaussian(sigma=sigma, squared_sensitivity=square) | events.DiscreteGaussian(
+        case events.ContinuousGaussian(sigma=sigma, squared_sensitivity=square) | events.DiscreteGaussian(
             sigma=sigma, squared_sensitivity=square
         ):
             return Fraction(square) / (2 * sigma**2)

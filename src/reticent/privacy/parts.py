@@ -32,7 +32,7 @@ def parts(event: Event) -> Parts:
 
 def _collect(event: Event, times: int, size: int, counts: dict[Event, int]) -> None:
     match event:
-        case events.Seeded(event=inner):
+        case events.SeededRelease(event=inner):
             _collect(inner, times, size, counts)
         case events.Composed(events=members):
             for member in members:
@@ -56,15 +56,15 @@ def _seen_by_group(event: Event, size: int) -> Event:  # noqa: PLR0911 (one case
             return events.BoundedRange(size * epsilon)
         case events.ZCDP(rho=rho):  # Bun and Steinke 2016, Proposition 1.9
             return events.ZCDP(size**2 * rho)
-        case events.Gaussian(sigma=sigma, squared_sensitivity=square):
-            return events.Gaussian(sigma, size**2 * square)
+        case events.ContinuousGaussian(sigma=sigma, squared_sensitivity=square):
+            return events.ContinuousGaussian(sigma, size**2 * square)
         case events.DiscreteGaussian(sigma=sigma, squared_sensitivity=square):
             return events.DiscreteGaussian(sigma, size**2 * square)
         case events.GaussianBit(sigma=sigma):
             # The count moves by up to `size`, and the bit is post-processing of the noisy count.
             return events.DiscreteGaussian(sigma, size**2)
-        case events.SparseVector(epsilon=epsilon, halts=halts, delta=delta) if delta == 0:
-            return events.SparseVector(size * epsilon, halts)
+        case events.SparseVectorRun(epsilon=epsilon, halts=halts, delta=delta) if delta == 0:
+            return events.SparseVectorRun(size * epsilon, halts)
     return events.Grouped(event, size)
 
 
@@ -80,7 +80,7 @@ def ungrouped(event: Event) -> tuple[Event, int]:
         case events.Subsampled(event=inner, rate=rate):
             bare, size = ungrouped(inner)
             return events.Subsampled(bare, rate), size
-        case events.Seeded(event=inner):
+        case events.SeededRelease(event=inner):
             return ungrouped(inner)
         case events.Composed(events=members) | events.Parallel(events=members):
             pairs = [ungrouped(member) for member in members]

@@ -220,7 +220,7 @@ class PointSanitizer(Sanitizer):
             left[index] = 0
             noisy = laplace_count(int(counts[index]), epsilon=own, unsafe_noise=unsafe_noise).value
             found[line.point(index)] = max(0, noisy)
-        return release(dict(sorted(found.items())), composed(own, lost, rounds), unsafe_noise)
+        return release(dict(sorted(found.items())), points_event(own, lost, rounds), unsafe_noise)
 
     # ── how likely it fails ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -318,10 +318,10 @@ def calls(epsilon: Fraction, delta: Fraction, rounds: int) -> tuple[Fraction, Fr
     (0.0378, True)
     """
     lost = delta / (2 * rounds)
-    return 1 / calibrate.noise(lambda scale: composed(1 / scale, lost, rounds), epsilon=epsilon, delta=delta), lost
+    return 1 / calibrate.noise(lambda scale: points_event(1 / scale, lost, rounds), epsilon=epsilon, delta=delta), lost
 
 
-def composed(own: Fraction, lost: Fraction, rounds: int) -> Event:
+def points_event(own: Fraction, lost: Fraction, rounds: int) -> Event:
     """The event of SanPoints: `rounds` choices, each (own, lost)-private, and as many counts of ε = own."""
     return Composed((Repeated(ApproximateDP(own, lost), rounds), Repeated(PureDP(own), rounds)))
 

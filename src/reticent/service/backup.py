@@ -210,7 +210,7 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
             elif restored.store.retired is None:
                 restored.store.mark(INCOMPLETE, time=_now())
         if continues:
-            home.claim(new, _mark(file))
+            home.keep_unfinished(new, _mark(file))
         home.sync_folder(new)  # before the mark that names it
         with _claimed(file, new) if continues else nullcontext():
             home.put_in_place(new, folder)

@@ -25,7 +25,7 @@ from reticent.service.client_messages import (
     Reply,
     ServiceError,
     decoded,
-    encoded,
+    encode_request,
     error_in,
     json_object,
     labels_in,
@@ -107,7 +107,8 @@ class ServiceClient:
             raise ValueError("rows must have at least one row")
         path = f"{self._prefix}{self._path}/infer"
         for start in range(0, count, ROWS_PER_REQUEST):
-            head, data = encoded({name: values[start : start + ROWS_PER_REQUEST] for name, values in tensors.items()})
+            part = {name: values[start : start + ROWS_PER_REQUEST] for name, values in tensors.items()}
+            head, data = encode_request(part)
             headers = {
                 "Content-Type": "application/octet-stream",
                 "Inference-Header-Content-Length": str(len(head)),

@@ -102,7 +102,7 @@ def _column(values: Any) -> Array:
     return column
 
 
-def encoded(tensors: Mapping[str, Array]) -> tuple[bytes, bytes]:
+def encode_request(tensors: Mapping[str, Array]) -> tuple[bytes, bytes]:
     """The JSON of a request with these tensors, and its binary data."""
     import msgspec
 

@@ -139,7 +139,7 @@ def last(folder: Path) -> Halt | None:
         return Halt("program", UNREADABLE, "", 0.0)
 
 
-def check(folder: Path) -> None:
+def check_not_halted(folder: Path) -> None:
     """Refuse to answer from a folder whose service an error in the program has stopped."""
     halt = last(folder)
     if halt is not None and halt.kind == "program":

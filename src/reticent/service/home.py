@@ -66,7 +66,7 @@ def folder_of(name: str) -> Path:
     return Path(data) / "reticent" / name
 
 
-def names() -> list[str]:
+def predictor_names() -> list[str]:
     """The names of all predictors."""
     root = folder_of("x").parent
     return sorted(one.parent.name for one in root.glob(f"*/{STORE}")) if root.is_dir() else []
@@ -134,7 +134,7 @@ class Home(Guarded):
         self.name = self.folder.name
         text = read_model(self.folder)
         if not records:
-            halting.check(self.folder)
+            halting.check_not_halted(self.folder)
         self._lock = _locked(self.folder)
         try:
             self.store: Any = store(self.folder / STORE)  # an `AnswerStore`, and whatever else its class has
@@ -320,7 +320,7 @@ def unfinished(target: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(target.parent):
         for one in target.parent.glob(".*"):
-            if is_abandoned(one) and not _is_claimed(one):
+            if is_abandoned(one) and not _is_kept(one):
                 shutil.rmtree(one, ignore_errors=True)
         new = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))  # mode 0700
         held = os.open(new / UNFINISHED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -349,12 +349,12 @@ def put_in_place(new: Path, target: Path) -> None:
     sync(target.parent)
 
 
-def claim(new: Path, mark: Path) -> None:
+def keep_unfinished(new: Path, mark: Path) -> None:
     """Keep others from removing an unfinished folder as long as the file `mark` exists, even if this process dies."""
     (new / UNFINISHED).write_text(os.path.relpath(mark.resolve(), new.parent.resolve()), encoding="utf-8")
 
 
-def _is_claimed(folder: Path) -> bool:
+def _is_kept(folder: Path) -> bool:
     mark = (folder / UNFINISHED).read_text(encoding="utf-8")
     return bool(mark) and (folder.parent.resolve() / mark).exists()
 

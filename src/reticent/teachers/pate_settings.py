@@ -12,7 +12,7 @@ from reticent.data.tables import Integers
 from reticent.exact import as_count
 from reticent.labellers import Labeller
 from reticent.privacy import calibrate, events
-from reticent.privacy.events import Repeated, Seeded
+from reticent.privacy.events import Repeated, SeededRelease
 from reticent.privacy.ledger import Spent, describe
 
 ROWS_PER_TEACHER = 20  # at least
@@ -116,7 +116,7 @@ def auto_teachers(rows: int, units: int, *, queries: int, classes: int, epsilon:
 @lru_cache(maxsize=256)
 def _noise_of_one(epsilon: Fraction, delta: Fraction) -> float:
     """1/μ: the noise at which one Gaussian count is (ε, δ)-DP."""
-    return float(calibrate.noise(events.Gaussian, epsilon=epsilon, delta=delta))
+    return float(calibrate.noise(events.ContinuousGaussian, epsilon=epsilon, delta=delta))
 
 
 def most_questions(labeller: Labeller, n_queries: int, *, public_rows: int) -> int:
@@ -137,7 +137,7 @@ def spent(labeller: Labeller) -> Spent | None:
     whatever reason, the other repetitions can still be used. This is a filter with one event (see `Ledger`): it bounds
     everything by the whole budget, and makes no smaller claim for what was used so far.
     """
-    event = labeller.event.event if isinstance(labeller.event, Seeded) else labeller.event
+    event = labeller.event.event if isinstance(labeller.event, SeededRelease) else labeller.event
     if not labeller.stateless or not isinstance(event, Repeated):
         return None
     return Spent(f"answers of {describe(event.event)}", labeller.asked, event.times, 0, 0)

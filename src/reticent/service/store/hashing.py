@@ -34,7 +34,7 @@ def log_rows(length: int, head: bytes, time: int, entries: Sequence[Entry]) -> I
         head = made
 
 
-def check_rows(rows: Iterable[LogRow], number: int, head: bytes, where: object) -> tuple[bytes, dict[int, int]]:
+def check_log_rows(rows: Iterable[LogRow], number: int, head: bytes, where: object) -> tuple[bytes, dict[int, int]]:
     """Check rows that follow row `number`, whose hash is `head`; return the last hash and the cost of each phase."""
     counted: dict[int, int] = {}
     time = 0

@@ -15,7 +15,7 @@ from typing import Any, Self
 from reticent.privacy.guard import Guard, Guarded
 from reticent.service.files import sync
 from reticent.service.store import schema, verification
-from reticent.service.store.hashing import check_rows, first_hash, journal_hash, log_rows
+from reticent.service.store.hashing import check_log_rows, first_hash, journal_hash, log_rows
 from reticent.service.store.journal import LooseParts
 from reticent.service.store.protocol import (
     Damaged,
@@ -380,7 +380,7 @@ class SQLiteStore(Guarded):
         last = read_tail(self._db, TAIL)
         (length,) = self._db.execute("SELECT COALESCE(MAX(number), 0) FROM ledger").fetchone()
         start = first_hash(self.settings) if len(last) == length else last[0].previous
-        head, _ = check_rows(last, length - len(last), start, self.path)
+        head, _ = check_log_rows(last, length - len(last), start, self.path)
         if (length, head) != (now.length, now.head):
             raise Damaged(f"{self.path} is damaged: its answer log does not end where it should")
         counted = dict(self._db.execute("SELECT number, counted FROM phases"))

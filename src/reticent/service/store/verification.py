@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from reticent.service.store import schema
-from reticent.service.store.hashing import check_rows, first_hash
+from reticent.service.store.hashing import check_log_rows, first_hash
 from reticent.service.store.protocol import Damaged, LogRow, Position, Verified
 from reticent.service.store.schema import read_position, read_retirement, read_settings, refusing_damage
 from reticent.service.store.witness import Witness
@@ -31,7 +31,7 @@ def verify(path: str | os.PathLike[str]) -> Verified:
         if (found := db.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
             raise Damaged(f"{where} is damaged: {str(found).splitlines()[0]}")
         rows = (LogRow(*one) for one in db.execute("SELECT * FROM ledger ORDER BY number"))
-        head, counted = check_rows(rows, 0, first_hash(settings), where)
+        head, counted = check_log_rows(rows, 0, first_hash(settings), where)
         (length,) = db.execute("SELECT COUNT(*) FROM ledger").fetchone()
         if (length, head) != (position.length, position.head):
             raise Damaged(f"{where} is damaged: its answer log does not end where it should")

@@ -35,7 +35,7 @@ class Witness:
         """Create a witness that is on the disk when this returns."""
         descriptor = os.open(witness_path(store), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
-            os.pwrite(descriptor, record(length, head), 0)
+            os.pwrite(descriptor, record_bytes(length, head), 0)
             os.ftruncate(descriptor, APART + RECORD.size)
             os.fsync(descriptor)
         finally:
@@ -49,7 +49,7 @@ class Witness:
     def write(self, length: int, head: bytes) -> None:
         """Record how long the log is."""
         if self._last != [length, head]:
-            os.pwrite(self._file, record(length, head), APART * self._next)
+            os.pwrite(self._file, record_bytes(length, head), APART * self._next)
             self._last, self._next = [length, head], 1 - self._next
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ def witness_path(store: Path) -> Path:
     return store.with_name("witness")
 
 
-def record(length: int, head: bytes) -> bytes:
+def record_bytes(length: int, head: bytes) -> bytes:
     """A record, with its checksum."""
     content = RECORD.pack(b"reticent", length, head, bytes(16))
     return content[:-16] + hashlib.sha256(content).digest()[:16]
@@ -82,7 +82,7 @@ def _records(store: Path) -> list[tuple[int, bytes, int]]:
         found = data[APART * index :][: RECORD.size]
         if len(found) == RECORD.size:
             _, length, head, _ = RECORD.unpack(found)
-            if found == record(length, head):
+            if found == record_bytes(length, head):
                 intact.append((length, head, index))
     if not intact or len(data) not in (RECORD.size, APART + RECORD.size):
         raise Damaged(f"the witness beside {store} is damaged")
