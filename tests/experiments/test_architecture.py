@@ -10,7 +10,8 @@ import pytest
 from experiments import architecture
 from experiments.tracing import PACKAGE, Walk
 
-MOST = 12
+HOPS = {"row": 6, "query": 11}  # 12 are allowed: a walk that becomes longer needs a reason
+HANDED_OVER = {"row": 11, "query": 19}  # hops, and visits to helpers
 
 
 @pytest.fixture(scope="module")
@@ -20,15 +21,11 @@ def walks() -> dict[str, Walk]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["row", "query"])
-def test_a_walk_has_at_most_twelve_hops(walks: dict[str, Walk], name: str) -> None:
+def test_no_walk_becomes_longer(walks: dict[str, Walk], name: str) -> None:
     hops = walks[name].hops(*architecture.ENDS[name])
-    assert len(hops) <= MOST
+    assert len(hops) <= HOPS[name]
+    assert len(walks[name].edges) <= HANDED_OVER[name]
     assert {end for _, end in hops} >= set(architecture.ENDS[name])
-
-
-@pytest.mark.slow
-def test_a_row_is_handed_over_at_most_twelve_times_with_all_visits(walks: dict[str, Walk]) -> None:
-    assert len(walks["row"].edges) <= MOST
 
 
 @pytest.mark.slow
@@ -44,8 +41,8 @@ def test_the_walks_start_where_people_do_and_pass_the_seams(walks: dict[str, Wal
 def test_rows_are_read_in_data_alone(walks: dict[str, Walk]) -> None:
     """Nothing but `data` and the schema of a service is visited on the way to the teachers."""
     visited = {end for _, end in walks["row"].visits(*architecture.ENDS["row"])}
-    assert {one.partition(".")[0] for one in visited} <= {"data", "predictors", "service"}
-    assert {one for one in visited if not one.startswith("data.")} <= {"predictors.reading", "service.schema"}
+    assert {one.partition(".")[0] for one in visited} <= {"data", "service"}
+    assert {one for one in visited if not one.startswith("data.")} <= {"service.schema"}
 
 
 def _module(name: str, text: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from reticent.data.cells import as_matrix, as_number
+from reticent.data.labels import as_column
 from reticent.data.points import points_of
 from reticent.data.tables import as_table
 from reticent.silence import silent
@@ -72,6 +73,16 @@ def _of_rows(X: Any) -> Any:
             return table
     cells = as_matrix(X)
     return X if cells is None else cells
+
+
+def client_names(clients: Any, rows: int) -> Array | None:
+    """Who asks each query, as strings: a number and its string are one client."""
+    if clients is None:
+        return None
+    column = as_column(clients, rows, "clients")
+    if column.dtype.kind not in "iuU":
+        raise TypeError("clients must be strings or whole numbers")
+    return column.astype(str)
 
 
 class PointSpace(Protocol):

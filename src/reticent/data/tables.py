@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from joblib import wrap_non_picklable_objects
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from reticent.data.cells import is_missing
@@ -52,6 +52,23 @@ def as_table(X: Any, name: str = "X") -> Table:
     if getattr(getattr(table, "dtype", None), "kind", "") == "c":
         raise TypeError(f"{name} must hold real numbers, no complex ones")
     return table
+
+
+def as_training_rows(X: Any, *, integers: bool) -> Array:
+    """A dense array of finite numbers, at least one row. Whole numbers stay whole if `integers`, else become floats."""
+    table = as_numeric_table(as_private_table(X, "X"), "X")
+    rows: Array = table.toarray() if sparse.issparse(table) else table
+    if len(rows) == 0:
+        raise ValueError("X must have at least one row (0 samples are too few)")
+    check_missing(rows, allow_nan=False, name="X")
+    if integers and rows.dtype.kind in "biu" and rows.dtype != np.uint64:
+        return _contiguous(rows, np.int64)
+    return _contiguous(rows, rows.dtype if rows.dtype in (np.float32, np.float64) else np.float64)
+
+
+@silent()
+def _contiguous(rows: Array, dtype: DTypeLike) -> Array:
+    return np.ascontiguousarray(rows, dtype=dtype)
 
 
 def is_frame(X: Any) -> bool:

@@ -18,16 +18,14 @@ from reticent.data.groups import as_groups, numbered
 from reticent.data.labels import read_labels
 from reticent.data.queries import Reader
 from reticent.data.rows import Rows
+from reticent.data.tables import as_training_rows
 from reticent.errors import EndingWarning, OneAnswerWarning
 from reticent.exact import Number
 from reticent.labellers.registry import LabellerLike
 from reticent.noise import Noise
-from reticent.predictors.answers import Answers
 from reticent.predictors.engines.choice import EngineChoice
-from reticent.predictors.machine import LearnElsewhere
-from reticent.predictors.parameters import CheckedParameters, Fitted
+from reticent.predictors.parameters import CheckedParameters, Fitted, concepts_of
 from reticent.predictors.phases import MOST_NOISE
-from reticent.predictors.reading import concepts_of, training_table
 from reticent.predictors.state import ResumablePredictor
 from reticent.privacy.parameters import check_delta
 
@@ -204,7 +202,7 @@ class EverlastingPredictor(ResumablePredictor):
         checked, concepts = CheckedParameters.of(self.get_params(deep=False)), concepts_of(self.learner)
         declared_classes(self.classes)
         warn_of_order(concepts, self.classes, stacklevel=3)
-        table = training_table(X, concepts)
+        table = as_training_rows(X, integers=concepts is not None)
         classes, class_indices = read_labels(y, len(table), self.classes)
         members = None if groups is None else numbered(as_groups(groups, len(table)))
         rows = Rows(table, class_indices, members)
@@ -253,33 +251,3 @@ class EverlastingPredictor(ResumablePredictor):
             raise refused
         answers: Array = self.classes_[class_indices]
         return answers
-
-    def answer(self, X: Any, clients: Any = None, *, one_phase: bool = False) -> Answers:
-        """As `predict`, with the phase of each answer, and with the answers that were given before there were none.
-
-        Raises an error only if nothing was answered. With `one_phase` no other phase begins: it answers as many queries
-        as this phase does, and then `turn_over` continues. If the next phase cannot begin, the next call tries again.
-        """
-        with self._claimed() as machine:
-            return machine.answer(*self._queries(X, clients), one_phase=one_phase)
-
-    def turn_over(self) -> None:
-        """Begin the next phase after `answer(…, one_phase=True)`; `BudgetExhausted` if there is none, or not yet."""
-        with self._claimed() as machine:
-            if machine.left:
-                raise ValueError(f"this phase has {machine.left} answers left")
-            machine.turn_over()
-
-    def add_unlabelled(self, X: Any) -> int:
-        """Give rows of a trusted stream to the next phase; return how many of them this phase still takes.
-
-        They get labels at once, which count as answers. Give the rest again in the next phase.
-        """
-        with self._claimed() as machine:
-            if not machine.schedule.trusted:
-                raise ValueError("add_unlabelled needs training_stream='trusted': now the queries are learned from")
-            return machine.label_stream(self._queries(X, None)[0])
-
-    def learn_elsewhere(self, learn: LearnElsewhere | None) -> None:
-        """Let next phases learn by your function, for example in another process by `learned`; None for here."""
-        self._machine.elsewhere = learn

@@ -9,9 +9,11 @@ from typing import Any, Self, get_args
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
+from reticent.concepts.interface import ConceptClass
 from reticent.data.queries import Reader
 from reticent.exact import integer, rational
 from reticent.labellers import LabellerSpec
+from reticent.learners.base import ConceptLearner
 from reticent.noise import Noise
 from reticent.predictors.admission import Admission
 from reticent.predictors.engines import chain, votes
@@ -23,6 +25,13 @@ from reticent.privacy.guarantee import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 
 Array = NDArray[Any]
+
+
+def concepts_of(learner: object) -> ConceptClass[Any] | None:
+    """The concept class that a learner learns, if it learns one."""
+    if isinstance(learner, ConceptLearner):
+        return learner.hypothesis_class()
+    return learner if isinstance(learner, ConceptClass) else None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

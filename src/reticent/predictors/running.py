@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent.data.queries import as_queries
+from reticent.data.queries import as_queries, client_names
+from reticent.predictors.answers import Answers
 from reticent.predictors.engines.engine import Drift, Engine
-from reticent.predictors.machine import PhaseMachine
+from reticent.predictors.machine import LearnElsewhere, PhaseMachine
 from reticent.predictors.parameters import CheckedParameters, Fitted
 from reticent.predictors.phases import Phase
-from reticent.predictors.reading import client_names
 from reticent.privacy.events import Event
 from reticent.privacy.guarantee import Guarantee
 from reticent.privacy.guard import Guard, Guarded
@@ -52,6 +52,36 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         with self._guard.claim():
             self._machine.background = self.background
             yield self._machine
+
+    def answer(self, X: Any, clients: Any = None, *, one_phase: bool = False) -> Answers:
+        """As `predict`, with the phase of each answer, and with the answers that were given before there were none.
+
+        Raises an error only if nothing was answered. With `one_phase` no other phase begins: it answers as many queries
+        as this phase does, and then `turn_over` continues. If the next phase cannot begin, the next call tries again.
+        """
+        with self._claimed() as machine:
+            return machine.answer(*self._queries(X, clients), one_phase=one_phase)
+
+    def turn_over(self) -> None:
+        """Begin the next phase after `answer(…, one_phase=True)`; `BudgetExhausted` if there is none, or not yet."""
+        with self._claimed() as machine:
+            if machine.left:
+                raise ValueError(f"this phase has {machine.left} answers left")
+            machine.turn_over()
+
+    def add_unlabelled(self, X: Any) -> int:
+        """Give rows of a trusted stream to the next phase; return how many of them this phase still takes.
+
+        They get labels at once, which count as answers. Give the rest again in the next phase.
+        """
+        with self._claimed() as machine:
+            if not machine.schedule.trusted:
+                raise ValueError("add_unlabelled needs training_stream='trusted': now the queries are learned from")
+            return machine.label_stream(self._queries(X, None)[0])
+
+    def learn_elsewhere(self, learn: LearnElsewhere | None) -> None:
+        """Let next phases learn by your function, for example in another process by `learned`; None for here."""
+        self._machine.elsewhere = learn
 
     def _queries(self, X: Any, clients: Any) -> tuple[Array, Array | None]:
         """Rows and who asks; refused by shape, type and names alone, never by the content of a row."""

@@ -26,9 +26,8 @@ from reticent.labellers import REGISTRY, Labeller
 from reticent.predictors import state_file
 from reticent.predictors.engines.engine import EngineState
 from reticent.predictors.machine import PhaseMachine
-from reticent.predictors.parameters import CheckedParameters, Fitted
+from reticent.predictors.parameters import CheckedParameters, Fitted, concepts_of
 from reticent.predictors.phases import Phase
-from reticent.predictors.reading import concepts_of
 from reticent.predictors.running import RunningPredictor
 
 Array = NDArray[Any]

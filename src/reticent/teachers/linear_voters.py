@@ -73,17 +73,16 @@ class LinearVoters:
     @silent()
     def count(self, X: Table, n_jobs: int | Executor | None = None) -> Integers:
         """Return how many teachers vote for each class, one row per query."""
-        flat = sparse.issparse(X)
-        single = X.astype(np.float32) if flat else dense(X, np.float32)
+        single = X.astype(np.float32, copy=False)
         # Threads inside a product of few columns gain nothing; threads for parts of the queries do.
         with _blas().limit(limits=1):
             counts = self._count_parts(single, as_executor(n_jobs, in_threads=True))
         # Rows that single precision cannot hold are done again, each by a product of its own: a product of matrices may
         # round a row differently by the shape of the whole, and so show how many rows there are.
         if X.shape[0] and not max(single.max(), -single.min()) <= WIDE:
-            largest = abs(single).max(axis=1).toarray().ravel() if flat else np.abs(single).max(axis=1)
-            wide = np.flatnonzero(largest > WIDE)
-            counts[wide] = self._count(X[wide].astype(np.float64) if flat else dense(take(X, wide)), np.float64)
+            largest = abs(single).max(axis=1)
+            wide = np.flatnonzero((largest.toarray().ravel() if sparse.issparse(single) else largest) > WIDE)
+            counts[wide] = self._count(X[wide].astype(np.float64), np.float64)
         return counts
 
     def _count_parts(self, X: Any, executor: Executor) -> Integers:

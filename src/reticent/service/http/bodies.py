@@ -52,33 +52,22 @@ class BodyReader:
         self.held = 0
         self.large = asyncio.Semaphore(AT_ONCE)
 
-    async def read(
-        self, call: Call, idempotency_key: str | None, parse: Callable[[bytes], Parsed], form: bytes
-    ) -> tuple[Parsed, bytes]:
+    async def read(self, call: Call, parse: Callable[[bytes], Parsed]) -> Parsed:
         """Receive and parse a body. The body itself is not kept in memory.
 
         Parameters
         ----------
         call : Call
             The request.
-        idempotency_key : str or None
-            The key under which it can be repeated.
         parse : callable
-            Maps the decompressed body to what is asked.
-        form : bytes
-            The headers that determine how the body is read; a part of the digest.
-
-        Returns
-        -------
-        parsed, digest
-            What is asked, and the digest of the body.
+            Maps the decompressed body to what is asked. For a large body it is called in a thread.
         """
         compressed = calls.is_compressed(call)
         body = await self._receive(call)
         held = len(body)
         try:
             if not compressed and held <= LARGE:
-                return parse(body), calls.body_digest(idempotency_key, call, form, body)
+                return parse(body)
             async with self.large:
                 if compressed:
                     body = await asyncio.to_thread(calls.decompressed, body, self._limits.body)
@@ -86,8 +75,7 @@ class BodyReader:
                     held = len(body)
                     if self.held > self._limits.bodies:
                         raise Problem("busy", "", {"Retry-After": "1"})
-                parsed = await asyncio.to_thread(parse, body)
-                return parsed, await asyncio.to_thread(calls.body_digest, idempotency_key, call, form, body)
+                return await asyncio.to_thread(parse, body)
         finally:
             self.held -= held
 

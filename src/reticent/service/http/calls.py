@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import ipaddress
 import re
 import zlib
@@ -56,15 +55,6 @@ def idempotency_key(call: Call) -> str | None:
     if not 1 <= len(key) <= 255 or any(not 0x21 <= byte <= 0x7E for byte in key):
         raise Problem("malformed", "Idempotency-Key must be 1 to 255 visible ASCII characters")
     return key.decode("ascii")
-
-
-def body_digest(key: str | None, call: Call, form: bytes, body: bytes) -> bytes:
-    """A digest of all that determines the question. It is compared only with that of the same client's same key."""
-    if key is None:
-        return b""
-    hashed = hashlib.sha256(b"%b\0%b\0" % (call.scope["path"].encode(), form))
-    hashed.update(body)
-    return hashed.digest()
 
 
 def is_compressed(call: Call) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import math
 import time
 from collections import Counter, deque
@@ -144,7 +145,11 @@ class Service:
     ) -> tuple[open_inference.Asked, Answered, dict[str, str]]:
         """Answer a request. Everything that can be refused is refused before it is asked, and costs nothing."""
         admitted = self._admit_question(call)
-        asked, digest = await self.bodies.read(call, admitted.repeat, read, form)
+
+        def parse(body: bytes) -> tuple[open_inference.Asked, bytes]:
+            return read(body), body_digest(admitted.repeat, call, form, body)
+
+        asked, digest = await self.bodies.read(call, parse)
         request = self._charge(admitted, asked, digest)
         try:
             answered = await self.batcher.ask(request)
@@ -165,7 +170,7 @@ class Service:
             length = call.header(open_inference.HEADER_LENGTH.encode())
             admitted = self._admit_question(call)
             asked = self._read_inference(body, header_length=length)
-            digest = calls.body_digest(admitted.repeat, call, (length or "").encode(), body)
+            digest = body_digest(admitted.repeat, call, (length or "").encode(), body)
             request = self._charge(admitted, asked, digest)
         except Exception as error:
             reply(self._failed(error, started))
@@ -407,6 +412,15 @@ class StatusStream(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._service.stream_ended(self._key)
+
+
+def body_digest(key: str | None, call: Call, form: bytes, body: bytes) -> bytes:
+    """A digest of all that determines the question. It is compared only with that of the same client's same key."""
+    if key is None:
+        return b""
+    hashed = hashlib.sha256(b"%b\0%b\0" % (call.scope["path"].encode(), form))
+    hashed.update(body)
+    return hashed.digest()
 
 
 def counted_status(status: int, headers: Mapping[str, str]) -> int | str:

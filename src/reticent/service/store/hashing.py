@@ -1,4 +1,4 @@
-"""The hash chains of the answer log and of the journal. They are the same in every store, so anyone can check them."""
+"""The hash chain of the answer log. It is the same in every store, so anyone can check it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from reticent.service.store.protocol import Damaged, Entry, JournalPart, LogRow
+from reticent.service.store.protocol import Damaged, Entry, LogRow
 
 
 def canonical(number: int, time: int, entry: Entry, previous: bytes) -> bytes:
@@ -22,7 +22,7 @@ def canonical(number: int, time: int, entry: Entry, previous: bytes) -> bytes:
 
 
 def first_hash(settings: Mapping[str, str]) -> bytes:
-    """The hash that both chains start from: that of the settings."""
+    """The hash that the chains of the answer log and of the journal start from: that of the settings."""
     return hashlib.sha256(json.dumps(dict(settings), sort_keys=True, separators=(",", ":")).encode()).digest()
 
 
@@ -48,12 +48,3 @@ def check_log_rows(rows: Iterable[LogRow], number: int, head: bytes, where: obje
         counted[entry.phase] = counted.get(entry.phase, 0) + entry.cost
         time = row.time
     return head, counted
-
-
-def journal_hash(before: bytes, part: JournalPart) -> bytes:
-    """The hash of a part of the journal: over the hash before it, its clients, rows and class indices."""
-    digest = hashlib.sha256(before)
-    for piece in (json.dumps(part.clients).encode(), part.rows, part.class_indices):
-        digest.update(len(piece).to_bytes(8, "big"))
-        digest.update(piece)
-    return digest.digest()

@@ -1,15 +1,25 @@
-"""Merging small parts of the journal, so that it can be read quickly however many batches it came in."""
+"""The journal: its chain of hashes, and how small parts are merged, so that it can be read quickly."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reticent.service.store.hashing import journal_hash
 from reticent.service.store.protocol import JournalPart
 
 PARTS = 1024  # this many parts are merged into one,
 LARGEST = 1 << 22  # if their rows have at most this many bytes
+
+
+def journal_hash(before: bytes, part: JournalPart) -> bytes:
+    """The hash of a part of the journal: over the hash before it, its clients, rows and class indices."""
+    digest = hashlib.sha256(before)
+    for piece in (json.dumps(part.clients).encode(), part.rows, part.class_indices):
+        digest.update(len(piece).to_bytes(8, "big"))
+        digest.update(piece)
+    return digest.digest()
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import Any, Self
 from reticent.privacy.guard import Guard, Guarded
 from reticent.service.files import sync
 from reticent.service.store import schema, verification
-from reticent.service.store.hashing import check_log_rows, first_hash, journal_hash, log_rows
-from reticent.service.store.journal import LooseParts
+from reticent.service.store.hashing import check_log_rows, first_hash, log_rows
+from reticent.service.store.journal import LooseParts, journal_hash
 from reticent.service.store.protocol import (
     Damaged,
     Entry,
