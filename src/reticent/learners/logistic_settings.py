@@ -92,7 +92,7 @@ class LogisticSettings:
         if not isinstance(given["fit_intercept"], (bool, np.bool_)):
             raise TypeError(f"fit_intercept must be True or False, got {type(given['fit_intercept']).__name__}")
         seed, steps = given["fourier_seed"], given["steps"]
-        return cls(
+        settings = cls(
             epsilon=check_epsilon(given["epsilon"]),
             delta=check_delta(given["delta"], positive=True),
             row_norm=_row_norm(given["row_norm"], needed=bounds is None and public is None),
@@ -109,6 +109,9 @@ class LogisticSettings:
             class_weight=checked_class_weight(given["class_weight"]),
             level=check_positive(given["level"], "level"),
         )
+        if settings.classes is not None:
+            settings.known_weights(settings.classes)
+        return settings
 
     # ── rows ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
