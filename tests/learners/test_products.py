@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def test_what_becomes_of_a_row_depends_on_this_row_alone(
         rows = texts(120, columns) if is_sparse else shortened(generator.normal(size=(120, columns)), 3.0)
         matrix = generator.normal(size=(columns, outputs)) * 10.0 ** generator.integers(-3, 4, outputs)
         offset = generator.normal(size=outputs)
-        found.append(alone(lambda X, by=(matrix, offset): multiplied(X, *by), rows))
+        found.append(alone(partial(multiplied, matrix=matrix, offset=offset), rows))
     assert all(found) == holds
 
 

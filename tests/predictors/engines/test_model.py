@@ -230,7 +230,7 @@ def test_a_model_on_file_keeps_every_part_of_its_map(parts: dict[str, Any]) -> N
 @pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize("engine", ["model", "auto"])
 def test_predictors_on_file_restore_every_part_without_being_given_the_learner(
-    parts: dict[str, Any], engine: str, tmp_path: Path
+    parts: dict[str, Any], engine: Any, tmp_path: Path
 ) -> None:
     X, y = unscaled(1000)
     learner = PrivateLogisticRegression(epsilon=1, delta=1e-6, classes=[0, 1], **parts)
@@ -249,7 +249,8 @@ def test_weights_by_label_become_weights_by_class_index() -> None:
     with pytest.raises(ValueError, match="classes of the learner must name its 2 labels"):
         predictor.fit(X, labels)
     learner.set_params(classes=["yes", "no"])
-    assert predictor.fit(X, labels)._machine.engine.model.class_weights_.tolist() == [0.25, 1]
+    engine: Any = predictor.fit(X, labels)._machine.engine
+    assert engine.model.class_weights_.tolist() == [0.25, 1]
 
 
 def test_a_model_on_file_keeps_the_map_of_its_rounds() -> None:
