@@ -18,15 +18,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_svmlight_files, make_circles
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import has_fit_parameter
 
 from reticent import noise
 from reticent.audit import exact, law
 from reticent.errors import PrivacyWarning
-from reticent.learners import PrivateLogisticRegression, descent, lattice, logistic
+from reticent.learners import PrivateLogisticRegression, descent, lattice, logistic_settings
 from reticent.learners.descent import (
     DescentPlan,
     class_targets,
@@ -305,7 +309,7 @@ def test_the_exact_law_of_the_whole_learner(case: int, doubled: bool, monkeypatc
         rows=2, columns=1, classes=2, epsilon=Fraction(2), delta=Fraction(1, 50), intercept=False, steps=1
     )
     # The twin takes every row twice into the sum, so that a replaced one moves it twice as far.
-    monkeypatch.setattr(logistic, "plan_descent", lambda **_: plan)
+    monkeypatch.setattr(logistic_settings, "plan_descent", lambda **_: plan)
     monkeypatch.setattr(descent, "gradient_sum", lambda rows, residuals: (1 + doubled) * gradient_sum(rows, residuals))
     learner = PrivateLogisticRegression(
         epsilon=2, delta=0.02, row_norm=1, classes=[0, 1], fit_intercept=False, steps=1
@@ -388,7 +392,7 @@ def test_a_large_delta_is_warned_about() -> None:
 def test_everything_the_model_holds_was_public_or_released() -> None:
     X, y = blobs(300)
     model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4).fit(X, y)
-    released = {"hypothesis_", "coef_", "intercept_", "whitening_"}
+    released = {"hypothesis_", "coef_", "intercept_", "whitening_", "class_weights_"}
     public = {"classes_", "n_features_in_", "n_iter_", "event_", "guarantee_", "feature_map_", "descent_plan_"}
     assert set(vars(model)) - set(model.get_params()) == released | public
 
@@ -534,11 +538,25 @@ ONE_FIT_DIFFERS_FROM_THE_NEXT = {
 }
 
 
+NO_INTERCEPT = {
+    "check_class_weight_classifiers": "expects one class for nearly all rows, which no plane through zero gives"
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("parameters", [{}, {"fourier_features": 20, "gamma": 0.1}, {"fit_intercept": False}])
-def test_scikit_learn_accepts_a_seeded_estimator_without_exception(parameters: dict[str, Any]) -> None:
-    estimator = PrivateLogisticRegression(epsilon=20, delta=1e-6, row_norm=5, unsafe_seed=0, **parameters)
-    check_estimator(estimator, on_skip=None)
+@pytest.mark.parametrize(
+    ("parameters", "failed"),
+    [
+        ({}, {}),
+        ({"fourier_features": 20, "gamma": 0.1}, {}),
+        ({"rounds": 0, "class_weight": "balanced"}, {}),
+        ({"row_norm": None, "bounds": (-5, 5)}, {}),
+        ({"fit_intercept": False}, NO_INTERCEPT),
+    ],
+)
+def test_scikit_learn_accepts_a_seeded_estimator(parameters: dict[str, Any], failed: dict[str, str]) -> None:
+    known: dict[str, Any] = {"epsilon": 20, "delta": 1e-6, "row_norm": 5, "unsafe_seed": 0}
+    check_estimator(PrivateLogisticRegression(**known | parameters), on_skip=None, expected_failed_checks=failed)
 
 
 @pytest.mark.slow
@@ -555,6 +573,49 @@ def test_cloned_and_pickled() -> None:
     assert np.array_equal(pickle.loads(pickle.dumps(other)).predict(X), other.predict(X))
 
 
+@pytest.mark.parametrize("weight", [np.ones(8), [1] * 8, 1])
+def test_weights_of_rows_are_refused_with_the_reason(weight: Any) -> None:
+    model = PrivateLogisticRegression(**GOOD)
+    with pytest.raises(TypeError, match=r"sample_weight must be None: .* more noise .* class_weight"):
+        model.fit(X8, Y8, sample_weight=weight)
+    with pytest.raises(TypeError, match="sample_weight must be None"):
+        make_pipeline(MaxAbsScaler(), model).fit(X8, Y8, privatelogisticregression__sample_weight=weight)
+    with pytest.raises(TypeError, match=r"fit\(\) takes X and y alone, got groups"):
+        model.fit(X8, Y8, groups=Y8)
+    assert model.fit(X8, Y8, sample_weight=None).n_features_in_ == 2
+    assert not has_fit_parameter(model, "sample_weight")
+
+
+def test_metadata_are_routed_around_the_estimator() -> None:
+    with config_context(enable_metadata_routing=True):
+        model = PrivateLogisticRegression(**GOOD)
+        assert make_pipeline(MaxAbsScaler(), clone(model)).fit(X8, Y8).predict(X8).shape == (8,)
+        scaled = MaxAbsScaler()
+        with pytest.raises(TypeError, match="unexpected argument"):
+            make_pipeline(scaled, model).fit(X8, Y8, sample_weight=np.ones(8))
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_logarithms_of_probabilities_are_finite_where_probabilities_vanish(classes: int) -> None:
+    X, y = blobs(400, classes)
+    model = PrivateLogisticRegression(epsilon=4, delta=1e-6, row_norm=4, unsafe_seed=0).fit(X, y)
+    assert np.allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X))
+    model.hypothesis_ = Linear(model.hypothesis_.coef * 1e4, model.hypothesis_.intercept * 1e4)
+    assert (model.predict_proba(X) == 0).any()
+    assert np.isfinite(model.predict_log_proba(X)).all()
+
+
+def test_the_level_says_how_far_the_descent_goes() -> None:
+    X, y = blobs(2000)
+    known: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "row_norm": 5, "rounds": 0, "unsafe_seed": 0}
+    models = [PrivateLogisticRegression(**known, level=level).fit(X, y) for level in (0.5, 1, 2, Fraction(2))]
+    lengths = [float(np.linalg.norm(model.coef_)) for model in models]
+    assert lengths[0] < lengths[1] < lengths[2] == lengths[3]
+    assert all(fits(model.event_, epsilon=1, delta=1e-6) for model in models)
+    first = plan_descent(rows=2000, columns=5, classes=2, epsilon=Fraction(1), delta=Fraction(1, 10**6))
+    assert models[2].descent_plan_ == first
+
+
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 GOOD: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "row_norm": 1}
@@ -565,6 +626,7 @@ BAD = [
     *[("delta", bad) for bad in [0, -1, 1, 1.5, math.nan, None, "1"]],
     *[("gamma", bad) for bad in [0, -1, math.nan, "1"]],
     *[("steps", bad) for bad in [0, -1, 1.5, "1", True]],
+    *[("level", bad) for bad in [0, -1, math.nan, None, "1", True]],
     *[("rounds", bad) for bad in [-1, 1.5, "1", True, None, "all", 33]],
     *[("fourier_features", bad) for bad in [0, 1, 3, -2, 2.0, "2"]],
     *[("fourier_seed", bad) for bad in [-1, 1.5, "1"]],
