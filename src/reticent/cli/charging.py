@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from reticent.cli.errors import UsageError
 from reticent.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def charge(
     from reticent.service.datasets import budgets
     from reticent.service.datasets.registry import Registry, words
 
-    rows = read_fingerprint(table, quiet=quiet)
+    rows = read_fingerprint(table, data=data, quiet=quiet)
     with Registry(create=True) as registry:
         receipt = registry.charge(
             rows,
@@ -88,13 +89,15 @@ def charge(
     return receipt
 
 
-def read_fingerprint(table: TableFile, *, quiet: bool = False) -> Fingerprint:
+def read_fingerprint(table: TableFile, *, data: str | None = None, quiet: bool = False) -> Fingerprint:
     """Read the rows of a table once, to recognise them.
 
     Parameters
     ----------
     table : TableFile
-        The table.
+        The table, which must have rows.
+    data : str or None, default None
+        A data set that must exist, or no row is read.
     quiet : bool, default False
         Show no progress.
     """
@@ -103,5 +106,10 @@ def read_fingerprint(table: TableFile, *, quiet: bool = False) -> Fingerprint:
 
     with Registry(create=True) as registry:
         salt = registry.salt
+        if data is not None:
+            registry.named(data)
     with progress_bar("recognising rows", quiet=quiet) as advance:
-        return fingerprint(table, salt, advance)
+        found = fingerprint(table, salt, advance)
+    if not found.rows:
+        raise UsageError(f"{table.path} has no rows")
+    return found

@@ -188,7 +188,7 @@ class Ledger(Guarded):
     (True, 0)
     """
 
-    _instead = "Open a ledger in the process that uses it; a store in a database may be shared, one in memory may not"
+    _instead = "Open a ledger in the process that uses it, or share a LedgerFile among processes"
 
     def __init__(
         self,

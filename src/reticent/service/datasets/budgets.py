@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -44,7 +44,7 @@ class Charge:
     unit: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class DataSet:
     """A data set, or a part of one.
 
@@ -60,9 +60,9 @@ class DataSet:
         The cap.
     added : int
         When it was added, in milliseconds since 1970.
-    tables : list of Fingerprint
+    tables : tuple of Fingerprint
         The tables that hold its rows.
-    charges : list of Charge
+    charges : tuple of Charge
         What was spent on it as a whole.
     """
 
@@ -72,8 +72,8 @@ class DataSet:
     epsilon: Fraction
     delta: Fraction
     added: int
-    tables: list[Fingerprint] = field(default_factory=list)
-    charges: list[Charge] = field(default_factory=list)
+    tables: tuple[Fingerprint, ...] = ()
+    charges: tuple[Charge, ...] = ()
 
     @property
     def cap(self) -> Guarantee:
@@ -96,24 +96,29 @@ def _apply(found: dict[str, DataSet], record: Mapping[str, Any], time: int) -> N
     name = record["name"]
     match record["kind"]:
         case "add":
-            cap = Fraction(record["epsilon"]), Fraction(record["delta"])
-            found[name] = DataSet(name, record["part_of"], record["accounting"], *cap, time)
+            found[name] = DataSet(name, record["part_of"], record["accounting"], *_cap(record), time)
         case "table":
-            found[name].tables.append(Fingerprint(record["rows"], tuple(record["columns"])))
+            table = Fingerprint(record["rows"], tuple(record["columns"]))
+            found[name] = replace(found[name], tables=(*found[name].tables, table))
         case "cap":
-            found[name].epsilon, found[name].delta = Fraction(record["epsilon"]), Fraction(record["delta"])
+            epsilon, delta = _cap(record)
+            found[name] = replace(found[name], epsilon=epsilon, delta=delta)
         case "charge":
             event = event_from_json(record["event"])
             charge = Charge(time, record["purpose"], record["predictor"], event, record["unit"])
-            found[name].charges.append(charge)
+            found[name] = replace(found[name], charges=(*found[name].charges, charge))
         case _:
             raise ValueError("unknown kind")
+
+
+def _cap(record: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
+    return Fraction(record["epsilon"]), Fraction(record["delta"])
 
 
 # ── whether a charge fits ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-class CountedEvents:
+class _CountedEvents:
     """A `LedgerStore` of events that are recorded elsewhere; what a ledger appends here is a trial."""
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -164,7 +169,7 @@ def ledgers(sets: Mapping[str, DataSet], name: str) -> Iterator[Ledger]:
         concerned = [*parts_of(sets, name)] or [None]
     for part in concerned:
         charges = [*whole.charges, *(part.charges if part else ())]
-        store = CountedEvents(one.event for one in charges)
+        store = _CountedEvents(one.event for one in charges)
         yield Ledger(whole.cap, accounting=whole.accounting, store=store)
 
 

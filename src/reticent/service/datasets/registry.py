@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 from reticent.errors import BudgetExhausted
 from reticent.exact import Number
 from reticent.privacy import Event, Spent
-from reticent.privacy.events import ApproximateDP, PureDP
+from reticent.privacy.events import stated
 from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.ledger import as_decimal
 from reticent.privacy.parameters import check_delta, check_epsilon
@@ -62,12 +62,6 @@ def folder() -> Path:
     return home.root() / FOLDER
 
 
-def price(epsilon: Number, delta: Number) -> Event:
-    """The event of a release of which only (ε, δ) is known."""
-    exact, chance = check_epsilon(epsilon), check_delta(delta)
-    return ApproximateDP(exact, chance) if chance else PureDP(exact)
-
-
 class Registry(Guarded):
     """The data sets of this machine, locked as long as this is open.
 
@@ -86,6 +80,8 @@ class Registry(Guarded):
 
     Parameters
     ----------
+    place : Path or None, default None
+        The folder; None for that of `folder`.
     create : bool, default False
         Whether to create the registry if there is none.
     """
@@ -93,9 +89,9 @@ class Registry(Guarded):
     _twice = "two processes would write to one file"
     _instead = "Open it in the process that uses it"
 
-    def __init__(self, *, create: bool = False) -> None:
+    def __init__(self, place: Path | None = None, *, create: bool = False) -> None:
         self._guard = Guard(type(self))
-        self.folder = folder()
+        self.folder = folder() if place is None else place
         if not self.folder.exists():
             if not create:
                 raise FileNotFoundError("there are no data sets yet: reticent data add NAME makes one, and so does fit")
@@ -154,6 +150,7 @@ class Registry(Guarded):
 
     def verify(self) -> tuple[int, str]:
         """Check all of the file; return the number of records and the last hash."""
+        self._guard.check()
         self._log.verify()
         return len(self._log.rows), self._log.head.hex()
 
@@ -277,7 +274,7 @@ class Registry(Guarded):
             If it does not fit. The message states what is left, and the ways out.
         """
         self._guard.check()
-        cost, records, raised = price(epsilon, delta), list[dict[str, Any]](), False
+        cost, records, raised = stated(epsilon, delta), list[dict[str, Any]](), False
         target = self._target(rows, data)
         if (is_new := target is None):
             name = self._free_name(predictor or purpose)
