@@ -20,6 +20,7 @@ Purpose = Literal["fit", "schema", "comparison"]
 def charge(
     table: TableFile,
     *,
+    rows: int,
     purpose: Purpose,
     epsilon: Number,
     delta: Number,
@@ -39,6 +40,8 @@ def charge(
     ----------
     table : TableFile
         The table.
+    rows : int
+        The number of rows that were counted; a table that has changed since is refused.
     purpose : {"fit", "schema", "comparison"}
         What is released.
     epsilon, delta : float or Fraction
@@ -69,10 +72,12 @@ def charge(
     from reticent.service.datasets import budgets
     from reticent.service.datasets.registry import Registry, words
 
-    rows = read_fingerprint(table, data=data, quiet=quiet)
+    found = read_fingerprint(table, data=data, quiet=quiet)
+    if found.rows != rows:
+        raise UsageError(f"{table.path} has changed while it was read")
     with Registry(create=True) as registry:
         receipt = registry.charge(
-            rows,
+            found,
             purpose=purpose,
             epsilon=epsilon,
             delta=delta,

@@ -134,6 +134,7 @@ def fit(
             _confirm(better, yes)
         charge(
             found,
+            rows=rows,
             purpose="fit",
             epsilon=promised.epsilon,
             delta=promised.delta,
