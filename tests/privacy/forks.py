@@ -328,7 +328,7 @@ RECIPES: dict[str, Recipe] = {
         {
             "add": (lambda thing, data: thing.add("patients", epsilon=1), None),
             "charge": (
-                lambda thing, data: thing.charge(data, purpose="fit", epsilon=1, delta=0), Fingerprint(1, ("a",)),
+                lambda thing, data: thing.charge(data, purpose="fit", epsilon=1, delta=0), Fingerprint(1, "a", ("a",)),
             ),
             "raise_cap": (lambda thing, data: thing.raise_cap("patients", epsilon=2), None),
             "verify": (bare("verify"), None),

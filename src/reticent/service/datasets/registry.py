@@ -366,7 +366,7 @@ def _added(name: str, cap: tuple[Fraction, Fraction], part_of: str | None, accou
 
 
 def _table(name: str, rows: Fingerprint) -> dict[str, Any]:
-    return {"kind": "table", "name": name, "rows": rows.rows, "columns": list(rows.columns)}
+    return {"kind": "table", "name": name, **rows._asdict()}
 
 
 def _cap(name: str, cap: tuple[Fraction, Fraction]) -> dict[str, Any]:
