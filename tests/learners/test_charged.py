@@ -80,7 +80,7 @@ def test_beyond_the_budget_no_row_is_read() -> None:
 
 
 def test_the_twin_that_charges_after_the_fit_reads_rows_beyond_the_budget() -> None:
-    class Late(rt.Charged):  # type: ignore[misc]
+    class Late(rt.Charged):
         def fit(self, X: Any, y: Any = None, **more: Any) -> Self:
             self.estimator_ = clone(self.estimator).fit(X, y, **more)
             self.ledger.charge(ONE)
@@ -121,7 +121,7 @@ def test_clones_share_the_ledger() -> None:
 def test_the_twin_that_clones_its_ledger_never_runs_out() -> None:
     """What would be wrong: a new ledger for each clone. The check of cross-validation below rejects it."""
 
-    class Fresh(rt.Charged):  # type: ignore[misc]
+    class Fresh(rt.Charged):
         def __sklearn_clone__(self) -> Self:
             return type(self)(clone(self.estimator), ledger())
 

@@ -57,7 +57,7 @@ def test_the_first_fit_registers_its_rows_with_its_own_price_as_cap(registry: Re
     with again(registry) as later:
         (charge,) = later.named("clinic").charges
         assert (charge.purpose, charge.predictor, charge.unit) == ("fit", "clinic", "row")
-        assert (later.named("clinic").epsilon, later.named("clinic").delta) == (1, Fraction(1, 10**6))
+        assert (later.named("clinic").epsilon, later.named("clinic").delta) == (Fraction(1), Fraction(1, 10**6))
 
 
 def test_a_second_fit_is_refused_with_the_ways_out(registry: Registry) -> None:
