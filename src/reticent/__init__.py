@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from reticent.learners import (
         ActiveLearner,
+        Charged,
         ExponentialLearner,
         LabelBoost,
         LabelPrivateLearner,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
         ThresholdLearner,
     )
     from reticent.predictors import EverlastingPredictor, GenericBBL, PrivatePredictor, StablePredictor
-    from reticent.privacy import Guarantee, Ledger
+    from reticent.privacy import Guarantee, Ledger, LedgerFile
     from reticent.sanitizers import NetSanitizer, PointSanitizer, ThresholdSanitizer
     from reticent.service.client import AsyncClient, Client
     from reticent.teachers import PATEClassifier, Teachers
@@ -57,6 +58,7 @@ __all__ = [
     "ActiveLearner",
     "AsyncClient",
     "BudgetExhausted",
+    "Charged",
     "ClassOrderWarning",
     "Client",
     "EndingWarning",
@@ -68,6 +70,7 @@ __all__ = [
     "LabelBoost",
     "LabelPrivateLearner",
     "Ledger",
+    "LedgerFile",
     "NetSanitizer",
     "OneAnswerWarning",
     "OutOfReach",
@@ -110,12 +113,12 @@ _HOMES = {
             "OutOfReach", "PrivacyWarning",
         ),
         "learners": (
-            "ActiveLearner", "ExponentialLearner", "LabelBoost", "LabelPrivateLearner", "PointLearner",
+            "ActiveLearner", "Charged", "ExponentialLearner", "LabelBoost", "LabelPrivateLearner", "PointLearner",
             "PrivateLogisticRegression", "RectangleLearner", "SanitizedLearner", "SemiPrivateLearner",
             "SemiSupervisedLearner", "ThresholdLearner",
         ),
         "predictors": ("EverlastingPredictor", "GenericBBL", "PrivatePredictor", "StablePredictor"),
-        "privacy": ("Guarantee", "Ledger"),
+        "privacy": ("Guarantee", "Ledger", "LedgerFile"),
         "sanitizers": ("NetSanitizer", "PointSanitizer", "ThresholdSanitizer"),
         "service.client": ("AsyncClient", "Client"),
         "teachers": ("PATEClassifier", "Teachers"),

@@ -50,7 +50,8 @@ def test_the_plan_is_printed_before_a_row_is_read(
     assert "\n2 classes: 'no', 'yes'; any other label counts as 'no'\n" in outcome.out
     assert "It can be sustained." in outcome.out
     assert "the rows were read" in outcome.err
-    assert not (folder / "home").exists()
+    assert home.names() == []
+    assert run("data", "list").out == ""  # and nothing was charged
 
 
 def test_a_better_option_needs_a_yes(run: Reticent, folder: Path) -> None:
@@ -178,7 +179,7 @@ def test_the_plan_states_the_total_of_all_phases_of_a_client(run: Reticent, fold
     plan, _, guarantee = outcome.out.partition("What each option")
     assert "In total ε = 2, δ = 2e-06: a client may enter 2 phases" in plan
     assert "epsilon = 2" in guarantee.lower() or "e^2" in guarantee
-    without_group = run(*FIT[:-1], "other", "--client-phases", "2")
+    without_group = run(*FIT[:-1], "other", "--client-phases", "2", "--again")
     assert without_group.code == 0
     assert "In total" not in without_group.out
 

@@ -34,6 +34,9 @@ from reticent.predictors.bbl_phases import BBLPhase
 from reticent.privacy import Guarantee, Ledger, MemoryLedgerStore, guard
 from reticent.privacy.events import PureDP, RenyiDP
 from reticent.service.answering import AnsweringService
+from reticent.service.datasets.fingerprint import Fingerprint
+from reticent.service.datasets.records import RecordLog
+from reticent.service.datasets.registry import Registry
 from reticent.service.home import Home
 from reticent.service.keys import KeyTable, make_key
 from reticent.service.requests import Request, digest
@@ -310,6 +313,28 @@ RECIPES: dict[str, Recipe] = {
             "close",
         ),
         look=stored,
+    ),
+    "RecordLog": Recipe(
+        lambda folder: RecordLog.create(folder / "records.sqlite", {}),
+        {
+            "append": (lambda thing, data: thing.append([{"name": "a"}], time=1), None),
+            "verify": (bare("verify"), None),
+        },
+        ("create", "close"),
+        look=lambda thing: len(thing.rows),
+    ),
+    "Registry": Recipe(
+        lambda folder: Registry(folder / "data", create=True),
+        {
+            "add": (lambda thing, data: thing.add("patients", epsilon=1), None),
+            "charge": (
+                lambda thing, data: thing.charge(data, purpose="fit", epsilon=1, delta=0), Fingerprint(1, "a", ("a",)),
+            ),
+            "raise_cap": (lambda thing, data: thing.raise_cap("patients", epsilon=2), None),
+            "verify": (bare("verify"), None),
+        },
+        ("named", "known", "close"),
+        look=lambda thing: len(thing._log.rows),
     ),
     "KeyTable": Recipe(
         lambda folder: KeyTable(folder / "keys.sqlite"),

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from cyclopts import App
 
-from reticent.cli import keys
+from reticent.cli import data, keys
 from reticent.cli.ask import ask
 from reticent.cli.audit import mechanisms
 from reticent.cli.backup import backup
@@ -33,6 +33,13 @@ app.command(plan, help_flags=[], version_flags=[])  # it has a help of its own f
 audit_app = App(name="audit", help="Attack our own claims.")
 audit_app.command(mechanisms)
 app.command(audit_app)
+
+data_app = App(name="data", help="What may be spent on the people in a table, and what was: one budget per table.")
+data_app.command(data.add)
+data_app.command(data.list_all, name="list")
+data_app.command(data.show)
+data_app.command(data.raise_cap, name="raise")
+app.command(data_app)
 
 keys_app = App(name="keys", help="Who may ask, observe or administer a service.")
 keys_app.command(keys.add)

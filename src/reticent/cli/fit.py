@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from reticent.cli.charging import charge
 from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.fit_plan import BetterOption, FitChoice, Learner, choose
 from reticent.cli.notices import one_answer
@@ -41,6 +42,8 @@ def fit(
     drift: Literal["none", "slow", "fast"] = "none",
     client_share: Number = 1,
     client_phases: Annotated[int, Parameter(converter=whole_number(least=1))] = 1,
+    data: str | None = None,
+    again: Flag = False,
     yes: Flag = False,
     quiet: Flag = False,
 ) -> int:
@@ -80,6 +83,10 @@ def fit(
     client_phases
         With a group: the number of phases that the queries of one client may enter; each costs epsilon and delta. Later
         queries of that client are answered, but not learned from.
+    data
+        The data set whose budget pays (see `reticent data`); by default the one that has these rows, or a new one.
+    again
+        Pay once more for rows whose budget is spent: its cap is raised by epsilon and delta.
     yes
         Continue although another option is better.
     quiet
@@ -125,6 +132,18 @@ def fit(
             raise UsageError(choice.required())
         if (better := choice.better()) is not None:
             _confirm(better, yes)
+        charge(
+            found,
+            rows=rows,
+            purpose="fit",
+            epsilon=promised.epsilon,
+            delta=promised.delta,
+            predictor=name,
+            group=declared.group,
+            data=data,
+            again=again,
+            quiet=quiet,
+        )
         training = read_rows(found, declared, rows, quiet=quiet)
         with progress_bar("learning", quiet=quiet), warnings.catch_warnings():
             warnings.simplefilter("ignore", OneAnswerWarning)  # printed below

@@ -1,6 +1,7 @@
 """Private learners, as scikit-learn classifiers: fit once, and the hypothesis that comes out may be published."""
 
 from reticent.learners.active import ActiveLearner
+from reticent.learners.charged import Charged
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.label_boost import LabelBoost
 from reticent.learners.label_private import LabelPrivateLearner, SemiPrivateLearner
@@ -13,6 +14,7 @@ from reticent.learners.thresholds import ThresholdLearner
 
 __all__ = [
     "ActiveLearner",
+    "Charged",
     "ExponentialLearner",
     "LabelBoost",
     "LabelPrivateLearner",

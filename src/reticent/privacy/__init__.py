@@ -5,11 +5,13 @@ from reticent.privacy.accounting import delta, epsilon, fits, guarantee, renyi, 
 from reticent.privacy.events import Event, event_from_json, is_seeded
 from reticent.privacy.guarantee import Guarantee
 from reticent.privacy.ledger import Ledger, LedgerStore, MemoryLedgerStore, Spent
+from reticent.privacy.ledger_file import LedgerFile
 
 __all__ = [
     "Event",
     "Guarantee",
     "Ledger",
+    "LedgerFile",
     "LedgerStore",
     "MemoryLedgerStore",
     "Spent",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from reticent.exact import integer, rational
+from reticent.exact import Number, integer, rational
 from reticent.privacy.parameters import check_delta, check_epsilon, check_positive
 
 
@@ -133,6 +133,16 @@ class ApproximateDP(Event):
 
     def __post_init__(self) -> None:
         self._set(epsilon=check_epsilon(self.epsilon), delta=check_delta(self.delta))
+
+
+def stated(epsilon: Number, delta: Number) -> Event:
+    """Return the event of a release of which only ε and δ are known.
+
+    >>> stated(1, 0)
+    PureDP(epsilon=Fraction(1, 1))
+    """
+    exact, chance = check_epsilon(epsilon), check_delta(delta)
+    return ApproximateDP(exact, chance) if chance else PureDP(exact)
 
 
 @dataclass(frozen=True, slots=True)

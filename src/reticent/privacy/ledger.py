@@ -188,7 +188,7 @@ class Ledger(Guarded):
     (True, 0)
     """
 
-    _instead = "Open a ledger in the process that uses it; a store in a database may be shared, one in memory may not"
+    _instead = "Open a ledger in the process that uses it, or share a LedgerFile among processes"
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ class Ledger(Guarded):
         if self._guard.elsewhere:
             return f"<Ledger of {self.guarantee}, of another process>"
         spent = self.spent
-        used = f"{_number(spent.used)} of {_number(spent.limit)} {spent.measure}"
+        used = f"{as_decimal(spent.used)} of {as_decimal(spent.limit)} {spent.measure}"
         return f"<Ledger of {self.guarantee}, accounting={self.accounting!r}: {used} spent>"
 
     # ── rules ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -345,9 +345,9 @@ class Ledger(Guarded):
 
     def _refusal(self, rule: _Rule, event: Event, times: int, used: Cost, cost: Cost) -> str:
         more = _more_that_fit(rule, used, cost)
-        spent = f"{_number(used[0])} of {_number(rule.limit[0])} {rule.measure}"
+        spent = f"{as_decimal(used[0])} of {as_decimal(rule.limit[0])} {rule.measure}"
         if rule.limit[1]:
-            spent += f" and {_number(used[1])} of {_number(rule.limit[1])} delta"
+            spent += f" and {as_decimal(used[1])} of {as_decimal(rule.limit[1])} delta"
         fit = f"{more} more would fit" if more else "not one more fits"
         return f"asked for {times} × {describe(event)}, but {fit}: {spent} spent. Nothing was charged."
 
@@ -437,10 +437,15 @@ def _shown(value: object) -> str:
         return describe(value)
     if isinstance(value, tuple):
         return f"({', '.join(map(_shown, value))})"
-    return _number(value) if isinstance(value, (int, Fraction)) else str(value)
+    return as_decimal(value) if isinstance(value, (int, Fraction)) else str(value)
 
 
-def _number(value: Fraction | int) -> str:
+def as_decimal(value: Fraction | int) -> str:
+    """Return a number in at most twelve digits, with a mark if there are more.
+
+    >>> as_decimal(Fraction(1, 10**6)), as_decimal(Fraction(1, 3))
+    ('1e-06', '0.333333…')
+    """
     exact = Fraction(value)
     if exact.denominator == 1:
         return str(exact.numerator)

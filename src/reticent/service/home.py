@@ -52,24 +52,33 @@ class AlreadyServed(RuntimeError):
     """Another process uses this folder."""
 
 
-def folder_of(name: str) -> Path:
-    """The folder of the predictor of this name: under $RETICENT_HOME, or in the user's folder for data."""
+def root() -> Path:
+    """The folder of all predictors and of the record of data sets: $RETICENT_HOME, or in the user's folder for data."""
+    if given := os.environ.get("RETICENT_HOME"):
+        return Path(given)
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "reticent"
+
+
+def check_name(name: str) -> str:
+    """Return the name of a predictor or a data set; refuse what cannot be one."""
     if not NAME.fullmatch(name):
         raise ValueError(
             "name must be letters, digits, '.', '_' and '-', 64 at most, and start with a letter or digit, got "
             f"{name!r}"
         )
-    root = os.environ.get("RETICENT_HOME")
-    if root:
-        return Path(root) / name
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data) / "reticent" / name
+    return name
+
+
+def folder_of(name: str) -> Path:
+    """The folder of the predictor of this name."""
+    return root() / check_name(name)
 
 
 def predictor_names() -> list[str]:
     """The names of all predictors."""
-    root = folder_of("x").parent
-    return sorted(one.parent.name for one in root.glob(f"*/{STORE}")) if root.is_dir() else []
+    folder = root()
+    return sorted(one.parent.name for one in folder.glob(f"*/{STORE}")) if folder.is_dir() else []
 
 
 def read_model(folder: str | os.PathLike[str]) -> str:
