@@ -66,9 +66,10 @@ def fit(
         The public description of the columns; `reticent schema` drafts one.
     learner
         What answers: teachers that vote (linear, trees, thresholds); private, one private linear model per phase; or
-        private-model, one private linear model that never learns from queries. auto takes linear or private, whichever
-        is expected to lose less to a linear model without privacy. (Other commands take --learner module:object, for a
-        predictor that was made in Python with a learner of your own.)
+        private-model, one private linear model that never learns from queries, so that its guarantee protects the rows
+        only. auto takes linear, private or private-model, whichever is expected to lose least to a linear model
+        without privacy; with --client-share or --client-phases, linear or private. (Other commands take --learner
+        module:object, for a predictor that was made in Python with a learner of your own.)
     answers
         The number of queries to answer, or endless.
     drift
