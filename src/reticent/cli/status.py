@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.notices import PHASES_SHRINK, one_answer
-from reticent.cli.opening import existing_folder, open_predictor
+from reticent.cli.opening import copied, existing_folder, open_predictor
 from reticent.cli.options import Flag
 from reticent.cli.own_parts import Own, OwnParts
 from reticent.cli.progress import progress_bar
@@ -123,17 +123,13 @@ def _status_and_close(name: str, folder: Path, answering: AnsweringService) -> d
 
 def _status_of_copy(name: str, folder: Path, own: OwnParts | None) -> dict[str, Any]:
     """The status of a predictor whose folder is read-only: a temporary copy of it is opened."""
-    from tempfile import TemporaryDirectory
-
-    from reticent.service import backup
     from reticent.service.answering import AnsweringService
     from reticent.service.home import Home
 
-    with TemporaryDirectory() as scratch:  # mode 0700
-        print(f"reticent: {folder} is read-only: it is copied to {scratch}, which is then removed", file=sys.stderr)
-        backup.copy(folder, Path(scratch) / name)
+    with copied(folder) as copy:
+        print(f"reticent: {folder} is read-only: it is copied to {copy.parent}, which is then removed", file=sys.stderr)
         parts = own.imported() if own else {}
-        answering = AnsweringService(Home(Path(scratch) / name, records=True), **parts)
+        answering = AnsweringService(Home(copy, records=True), **parts)
         return _status_and_close(name, folder, answering)
 
 
