@@ -20,7 +20,7 @@ from command_line import FIT, Reticent, served
 from reticent.cli.errors import UsageError
 from reticent.service import home, tables
 from reticent.service.schema import Schema
-from reticent.service.status import KEPT
+from reticent.service.status import KEPT, PUBLIC
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
 
@@ -284,12 +284,13 @@ def test_limits_on_what_is_learned_from_clients_need_a_learner_that_does(
 def test_one_private_model_answers_without_end(run: Reticent, folder: Path) -> None:
     fitted = run(*MODEL)
     assert fitted.code == 0
-    assert f"Queries put to what was released are not protected.\n\n{KEPT}\n" in fitted.out
+    assert f"Queries put to what was released are not protected.\n\n{PUBLIC}\n\n{KEPT}\n" in fitted.out
     assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").out == "4 answers in answers.csv\n"
     assert Path("answers.csv").read_text().splitlines()[:3] == ["ill", "no", "yes"]
     shown = run("status", "clinic", "--verify").out
     assert "\nanswered: 4 in all; no end\nnext phase: none, since queries are not learned from\n" in shown
-    assert KEPT in shown
+    assert f"{PUBLIC}\n\n{KEPT}" in shown
+    assert "\nmodel: public; reticent export clinic --to FILE writes the one that answers now" in shown
     assert "verified: 1 entry" in shown
     found = json.loads(run("status", "clinic", "--json").out)
     assert found["phase_never_ends"]
@@ -315,8 +316,9 @@ def test_a_server_of_one_private_model(run: Reticent, folder: Path) -> None:
     with served() as url:
         assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").code == 0
         assert "answered: 2 in all; no end\n" in run("status", "clinic").out
-        assert patient.get(f"{url}/guarantee").text.strip().endswith(KEPT)
+        assert patient.get(f"{url}/guarantee").text.strip().endswith(f"{PUBLIC}\n\n{KEPT}")
         found = patient.get(f"{url}/status").json()
+        assert found["public_model"]
         assert (found["phase_never_ends"], found["answers_left_in_phase"], found["rows_gathered"]) == (True, 2**53, 0)
         assert "\nreticent_phase_never_ends 1.0\n" in patient.get(f"{url}/metrics").text
         assert _holding_a_query(home.folder_of("clinic")) == set()

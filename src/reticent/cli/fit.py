@@ -134,7 +134,8 @@ def fit(
             predictor.fit(training.X, labels, groups=training.groups)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta)).close()
-    print(f"\n{in_words(predictor.guarantee_)}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
+    words = in_words(predictor.guarantee_, public_model=predictor.model_ is not None)
+    print(f"\n{words}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
     if predictor.one_answer_ is not None:
         print(one_answer(predictor.one_answer_))
     return 0

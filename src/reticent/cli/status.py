@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -113,7 +114,8 @@ def _status_and_close(name: str, folder: Path, answering: AnsweringService) -> d
 
     try:
         now, retired, halt = answering.status(), answering.home.store.retired, halting.last(folder)
-        found = {"model": name, **asdict(now), "words": in_words(now.guarantee), "served": None, "retired": retired}
+        found = {"model": name, **asdict(now), "served": None, "retired": retired}
+        found["words"] = in_words(now.guarantee, public_model=now.public_model)
         if halt is not None:
             found |= {"halted": halt.words(folder), "halt": asdict(halt)}
         return found
@@ -150,6 +152,8 @@ def _as_text(name: str, found: dict[str, Any]) -> str:
         lines.insert(6, f"answers in earlier phases: {given}")
         if left is None and found["teachers"] and found["rows"] < past[-1]["rows"]:
             lines.append(PHASES_SHRINK)
+    if found.get("public_model"):
+        lines.append(f"model: public; reticent export {shlex.quote(name)} --to FILE writes the one that answers now")
     if found.get("one_answer") is not None:
         lines.append(one_answer(found["one_answer"]))
     return "\n".join([*lines, *_halted(found), *_verified(found)])

@@ -168,12 +168,12 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         X : array-like of shape (n, columns)
             The queries, which are read as `predict` reads them.
         """
-        with self._claimed() as machine:
+        with self._claimed():
             if (why := self.no_probabilities_) is not None:
                 raise ValueError(why)
             rows, _ = self._queries(X, None)
             with silent():
-                return np.asarray(machine.engine.model.predict_proba(rows), dtype=np.float64)
+                return np.asarray(self.model_.predict_proba(rows), dtype=np.float64)
 
     @property
     def dtype_(self) -> np.dtype[Any]:
