@@ -22,6 +22,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     ),
     "plots": ("matplotlib",),
     "arrow": ("pyarrow",),
+    "onnx": ("onnx",),
 }
 
 

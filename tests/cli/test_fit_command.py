@@ -20,7 +20,7 @@ from command_line import FIT, Reticent, served
 from reticent.cli.errors import UsageError
 from reticent.service import home, tables
 from reticent.service.schema import Schema
-from reticent.service.status import KEPT
+from reticent.service.status import KEPT, PUBLIC
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
 
@@ -156,11 +156,17 @@ def test_bad_options_are_refused_by_name(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "one client may give all rows of a phase"),
+        (("--learner", "private"), "one client may give all rows of a phase"),
         (("--client-share", "0.01"), "with fewer than 100 clients each phase is smaller than planned"),
-        (("--group", "patient"), "A client enters at most 1 phase (--client-phases): its later queries are answered"),
+        (
+            ("--group", "patient", "--learner", "private"),
+            "A client enters at most 1 phase (--client-phases): its later queries are answered",
+        ),
         (("--group", "patient", "--client-phases", "3"), "A client enters at most 3 phases"),
-        (("--group", "patient"), "So the 5,400 rows of phase 2 come from 5,400 clients. Callers without a key count"),
+        (
+            ("--group", "patient", "--learner", "private"),
+            "So the 5,400 rows of phase 2 come from 5,400 clients. Callers without a key count",
+        ),
         (
             ("--group", "patient", "--learner", "private", "--client-share", "0.05"),
             "come from 5,400 clients, whatever --client-share is. Callers without a key count as one client",
@@ -228,7 +234,7 @@ def test_the_plan_of_one_private_model_comes_before_the_rows(
 
 def test_advice_of_one_shot_names_the_learner_that_makes_it(run: Reticent, folder: Path) -> None:
     words = "never learns from queries: --learner private-model."
-    chain = run(*FIT)
+    chain = run(*FIT, "--learner", "private")
     assert (chain.code, words in chain.out, "→ chain" in chain.out) == (0, True, True)
     assert (
         "Better take one-shot (--learner private-model)"
@@ -237,6 +243,28 @@ def test_advice_of_one_shot_names_the_learner_that_makes_it(run: Reticent, folde
     assert "or --learner private-model\n" in run(*_named("b"), "--learner", "linear").err
     assert words not in run(*_named("b"), "--learner", "private-model").out, "it is taken already"
     assert words not in run(*_named("c"), "--drift", "slow").out, "one-shot is not the best option"
+
+
+def test_auto_takes_one_private_model_where_that_is_best_and_says_whom_it_protects(run: Reticent, folder: Path) -> None:
+    outcome = run(*FIT)
+    assert (outcome.code, "→ one-shot" in outcome.out) == (0, True)
+    assert "AUTO TAKES ONE PRIVATE MODEL" in outcome.out
+    assert "PROTECTS: rows." in outcome.out
+    found = json.loads(run("status", "clinic", "--json").out)
+    assert (found["guarantee"]["protects"], found["phase_never_ends"]) == ("rows", True)
+    assert 'learner = "private-model"' in (home.folder_of("clinic") / home.MODEL).read_text()
+    assert "AUTO TAKES" not in run(*_named("b"), "--learner", "private-model").out
+
+
+@pytest.mark.parametrize(
+    "options", [("--drift", "slow"), ("--client-share", "0.5"), ("--client-phases", "2", "--group", "patient")]
+)
+def test_auto_learns_from_queries_where_that_is_better_or_wanted(
+    run: Reticent, folder: Path, options: tuple[str, ...]
+) -> None:
+    outcome = run(*FIT, *options)
+    assert (outcome.code, "→ one-shot" in outcome.out) == (0, False)
+    assert json.loads(run("status", "clinic", "--json").out)["guarantee"]["protects"] == "rows and queries"
 
 
 def test_one_private_model_does_not_follow_a_drift(run: Reticent, folder: Path) -> None:
@@ -257,12 +285,13 @@ def test_limits_on_what_is_learned_from_clients_need_a_learner_that_does(
 def test_one_private_model_answers_without_end(run: Reticent, folder: Path) -> None:
     fitted = run(*MODEL)
     assert fitted.code == 0
-    assert f"Queries put to what was released are not protected.\n\n{KEPT}\n" in fitted.out
+    assert f"Queries put to what was released are not protected.\n\n{PUBLIC}\n\n{KEPT}\n" in fitted.out
     assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").out == "4 answers in answers.csv\n"
     assert Path("answers.csv").read_text().splitlines()[:3] == ["ill", "no", "yes"]
     shown = run("status", "clinic", "--verify").out
     assert "\nanswered: 4 in all; no end\nnext phase: none, since queries are not learned from\n" in shown
-    assert KEPT in shown
+    assert f"{PUBLIC}\n\n{KEPT}" in shown
+    assert "\nmodel: public; reticent export clinic --to FILE writes the one that answers now" in shown
     assert "verified: 1 entry" in shown
     found = json.loads(run("status", "clinic", "--json").out)
     assert found["phase_never_ends"]
@@ -288,8 +317,9 @@ def test_a_server_of_one_private_model(run: Reticent, folder: Path) -> None:
     with served() as url:
         assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").code == 0
         assert "answered: 2 in all; no end\n" in run("status", "clinic").out
-        assert patient.get(f"{url}/guarantee").text.strip().endswith(KEPT)
+        assert patient.get(f"{url}/guarantee").text.strip().endswith(f"{PUBLIC}\n\n{KEPT}")
         found = patient.get(f"{url}/status").json()
+        assert found["public_model"]
         assert (found["phase_never_ends"], found["answers_left_in_phase"], found["rows_gathered"]) == (True, 2**53, 0)
         assert "\nreticent_phase_never_ends 1.0\n" in patient.get(f"{url}/metrics").text
         assert _holding_a_query(home.folder_of("clinic")) == set()

@@ -808,10 +808,12 @@ def test_one_private_model_has_no_end_and_no_next_phase(unlocked: Running, look:
     guarantee = replace(unlocked.answering.status().guarantee, protects="rows")
     endless = {"answers_in_phase": NO_END, "answers_left_in_phase": NO_END, "phase_never_ends": True}
     nothing = {"rows_wanted": 0, "rows_gathered": 0, "client_cap": 0, "teachers": 0}
-    unlocked.answering.changes = {"guarantee": guarantee, **endless, **nothing}
+    expect(page.locator("#public-note")).to_be_hidden()
+    unlocked.answering.changes = {"guarantee": guarantee, "public_model": True, **endless, **nothing}
     expect(page.locator("#left")).to_have_text("No end")
     expect(page.locator("#left-words")).to_have_text("of answers")
     expect(page.locator("#no-next-note")).to_contain_text("never learns from questions")
+    expect(page.locator("#public-note")).to_contain_text("reticent export")
     for hidden in ("#left-meter", "#in-phase-line", "#gathered-line", "#gathered-meter", "#next-note"):
         expect(page.locator(hidden)).to_be_hidden()
     expect(page.locator("#protects")).to_have_text("rows")

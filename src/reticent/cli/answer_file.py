@@ -28,27 +28,27 @@ class AnswerFile:
     ----------
     out : Path
         The file of answers; it is created, or continued if there is a record beside it.
-    target : str
-        Header of its only column.
+    header : sequence of str
+        Headers of its columns.
     rows, size : int
         Number of rows and of bytes of the table. A table of other numbers is refused.
     client : str
         Who asks. Idempotency keys belong to a client.
     """
 
-    def __init__(self, out: Path, target: str, rows: int, size: int, client: str) -> None:
+    def __init__(self, out: Path, header: Sequence[str], rows: int, size: int, client: str) -> None:
         self.out, self._record, self._rows = out, record_of(out), rows
-        header = _line(target)
+        first = _line(header)
         self._page: dict[str, Any] = {
             "run": secrets.token_hex(16), "table": [rows, size], "who": client,
-            "done": 0, "asked": 0, "length": len(header),
+            "done": 0, "asked": 0, "length": len(first),
         }  # fmt: skip
         if self._record.exists():
-            self._continue(header)
+            self._continue(first)
         else:
             self._write()
             with open(out, "xb") as file:
-                file.write(header)
+                file.write(first)
         self.pending: int | None = self._page["asked"] or None
         self._file = open(out, "r+b")  # noqa: SIM115  # closed on leaving
         self._file.truncate(self._page["length"])  # drop answers of a request that was not recorded as done
@@ -85,12 +85,12 @@ class AnswerFile:
         self._write()
         return f"{self._page['run']}-{self.done}-{rows}"
 
-    def add(self, labels: Sequence[Any]) -> None:
-        """Write answers to disk."""
-        self._file.write(b"".join(_line(label) for label in labels))
+    def add(self, answers: Sequence[Sequence[Any]]) -> None:
+        """Write the cells of answers to disk."""
+        self._file.write(b"".join(map(_line, answers)))
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._page |= {"done": self.done + len(labels), "asked": 0, "length": self._file.tell()}
+        self._page |= {"done": self.done + len(answers), "asked": 0, "length": self._file.tell()}
         self.pending = None
         self._write()
 
@@ -146,8 +146,9 @@ def check_out(out: Path, resume: bool) -> None:
         raise ValueError(f"--out: there is no folder {out.parent}")
 
 
-def _line(cell: Any) -> bytes:
-    """A line of a CSV file with one cell; booleans as TOML and JSON write them."""
+def _line(cells: Sequence[Any]) -> bytes:
+    """A line of a CSV file; booleans as TOML and JSON write them."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow([("false", "true")[cell] if isinstance(cell, bool) else cell])
+    written = [("false", "true")[cell] if isinstance(cell, bool) else cell for cell in cells]
+    csv.writer(text, lineterminator="\n").writerow(written)
     return text.getvalue().encode()

@@ -14,6 +14,7 @@ from reticent.cli.backup import backup
 from reticent.cli.demo import demo
 from reticent.cli.dispatch import run
 from reticent.cli.experiment import experiment
+from reticent.cli.export import export
 from reticent.cli.fit import fit
 from reticent.cli.plan import plan
 from reticent.cli.restore import restore
@@ -26,7 +27,7 @@ app = App(
     help="Private learning and private prediction: answers every question, never tells who taught it.",
     version=lambda: version("reticent"),
 )
-for command in (schema, fit, serve, ask, status, backup, restore, experiment, demo):
+for command in (schema, fit, serve, ask, status, export, backup, restore, experiment, demo):
     app.command(command)
 app.command(plan, help_flags=[], version_flags=[])  # it has a help of its own for each function that plans
 

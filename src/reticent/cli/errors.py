@@ -36,10 +36,12 @@ def as_usage_errors(*, serving: bool = False) -> Iterator[None]:
     """
     import sqlite3
 
-    from reticent.errors import BudgetExhausted, InsufficientData
+    from reticent.errors import BudgetExhausted, InsufficientData, MissingExtra
     from reticent.service import halting, traces
 
-    expected = (ValueError, TypeError, BudgetExhausted, InsufficientData, OSError, RuntimeError, sqlite3.Error)
+    expected = (
+        ValueError, TypeError, BudgetExhausted, InsufficientData, MissingExtra, OSError, RuntimeError, sqlite3.Error,
+    )  # fmt: skip
     try:
         yield
     except expected as error:

@@ -69,9 +69,10 @@ def fit(
         The public description of the columns; `reticent schema` drafts one.
     learner
         What answers: teachers that vote (linear, trees, thresholds); private, one private linear model per phase; or
-        private-model, one private linear model that never learns from queries. auto takes linear or private, whichever
-        is expected to lose less to a linear model without privacy. (Other commands take --learner module:object, for a
-        predictor that was made in Python with a learner of your own.)
+        private-model, one private linear model that never learns from queries, so that its guarantee protects the rows
+        only. auto takes linear, private or private-model, whichever is expected to lose least to a linear model
+        without privacy; with --client-share or --client-phases, linear or private. (Other commands take --learner
+        module:object, for a predictor that was made in Python with a learner of your own.)
     answers
         The number of queries to answer, or endless.
     drift
@@ -152,7 +153,8 @@ def fit(
             predictor.fit(training.X, labels, groups=training.groups)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta)).close()
-    print(f"\n{in_words(predictor.guarantee_)}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
+    words = in_words(predictor.guarantee_, public_model=predictor.model_ is not None)
+    print(f"\n{words}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
     if predictor.one_answer_ is not None:
         print(one_answer(predictor.one_answer_))
     return 0

@@ -43,8 +43,13 @@ ONE_ROW = (
     "larger."
 )
 NO_QUERIES = (
-    "Queries are not learned from, and their contents are not stored. So the guarantee protects the rows, and not "
-    "queries: each answer is a function of the released model and of its own query."
+    "PROTECTS: rows. Queries are not learned from, and their contents are not stored. So the guarantee protects the "
+    "rows, and not queries: each answer is a function of the released model and of its own query. The model is public: "
+    "you may export it (reticent export) and serve its probabilities (reticent serve --probabilities)."
+)
+AUTOMATIC = (
+    "AUTO TAKES ONE PRIVATE MODEL (--learner private-model): one-shot is expected to lose least. To follow drift by "
+    "learning from queries, which are then protected too, choose --learner private."
 )
 
 
@@ -82,6 +87,8 @@ class FitChoice:
         The phases that result.
     advice : Advice
         The expected loss of every option.
+    automatic : bool, default False
+        Whether the learner was chosen here, and not named by the caller.
     """
 
     schema: Schema
@@ -90,6 +97,7 @@ class FitChoice:
     phases: dict[str, Any]
     plan: Everlasting
     advice: Advice
+    automatic: bool = False
 
     @property
     def reference(self) -> str:
@@ -217,7 +225,7 @@ class FitChoice:
         """Whose rows and queries are learned from."""
         if not self.learns_from_queries:
             first = [] if self.schema.group is None else ["With a group, only its first row is learned from."]
-            return [*first, NO_QUERIES]
+            return [*([AUTOMATIC] if self.automatic else []), *first, NO_QUERIES]
         if self.schema.group is None:
             return [] if len(self.plan.phases) < 2 else [_share_of_clients(share)]
         if self.learner != "private":
@@ -281,12 +289,11 @@ def choose(
         concept="thresholds" if learner == "thresholds" else None,
         **common,
     )
-    if learner == "auto":
-        votes = _votes(answers)
-        ranked = [option for option in advice.options if option.name in (votes, "chain") and option.possible]
-        # With groups, votes of later phases need as many clients as teachers, which few services have.
-        takes_votes = ranked and ranked[0].name == votes and not (schema.group is not None and answers == "endless")
-        learner = "linear" if takes_votes else "private"
+    automatic = learner == "auto"
+    if automatic:
+        # Limits on what is learned from clients are for learners that learn from queries.
+        limited = client_share != 1 or client_phases != 1
+        learner = _automatic(advice, answers, grouped=schema.group is not None, limited=limited)
     phases: dict[str, Any] = {"rows_per_teacher": ROWS_PER_TREE if learner == "trees" else "auto"}
     if drift != "none" and learner != "private-model":
         phases |= {"growth": DRIFT_GROWTH, "max_rows": rows}  # short phases, as advised, follow the drift
@@ -298,7 +305,18 @@ def choose(
         **phases,
         **common,
     )
-    return FitChoice(schema, learner, answers, phases, plan, advice)
+    return FitChoice(schema, learner, answers, phases, plan, advice, automatic)
+
+
+def _automatic(advice: Advice, answers: int | str, *, grouped: bool, limited: bool) -> str:
+    """The learner that "auto" stands for: one private model where that is best, else votes or a chain."""
+    if advice.best.name == "one-shot" and not limited:
+        return LINEAR_MODELS["one-shot"]
+    votes = _votes(answers)
+    ranked = [option for option in advice.options if option.name in (votes, "chain") and option.possible]
+    # With groups, votes of later phases need as many clients as teachers, which few services have.
+    takes_votes = ranked and ranked[0].name == votes and not (grouped and answers == "endless")
+    return "linear" if takes_votes else "private"
 
 
 def _votes(answers: int | str) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from reticent.cli.errors import UsageError
@@ -12,6 +15,7 @@ from reticent.cli.progress import progress_bar
 if TYPE_CHECKING:
     from reticent.cli.own_parts import OwnParts
     from reticent.service.answering import AnsweringService
+    from reticent.service.home import Home
     from reticent.service.schema import Schema
 
 
@@ -62,6 +66,42 @@ def open_predictor(name: str, own: OwnParts | None = None, *, records: bool = Fa
             file=sys.stderr,
         )
     return answering
+
+
+@contextmanager
+def copied(folder: Path) -> Iterator[Path]:
+    """A temporary copy of a predictor, to be read and not to answer; also of one that is served or read-only."""
+    from reticent.service import backup
+
+    with TemporaryDirectory() as scratch:  # mode 0700
+        backup.copy(folder, Path(scratch) / folder.name)
+        yield Path(scratch) / folder.name
+
+
+@contextmanager
+def open_to_read(name: str) -> Iterator[Home]:
+    """The folder of a predictor, or a copy of it if it is served or cannot be written, for its records and its model.
+
+    Parameters
+    ----------
+    name : str
+        The predictor.
+    """
+    from reticent.service.home import AlreadyServed, Home
+    from reticent.service.store.verification import can_be_written
+
+    folder = existing_folder(name)
+    if can_be_written(folder):
+        try:
+            home = Home(folder, records=True)
+        except AlreadyServed:
+            pass
+        else:
+            with home:
+                yield home
+            return
+    with copied(folder) as copy, Home(copy, records=True) as home:
+        yield home
 
 
 def schema_of(folder: Path, model: str) -> Schema:

@@ -32,6 +32,7 @@ def serve(
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     behind_proxy: Flag = False,
+    probabilities: Flag = False,
     own: Own = None,
 ) -> int:
     """Answer queries over HTTP until Ctrl-C, SIGTERM or SIGHUP; the dashboard is at /.
@@ -54,6 +55,9 @@ def serve(
         Its private key, in PEM, if it is not in the same file; if it is encrypted, $RETICENT_TLS_PASSWORD decrypts it.
     behind_proxy
         A proxy in front of the server terminates TLS.
+    probabilities
+        Let answers carry the probability of every class. Only for one private model, which is public (`reticent fit
+        --learner private-model`).
     """
     from reticent.service import traces
     from reticent.service.http.batching import WAITING_NUMBERS, WAITING_ROWS, Batcher
@@ -66,6 +70,8 @@ def serve(
         answering = open_predictor(name, own)
         until_served = cleanup.enter_context(ExitStack())
         until_served.callback(answering.close)
+        if probabilities and (why := answering.no_probabilities) is not None:
+            raise UsageError(f"--probabilities: {why}")
         keyring = _keyring(folder, answering)
         binding = Binding(
             host=host,
@@ -80,7 +86,8 @@ def serve(
         binding.check(keyring, OPTIONS)
         check_free(host, port)
         batcher = Batcher(answering, waiting_rows=max(1, min(WAITING_ROWS, WAITING_NUMBERS // answering.columns)))
-        service = Service(name, schema_of(folder, answering.home.model), answering, batcher, keyring=keyring)
+        schema, classes = schema_of(folder, answering.home.model), answering.classes if probabilities else None
+        service = Service(name, schema, answering, batcher, keyring=keyring, probabilities=classes)
         address = folder / ADDRESS
         address.write_text(binding.address, encoding="utf-8")
         cleanup.callback(address.unlink, missing_ok=True)

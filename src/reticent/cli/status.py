@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.notices import PHASES_SHRINK, one_answer
-from reticent.cli.opening import existing_folder, open_predictor
+from reticent.cli.opening import copied, existing_folder, open_predictor
 from reticent.cli.options import Flag
 from reticent.cli.own_parts import Own, OwnParts
 from reticent.cli.progress import progress_bar
@@ -113,7 +114,8 @@ def _status_and_close(name: str, folder: Path, answering: AnsweringService) -> d
 
     try:
         now, retired, halt = answering.status(), answering.home.store.retired, halting.last(folder)
-        found = {"model": name, **asdict(now), "words": in_words(now.guarantee), "served": None, "retired": retired}
+        found = {"model": name, **asdict(now), "served": None, "retired": retired}
+        found["words"] = in_words(now.guarantee, public_model=now.public_model)
         if halt is not None:
             found |= {"halted": halt.words(folder), "halt": asdict(halt)}
         return found
@@ -123,17 +125,13 @@ def _status_and_close(name: str, folder: Path, answering: AnsweringService) -> d
 
 def _status_of_copy(name: str, folder: Path, own: OwnParts | None) -> dict[str, Any]:
     """The status of a predictor whose folder is read-only: a temporary copy of it is opened."""
-    from tempfile import TemporaryDirectory
-
-    from reticent.service import backup
     from reticent.service.answering import AnsweringService
     from reticent.service.home import Home
 
-    with TemporaryDirectory() as scratch:  # mode 0700
-        print(f"reticent: {folder} is read-only: it is copied to {scratch}, which is then removed", file=sys.stderr)
-        backup.copy(folder, Path(scratch) / name)
+    with copied(folder) as copy:
+        print(f"reticent: {folder} is read-only: it is copied to {copy.parent}, which is then removed", file=sys.stderr)
         parts = own.imported() if own else {}
-        answering = AnsweringService(Home(Path(scratch) / name, records=True), **parts)
+        answering = AnsweringService(Home(copy, records=True), **parts)
         return _status_and_close(name, folder, answering)
 
 
@@ -154,6 +152,8 @@ def _as_text(name: str, found: dict[str, Any]) -> str:
         lines.insert(6, f"answers in earlier phases: {given}")
         if left is None and found["teachers"] and found["rows"] < past[-1]["rows"]:
             lines.append(PHASES_SHRINK)
+    if found.get("public_model"):
+        lines.append(f"model: public; reticent export {shlex.quote(name)} --to FILE writes the one that answers now")
     if found.get("one_answer") is not None:
         lines.append(one_answer(found["one_answer"]))
     return "\n".join([*lines, *_halted(found), *_verified(found)])

@@ -121,6 +121,8 @@ class EverlastingPredictor(ResumablePredictor):
         What the phase costs one of its rows, what its test of drift found, and the label of every query if known.
     learning_, learns_from_queries_, closes_early_ : bool
         Whether the next phase is being learned, whether from queries, and whether votes decide when a phase closes.
+    model_, no_probabilities_ : estimator or None, str or None
+        The private model that answers now, which may be published, if one does; why there are no `probabilities`.
     n_features_in_, dtype_, engine_ : int, dtype, Engine
         The number of columns, the type of their numbers, and what answers, which is as secret as the rows.
 

@@ -14,12 +14,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from reticent.data.queries import as_queries, client_names
 from reticent.predictors.answers import Answers
 from reticent.predictors.engines.engine import Drift, Engine
+from reticent.predictors.engines.model import ModelEngine
+from reticent.predictors.engines.private_model import ModelAnswers
 from reticent.predictors.machine import LearnElsewhere, PhaseMachine
 from reticent.predictors.parameters import CheckedParameters, Fitted
 from reticent.predictors.phases import Phase
 from reticent.privacy.events import Event
 from reticent.privacy.guarantee import Guarantee
 from reticent.privacy.guard import Guard, Guarded
+from reticent.silence import silent
 
 Array = NDArray[Any]
 
@@ -160,6 +163,47 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         """
         index = self._machine.engine.one_answer
         return None if index is None else self.classes_.tolist()[index]
+
+    @property
+    def model_(self) -> Any:
+        """The private model that answers now; None if votes do, or an engine of your own. It may be published.
+
+        `fit` releases the only model of engine="model". The theorem of a chain gives the adversary all of its models:
+        docs/predictors/chain.md. Its labels are class indices.
+        """
+        engine = self._machine.engine
+        return engine.model if isinstance(engine, ModelAnswers) else None
+
+    @property
+    def no_probabilities_(self) -> str | None:
+        """Why `probabilities` refuses; None if it does not."""
+        engine = self._machine.engine
+        if not isinstance(engine, ModelEngine):
+            return (
+                "probabilities need engine='model', one private model (reticent fit --learner private-model). Answers "
+                "of votes and of a chain must not carry more than the label: votes are priced for the label alone, and "
+                "the model of a chain may change between a request and its repeat"
+            )
+        if not hasattr(engine.model, "predict_proba"):
+            return f"a model of the kind {type(engine.model).__name__} has labels only, and no probabilities"
+        return None
+
+    def probabilities(self, X: Any) -> NDArray[np.float64]:
+        """The probability of each class for each row of `X`, in the order of `classes_`, with engine="model".
+
+        They are a function of the released model and of the row, so they cost nothing, and nothing is counted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, columns)
+            The queries, which are read as `predict` reads them.
+        """
+        with self._claimed():
+            if (why := self.no_probabilities_) is not None:
+                raise ValueError(why)
+            rows, _ = self._queries(X, None)
+            with silent():
+                return np.asarray(self.model_.predict_proba(rows), dtype=np.float64)
 
     @property
     def dtype_(self) -> np.dtype[Any]:

@@ -33,13 +33,14 @@ from reticent.service.requests import (
     Batch,
     FinishedRequest,
     Halted,
-    KeyReused,
     NothingStored,
     PendingRequest,
     Request,
     client_of_each_row,
     hashed_key,
     keyed_digest,
+    repeated,
+    with_probabilities,
 )
 from reticent.service.status import PastPhase, Status
 from reticent.service.store.protocol import AnswerStore, Damaged, JournalPart, LogRow, Transaction, Verified
@@ -171,6 +172,11 @@ class AnsweringService(Guarded):
         """The possible labels."""
         return list(self._predictor.classes_.tolist())
 
+    @property
+    def no_probabilities(self) -> str | None:
+        """Why a request for probabilities is refused; None if it is not."""
+        return self._predictor.no_probabilities_
+
     # ── answering ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def answer(self, requests: Sequence[Request]) -> list[Answered | Exception]:
@@ -180,7 +186,7 @@ class AnsweringService(Guarded):
         draw of noise, one transaction, for each phase that answers some of them. Refusals follow public rules and
         cost nothing:
 
-        - `ValueError`: the rows have the wrong shape or type;
+        - `ValueError`: the rows have the wrong shape or type, or there are no probabilities;
         - `KeyReused`: the same client used the idempotency key before, with another body;
         - `NothingStored`: the request may only have a stored answer, and there is none;
         - `BudgetExhausted`: fewer answers are left than rows;
@@ -203,7 +209,8 @@ class AnsweringService(Guarded):
                 self._answer(queue, outcomes, now)
         except Exception as error:
             self._halt(error)
-        return [self._outcome(*pair, queue, outcomes) for pair in zip(requests, results, strict=True)]
+        found = [self._outcome(*pair, queue, outcomes) for pair in zip(requests, results, strict=True)]
+        return [with_probabilities(*pair, self._predictor.probabilities) for pair in zip(requests, found, strict=True)]
 
     def _interrupted(self) -> list[PendingRequest]:
         """Requests that a kill or a halt interrupted at the end of a phase. They precede all others, repeated or not.
@@ -230,11 +237,13 @@ class AnsweringService(Guarded):
                 results[index] = ValueError("rows must be an array of float64 with two dimensions")
             elif rows.shape[1] != columns or len(rows) == 0:
                 results[index] = ValueError(f"rows must be at least one, each of {columns} numbers")
+            elif request.probabilities and (why := self.no_probabilities) is not None:
+                results[index] = ValueError(why)
             elif name in queued:
                 results[index] = queued[name], True
             elif name is not None and (found := self._store.stored_answer(*name, now)) is not None:
                 labels = self._labels(np.frombuffer(found.class_indices, self._dtype))
-                results[index] = _repeated(request, found.digest, Answered(labels, found.phase, replayed=True))
+                results[index] = repeated(request, found.digest, Answered(labels, found.phase, replayed=True))
             elif request.only_stored:
                 results[index] = NothingStored("no answer is stored for this request")
             elif left is not None and len(rows) > left:
@@ -259,7 +268,7 @@ class AnsweringService(Guarded):
         outcome, kept = outcomes[index], queue[index].kept
         if not repeats or kept is None or not isinstance(outcome, Answered):
             return outcome  # repeats of a refused request are refused in the same way, whatever their body
-        return _repeated(request, kept[1], replace(outcome, replayed=True))
+        return repeated(request, kept[1], replace(outcome, replayed=True))
 
     def _answer(self, queue: list[PendingRequest], outcomes: list[Answered | Exception], now: int) -> None:
         """Draw, count and store, phase by phase; append the outcomes only then."""
@@ -432,6 +441,7 @@ class AnsweringService(Guarded):
             past=self._past,
             one_answer=self._one_answer,
             phase_never_ends=phase.endless,
+            public_model=predictor.model_ is not None,
         )
 
     # ── maintenance ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -485,10 +495,3 @@ class AnsweringService(Guarded):
             raise TypeError("the predictor must have been fitted on float64")
         if self._predictor.training_stream != "queries":
             raise TypeError("training_stream must be 'queries': the service takes no rows of a trusted stream")
-
-
-def _repeated(request: Request, digest: bytes, first: Answered) -> Answered | KeyReused:
-    """What a repeat receives: the answer to the first request, if its body is the same."""
-    if keyed_digest(str(request.idempotency_key), request.digest) != digest:
-        return KeyReused("this idempotency key was used before, with another body")
-    return first

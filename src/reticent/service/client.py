@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 
 from reticent.extras import require
 from reticent.service.client_messages import (
+    LABELS,
+    PROBABILITIES,
+    Prediction,
     Question,
     Reply,
     ServiceError,
@@ -28,7 +31,7 @@ from reticent.service.client_messages import (
     encode_request,
     error_in,
     json_object,
-    labels_in,
+    tensor_in,
     tensors_of,
 )
 
@@ -36,6 +39,7 @@ Array = NDArray[Any]
 
 URL = "http://127.0.0.1:8341"
 ROWS_PER_REQUEST = 50_000
+BOTH = (LABELS, PROBABILITIES)
 WRONG_NAME = (62, 63, 64)  # of OpenSSL: the certificate is not for this host, e-mail address or IP address
 
 
@@ -98,7 +102,7 @@ class ServiceClient:
     def _headers(self, headers: dict[str, str]) -> dict[str, str]:
         return headers if self._key is None else {**headers, "Authorization": f"Bearer {self._key}"}
 
-    def _questions(self, rows: Any, repeat: str | None) -> Iterator[Question]:
+    def _questions(self, rows: Any, repeat: str | None, outputs: Sequence[str] = (LABELS,)) -> Iterator[Question]:
         """The rows in chunks, one request each, with a key of its own so that it can be repeated."""
         repeat = uuid.uuid4().hex if repeat is None else repeat
         tensors, left_out = tensors_of(rows)
@@ -108,7 +112,7 @@ class ServiceClient:
         path = f"{self._prefix}{self._path}/infer"
         for start in range(0, count, ROWS_PER_REQUEST):
             part = {name: values[start : start + ROWS_PER_REQUEST] for name, values in tensors.items()}
-            head, data = encode_request(part)
+            head, data = encode_request(part, outputs)
             headers = {
                 "Content-Type": "application/octet-stream",
                 "Inference-Header-Content-Length": str(len(head)),
@@ -121,9 +125,12 @@ class ServiceClient:
         return f"/v2/models/{quote(self._model, safe='')}"
 
     def _labels(self, reply: Reply) -> Array:
+        return self._outputs(reply, LABELS)[0]
+
+    def _outputs(self, reply: Reply, *outputs: str) -> list[Array]:
         head, data = decoded(reply)
         self._check_model(head.get("model_name"))
-        return labels_in(head, data)
+        return [tensor_in(head, data, name) for name in outputs]
 
     def _public(self, reply: Reply, name: str = "model") -> dict[str, Any]:
         """Public numbers; of another model they are refused."""
@@ -253,6 +260,24 @@ class Client(ServiceClient):
         questions = self._questions(rows, idempotency_key)
         return np.concatenate([self._labels(self._answer_to(one)) for one in questions])
 
+    def ask_with_probabilities(self, rows: Any, *, idempotency_key: str | None = None) -> Prediction:
+        """Ask for the label of every row, and for the probabilities of all classes.
+
+        The service must have been started with --probabilities. The labels count as those of `ask` do.
+
+        Parameters
+        ----------
+        rows, idempotency_key
+            As for `ask`.
+
+        Returns
+        -------
+        Prediction
+            `labels`, and `probabilities` with one column per class, in the order of `metadata()["parameters"]`.
+        """
+        questions = self._questions(rows, idempotency_key, BOTH)
+        return _joined([self._outputs(self._answer_to(one), *BOTH) for one in questions])
+
     def status(self) -> dict[str, Any]:
         """All public numbers: phase, answers left, length and head of the answer log."""
         return self._public(self._answer_to(self._get("/status")))
@@ -348,6 +373,11 @@ class AsyncClient(ServiceClient):
         questions = self._questions(rows, idempotency_key)
         return np.concatenate([self._labels(await self._answer_to(one)) for one in questions])
 
+    async def ask_with_probabilities(self, rows: Any, *, idempotency_key: str | None = None) -> Prediction:
+        """Ask for the label of every row, and for the probabilities; see `Client.ask_with_probabilities`."""
+        questions = self._questions(rows, idempotency_key, BOTH)
+        return _joined([self._outputs(await self._answer_to(one), *BOTH) for one in questions])
+
     async def status(self) -> dict[str, Any]:
         """All public numbers: phase, answers left, length and head of the answer log."""
         return self._public(await self._answer_to(self._get("/status")))
@@ -413,6 +443,10 @@ class AsyncClient(ServiceClient):
         else:
             await wire.close()
         return reply
+
+
+def _joined(parts: Sequence[Sequence[Array]]) -> Prediction:
+    return Prediction(*(np.concatenate(one) for one in zip(*parts, strict=True)))
 
 
 class _Wire:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from reticent.data.cells import as_matrix, as_numbers, as_text
 
 Array = NDArray[Any]
 
+LABELS, PROBABILITIES = "labels", "probabilities"
 NUMBERS = {"BOOL": "?", "INT64": "<i8", "FP64": "<f8"}  # the type of an array, by the datatype of a tensor
 
 
@@ -43,6 +44,13 @@ class Question(NamedTuple):
     headers: dict[str, str]
     body: bytes
     left_out: tuple[str, ...] = ()
+
+
+class Prediction(NamedTuple):
+    """Labels, and the probabilities of all classes: one row per label, one column per class of `metadata`."""
+
+    labels: Array
+    probabilities: Array
 
 
 class Reply(NamedTuple):
@@ -102,8 +110,8 @@ def _column(values: Any) -> Array:
     return column
 
 
-def encode_request(tensors: Mapping[str, Array]) -> tuple[bytes, bytes]:
-    """The JSON of a request with these tensors, and its binary data."""
+def encode_request(tensors: Mapping[str, Array], outputs: Sequence[str] = (LABELS,)) -> tuple[bytes, bytes]:
+    """The JSON of a request for these outputs with these tensors, and its binary data."""
     import msgspec
 
     inputs, data = [], []
@@ -118,7 +126,8 @@ def encode_request(tensors: Mapping[str, Array]) -> tuple[bytes, bytes]:
         shape, size = list(values.shape), {"binary_data_size": len(packed)}
         inputs.append({"name": name, "shape": shape, "datatype": datatype, "parameters": size})
         data.append(packed)
-    head = {"inputs": inputs, "parameters": {"binary_data_output": True}}
+    wanted = [{"name": name, "parameters": {"binary_data": True}} for name in outputs]
+    head = {"inputs": inputs, "outputs": wanted, "parameters": {"binary_data_output": True}}
     return msgspec.json.encode(head), b"".join(data)
 
 
@@ -134,9 +143,20 @@ def decoded(reply: Reply) -> tuple[dict[str, Any], memoryview]:
     return msgspec.json.decode(reply.body[:length], type=dict[str, Any]), memoryview(reply.body)[length:]
 
 
-def labels_in(head: Mapping[str, Any], data: memoryview) -> Array:
-    """The labels in a response."""
-    (output,) = head["outputs"]
+def tensor_in(head: Mapping[str, Any], data: memoryview, name: str = LABELS) -> Array:
+    """An output of a response: one label per row, or one row of probabilities."""
+    found = None
+    for output in head["outputs"]:
+        size = output["parameters"]["binary_data_size"]
+        if output["name"] == name:
+            found = _unpacked(output, data[:size]).reshape(output["shape"])
+        data = data[size:]
+    if found is None:
+        raise ValueError(f"the response has no output {name!r}")
+    return found
+
+
+def _unpacked(output: Mapping[str, Any], data: memoryview) -> Array:
     if output["datatype"] in NUMBERS:
         return np.frombuffer(data, dtype=NUMBERS[output["datatype"]]).copy()
     words, at = [], 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, NamedTuple, Self
 
@@ -36,7 +36,8 @@ class Halted(RuntimeError):
 class Request:
     """What one request asks, already parsed and encoded by public rules.
 
-    With `only_stored` it receives a stored answer or none, and costs nothing.
+    With `only_stored` it receives a stored answer or none, and costs nothing. With `probabilities` it receives those
+    of all classes as well.
     """
 
     client: str
@@ -44,15 +45,21 @@ class Request:
     idempotency_key: str | None
     digest: bytes
     only_stored: bool = False
+    probabilities: bool = False
 
 
 @dataclass(frozen=True)
 class Answered:
-    """The labels for the rows of a request, the phase that gave the first of them, and whether it is a repeat."""
+    """The labels for the rows of a request, the phase that gave the first of them, and whether it is a repeat.
+
+    `probabilities` has one row per label and one column per class, in the order of `AnsweringService.classes`; None if
+    they were not asked for.
+    """
 
     labels: list[Any]
     phase: int
     replayed: bool
+    probabilities: NDArray[np.float64] | None = None
 
 
 @dataclass(slots=True)
@@ -171,6 +178,26 @@ def hashed_key(key: str) -> str:
 def keyed_digest(key: str, digest: bytes) -> bytes:
     """The digest of a body as it is stored. Without the key, which is not stored, nobody can test bodies against it."""
     return hashlib.sha256(b"body" + key.encode() + digest).digest()
+
+
+def repeated(request: Request, digest: bytes, first: Answered) -> Answered | KeyReused:
+    """What a repeat receives: the answer to the first request, if its body is the same."""
+    if keyed_digest(str(request.idempotency_key), request.digest) != digest:
+        return KeyReused("this idempotency key was used before, with another body")
+    return first
+
+
+def with_probabilities(
+    request: Request, found: Answered | Exception, probabilities: Callable[[Array], NDArray[np.float64]]
+) -> Answered | Exception:
+    """Add the probabilities to an answer if they were asked for.
+
+    They are computed from the rows of this request alone, in one call: what else is in a batch does not even change how
+    they are rounded, and a repeat receives the same numbers.
+    """
+    if not request.probabilities or isinstance(found, Exception):
+        return found
+    return replace(found, probabilities=probabilities(request.rows))
 
 
 def client_of_each_row(runs: list[tuple[str, int]]) -> Array:

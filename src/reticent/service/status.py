@@ -53,6 +53,7 @@ class Status:
     past: tuple[PastPhase, ...] = ()  # the last phases before this one
     one_answer: Any = None  # the class that the private model gives to every query, if there is one
     phase_never_ends: bool = False  # false for phases that follow each other without end
+    public_model: bool = False  # whether a released model answers, which may be exported
 
 
 KEPT = (
@@ -63,6 +64,12 @@ KEPT = (
 )
 
 
+PUBLIC = (
+    "What may be taken away. The model that answers is released, and its guarantee covers whatever is computed from "
+    "it. It may be exported to a file, published, and asked for probabilities."
+)
+
+
 GROUP = (
     "What a group is. All rows with the same value in the group column: the rows of one person. They are protected "
     "together, so it does not matter how many rows a person has."
@@ -70,10 +77,17 @@ GROUP = (
 GROUP_OF_QUERIES = " Queries are grouped by who asks: all queries of one client are protected together."
 
 
-def in_words(guarantee: Guarantee) -> str:
+def in_words(guarantee: Guarantee, *, public_model: bool = False) -> str:
     """The guarantee of a service in plain words.
 
     With groups it also says what a group is, and where queries are not protected, what is kept of them.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee.
+    public_model : bool, default False
+        Whether a released model answers. If it is the only one, the words say that it may be taken away.
     """
     who, *others = guarantee.explain().partition("Against what.")
     words = [who.rstrip()]
@@ -81,5 +95,5 @@ def in_words(guarantee: Guarantee) -> str:
         words.append(GROUP + (GROUP_OF_QUERIES if guarantee.protects == "rows and queries" else ""))
     words.append("".join(others))
     if guarantee.protects == "rows":
-        words.append(KEPT)
+        words += [PUBLIC, KEPT] if public_model else [KEPT]
     return "\n\n".join(words)

@@ -340,6 +340,7 @@ function showNext(status) {
   at("gathered-line").hidden = at("gathered-meter").hidden = !learns;
   at("next-note").hidden = !learns;
   at("no-next-note").hidden = learns;
+  at("public-note").hidden = !status.public_model;
 }
 
 function showLoad(load) {

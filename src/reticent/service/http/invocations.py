@@ -78,9 +78,11 @@ def read_csv(body: bytes, rules: Rules, most_rows: int) -> Rows:
     return _encoded(first, rules, most_rows)
 
 
-def written(predictions: Sequence[Any]) -> bytes:
-    """The answer."""
-    return msgspec.json.encode({"predictions": predictions})
+def written(predictions: Sequence[Any], probabilities: Rows | None = None) -> bytes:
+    """The answer, with the probabilities of all classes if they are offered: a member that MLflow's clients ignore."""
+    if probabilities is None:
+        return msgspec.json.encode({"predictions": predictions})
+    return msgspec.json.encode({"predictions": predictions, "probabilities": probabilities.tolist()})
 
 
 def _from_split(split: SplitTable, columns: Sequence[DeclaredColumn]) -> Columns:

@@ -21,7 +21,7 @@ Array = NDArray[Any]
 Rows = NDArray[np.float64]
 Cells = Array | list[Any]  # of a column, or of all columns row by row
 
-ROWS, LABELS, VERSION = "rows", "labels", "1"
+ROWS, LABELS, PROBABILITIES, VERSION = "rows", "labels", "probabilities", "1"
 HEADER_LENGTH = "inference-header-content-length"
 
 # Of all datatypes of the protocol; numbers are little-endian. BF16, which numpy lacks, is the upper half of a float32.
@@ -91,11 +91,15 @@ class Inference(msgspec.Struct):
 
 
 class Asked(NamedTuple):
-    """What an inference request asks: rows, and how it wants its answer."""
+    """What an inference request asks: rows, and how it wants its answer.
+
+    `probabilities` says whether they are wanted as binary data; None if they are not wanted.
+    """
 
     rows: Rows
     id: str | None
     binary: bool
+    probabilities: bool | None = None
 
 
 _inference = msgspec.json.Decoder(Inference)
@@ -109,23 +113,28 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # ── in ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read(body: bytes, header_length: str | None, rules: Rules, most_rows: int) -> Asked:
-    """The rows of a request. It is refused by form, names and shapes, never for what a cell holds."""
+def read(
+    body: bytes, header_length: str | None, rules: Rules, most_rows: int, *, probabilities: bool = False
+) -> Asked:
+    """The rows of a request. It is refused by form, names and shapes, never for what a cell holds.
+
+    `probabilities` says whether they are offered. As the protocol has it, a request that names no outputs wants all.
+    """
     head, tail = split(body, header_length)
     try:
         inference = _inference.decode(head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         inference = _read_loosely(head, error)
-    binary = _wants_binary(inference)
+    wanted = _wanted(inference, (LABELS, PROBABILITIES) if probabilities else (LABELS,))
     columns = rules.columns
     tensors = _with_bytes(inference.inputs, tail)
     if len(tensors) == 1 and _is_matrix(tensors[0][0], rules):
         table = _matrix(*tensors[0], len(columns), most_rows)
         # A schema can take a table of numbers as a whole, which is much sooner for a single row.
         if (whole := getattr(rules, "encode_numbers", None)) is not None:
-            return Asked(whole(table), inference.id, binary)
+            return Asked(whole(table), inference.id, *wanted)
         names = [column.name for column in columns]
-        return Asked(encoded(rules, dict(zip(names, table.T, strict=True))), inference.id, binary)
+        return Asked(encoded(rules, dict(zip(names, table.T, strict=True))), inference.id, *wanted)
     by_name = {tensor.name: (tensor, data) for tensor, data in tensors}
     if len(by_name) < len(tensors):
         raise Problem("wrong-tensors", "two inputs have the same name")
@@ -137,7 +146,7 @@ def read(body: bytes, header_length: str | None, rules: Rules, most_rows: int) -
         raise Problem("wrong-tensors", f"inputs must be {form}one per column, named {listed(columns)}; {lacking}")
     if len({len(values) for values in found.values()}) != 1:
         raise Problem("wrong-tensors", "the inputs must have the same number of rows")
-    return Asked(encoded(rules, found), inference.id, binary)
+    return Asked(encoded(rules, found), inference.id, *wanted)
 
 
 def split(body: bytes, header_length: str | None) -> tuple[memoryview, memoryview]:
@@ -199,15 +208,21 @@ def _is_matrix(tensor: Tensor, rules: Rules) -> bool:
     return _all_numbers(rules.columns) if known is None else known
 
 
-def _wants_binary(inference: Inference) -> bool:
+def _wanted(inference: Inference, offered: tuple[str, ...]) -> tuple[bool, bool | None]:
+    """Whether labels and probabilities are wanted as binary data; None for probabilities that are not wanted."""
     binary = _flag(inference.parameters, "binary_data_output")
-    for wanted in inference.outputs or ():
-        if wanted.name != LABELS:
-            raise Problem("wrong-tensors", f"there is one output, named {LABELS!r}")
+    if not inference.outputs:
+        return binary, binary if PROBABILITIES in offered else None
+    found: dict[str, bool] = {}
+    for wanted in inference.outputs:
+        if wanted.name not in offered:
+            others = f"there is one output, named {LABELS!r}"
+            raise Problem("wrong-tensors", others if len(offered) == 1 else f"the outputs are {' and '.join(offered)}")
         if wanted.parameters and wanted.parameters.get("classification"):
-            raise Problem("wrong-tensors", "classification is not offered: only the label is private")
-        binary = _flag(wanted.parameters, "binary_data", binary)
-    return binary
+            instead = "only the label is private" if len(offered) == 1 else f"ask for the output {PROBABILITIES!r}"
+            raise Problem("wrong-tensors", f"classification is not offered: {instead}")
+        found[wanted.name] = _flag(wanted.parameters, "binary_data", binary)
+    return found.get(LABELS, binary), found.get(PROBABILITIES)
 
 
 def _flag(parameters: Mapping[str, Any] | None, name: str, otherwise: bool = False) -> bool:
@@ -388,38 +403,61 @@ class Answer(NamedTuple):
         return b"".join(struct.pack("<I", len(word)) + word for word in words)
 
     def written(
-        self, labels: Sequence[Any], *, model: str, id: str | None, parameters: Mapping[str, Any], binary: bool
+        self,
+        labels: Sequence[Any],
+        *,
+        model: str,
+        id: str | None,
+        parameters: Mapping[str, Any],
+        binary: bool,
+        probabilities: tuple[Rows, bool] | None = None,
     ) -> tuple[bytes, int | None]:
-        """The body of the answer, and how much of it is JSON if the rest is not."""
-        output: dict[str, Any] = {"name": LABELS, "datatype": self.datatype, "shape": [len(labels)]}
+        """The body of the answer, and how much of it is JSON if the rest is not.
+
+        `probabilities` are those of all classes, and whether they are binary data.
+        """
+        outputs: list[dict[str, Any]] = [{"name": LABELS, "datatype": self.datatype, "shape": [len(labels)]}]
+        data = b""
+        if binary:
+            data = self.packed(labels)
+            outputs[0]["parameters"] = {"binary_data_size": len(data)}
+        else:
+            outputs[0]["data"] = self.values(labels)
+        if probabilities is not None:
+            values, packed = probabilities
+            outputs.append({"name": PROBABILITIES, "datatype": "FP64", "shape": list(values.shape)})
+            if packed:
+                outputs[1]["parameters"] = {"binary_data_size": values.size * 8}
+                data += np.ascontiguousarray(values, dtype=NUMBERS["FP64"]).tobytes()
+            else:
+                outputs[1]["data"] = values.ravel().tolist()
         reply: dict[str, Any] = {"model_name": model, "model_version": VERSION}
         if id is not None:
             reply["id"] = id
         reply["parameters"] = parameters
-        reply["outputs"] = [output]
-        if not binary:
-            output["data"] = self.values(labels)
-            return msgspec.json.encode(reply), None
-        data = self.packed(labels)
-        output["parameters"] = {"binary_data_size": len(data)}
+        reply["outputs"] = outputs
         head = msgspec.json.encode(reply)
-        return head + data, len(head)
+        return head + data, len(head) if any("data" not in one for one in outputs) else None
 
 
-def metadata(name: str, rules: Rules) -> dict[str, Any]:
-    """What there is to know about the model before one asks."""
+def metadata(name: str, rules: Rules, *, probabilities: bool = False) -> dict[str, Any]:
+    """What there is to know about the model before one asks; with `probabilities`, that it offers them."""
     columns = rules.columns
     if _all_numbers(columns):
         inputs = [{"name": ROWS, "datatype": "FP64", "shape": [-1, len(columns)]}]
     else:
         kinds = {"number": "FP64", "category": BYTES}
         inputs = [{"name": one.name, "datatype": kinds[one.kind], "shape": [-1]} for one in columns]
+    outputs: list[dict[str, Any]] = [
+        {"name": LABELS, "datatype": Answer.of(rules.classes).datatype, "shape": [-1]},
+        {"name": PROBABILITIES, "datatype": "FP64", "shape": [-1, len(rules.classes)]},
+    ]
     return {
         "name": name,
         "versions": [VERSION],
         "platform": "reticent",
         "inputs": inputs,
-        "outputs": [{"name": LABELS, "datatype": Answer.of(rules.classes).datatype, "shape": [-1]}],
+        "outputs": outputs if probabilities else outputs[:1],
         "parameters": {"columns": [one.name for one in columns], "classes": [str(one) for one in rules.classes]},
     }
 

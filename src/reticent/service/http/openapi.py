@@ -17,10 +17,12 @@ JSON, TEXT, BINARY, HTML = "application/json", "text/plain", "application/octet-
 PARTS = ("app.js", "style.css", "icon.svg", "uplot.js", "uplot.css")  # of the dashboard
 
 
-def document(name: str, rules: open_inference.Rules, most_rows: int, version: str) -> Json:
-    """The OpenAPI document of a model: what it describes is public."""
+def document(
+    name: str, rules: open_inference.Rules, most_rows: int, version: str, *, probabilities: bool = False
+) -> Json:
+    """The OpenAPI document of a model: what it describes is public. `probabilities` says whether they are offered."""
     columns = [column.name for column in rules.columns]
-    infer = _inference(name, rules, most_rows)
+    infer = _inference(name, rules, most_rows, probabilities)
     model = f"/v2/models/{name}"
     paths: Json = {
         "/v2": _get("server", "The server and its extensions.", JSON),
@@ -32,7 +34,7 @@ def document(name: str, rules: open_inference.Rules, most_rows: int, version: st
         f"{model}/versions/{open_inference.VERSION}/ready": _get("versionReady", "The same, by version.", JSON, 503),
         f"{model}/infer": infer("infer"),
         f"{model}/versions/{open_inference.VERSION}/infer": infer("inferVersion"),
-        "/invocations": _invocations(columns, rules, most_rows),
+        "/invocations": _invocations(columns, rules, most_rows, probabilities),
         "/ping": _get("ping", "Whether questions are answered, as MLflow asks it.", TEXT, 503),
         "/health": _get("health", "The same as /ping.", TEXT, 503),
         "/version": _get("packageVersion", "The version of the server.", TEXT),
@@ -167,8 +169,8 @@ def _asking(identity: str, summary: str, content: Json, answers: Json) -> Json:
     }
 
 
-def _inference(name: str, rules: open_inference.Rules, most_rows: int) -> Any:
-    about = open_inference.metadata(name, rules)
+def _inference(name: str, rules: open_inference.Rules, most_rows: int, probabilities: bool) -> Any:
+    about = open_inference.metadata(name, rules, probabilities=probabilities)
     tensor: Json = {
         "type": "object",
         "required": ["name", "shape", "datatype"],
@@ -183,7 +185,10 @@ def _inference(name: str, rules: open_inference.Rules, most_rows: int) -> Any:
     output = {
         "type": "object",
         "required": ["name"],
-        "properties": {"name": {"const": open_inference.LABELS}, "parameters": {"type": "object"}},
+        "properties": {
+            "name": {"enum": [one["name"] for one in about["outputs"]]},
+            "parameters": {"type": "object"},
+        },
     }
     body = {
         "type": "object",
@@ -207,11 +212,11 @@ def _inference(name: str, rules: open_inference.Rules, most_rows: int) -> Any:
     summary = (
         f"Ask for at most {most_rows} rows: JSON tensors, or binary ones after JSON of "
         "Inference-Header-Content-Length bytes."
-    )
+    ) + (" Outputs are labels and probabilities, unless the request names one." if probabilities else "")
     return lambda identity: _asking(identity, summary, content, answers)
 
 
-def _invocations(columns: list[str], rules: open_inference.Rules, most_rows: int) -> Json:
+def _invocations(columns: list[str], rules: open_inference.Rules, most_rows: int, probabilities: bool) -> Json:
     row = [0.0 if one.kind == "number" else "" for one in rules.columns]
     cell = {"type": ["number", "string", "boolean", "null"]}
     split = {
@@ -250,7 +255,8 @@ def _invocations(columns: list[str], rules: open_inference.Rules, most_rows: int
         JSON: {"schema": body, "examples": {form: {"value": {form: value}} for form, value in examples.items()}},
         "text/csv": {"schema": {"type": "string"}, "examples": {"one row": {"value": lines}}},
     }
-    answers = {JSON: {"schema": {"type": "object", "required": ["predictions"]}}}
+    members = ["predictions", "probabilities"] if probabilities else ["predictions"]
+    answers = {JSON: {"schema": {"type": "object", "required": members}}}
     return _asking("invocations", f"Ask as MLflow does, for at most {most_rows} rows.", content, answers)
 
 

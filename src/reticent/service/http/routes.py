@@ -70,7 +70,9 @@ def make_app(service: Service) -> Starlette:
         Route(path, Endpoint(service, handler, handler.__name__), methods=[method])
         for path, (method, handler) in made.items()
     ]
-    document = openapi.document(service.name, service.rules, service.most_rows, service.version)
+    document = openapi.document(
+        service.name, service.rules, service.most_rows, service.version, probabilities=service.probabilities
+    )
     routes += [*_described(service, document), *_dashboard(service)]
 
     @asynccontextmanager

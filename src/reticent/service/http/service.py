@@ -8,7 +8,7 @@ import hashlib
 import math
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, Protocol
@@ -82,7 +82,9 @@ class Service:
         keyring: Keyring | None = None,
         limits: Limits | None = None,
         dashboard: bool = True,
+        probabilities: Sequence[Any] | None = None,
     ) -> None:
+        # `probabilities` names the classes in the order that the answering service has; None if they are not offered.
         self.name, self.rules, self.answering, self.batcher = name, rules, answering, batcher
         self.keyring = Keyring() if keyring is None else keyring
         self.limits = Limits() if limits is None else limits
@@ -91,8 +93,10 @@ class Service:
         self.closing = asyncio.Event()
         self.version = version("reticent")
         self._answer = open_inference.Answer.of(rules.classes)
-        self._metadata = open_inference.metadata(name, rules)
-        width = max(1, getattr(rules, "width", len(rules.columns)))
+        self.probabilities = probabilities is not None
+        self._order = [list(probabilities or ()).index(one) for one in rules.classes] if self.probabilities else []
+        self._metadata = open_inference.metadata(name, rules, probabilities=self.probabilities)
+        width = max(1, getattr(rules, "width", len(rules.columns)), len(self._order))
         self.most_rows = max(1, min(self.limits.rows, self.limits.numbers // width))
         self._prefixes: dict[tuple[int, int], bytes] = {}
         self.bodies = BodyReader(self.limits)
@@ -118,13 +122,21 @@ class Service:
             id=asked.id,
             parameters={"phase": answered.phase, "replayed": answered.replayed},
             binary=asked.binary,
+            probabilities=None if asked.probabilities is None else (self._ordered(answered), asked.probabilities),
         )
         if json_length is not None:
             headers["Inference-Header-Content-Length"] = str(json_length)
         return compressible(call, body, headers, JSON if json_length is None else "application/octet-stream")
 
     def _read_inference(self, body: bytes, *, header_length: str | None) -> open_inference.Asked:
-        return open_inference.read(body, header_length, self.rules, self.most_rows)
+        return open_inference.read(
+            body, header_length, self.rules, self.most_rows, probabilities=self.probabilities
+        )
+
+    def _ordered(self, answered: Answered) -> open_inference.Rows:
+        """The probabilities in the order in which the metadata of the model names the classes."""
+        assert answered.probabilities is not None
+        return answered.probabilities[:, self._order]
 
     async def invoke(self, call: Call) -> Response:
         """Answer an invocation of MLflow."""
@@ -135,10 +147,15 @@ class Service:
             read = invocations.read_csv
         else:
             raise Problem("wrong-type", f"the Content-Type must be {JSON} or text/csv")
-        _, answered, headers = await self._ask(
-            call, lambda body: open_inference.Asked(read(body, self.rules, self.most_rows), None, False), kind.encode()
-        )
-        return compressible(call, invocations.written(self._answer.values(answered.labels)), headers, JSON)
+
+        def asked(body: bytes) -> open_inference.Asked:
+            rows = read(body, self.rules, self.most_rows)
+            return open_inference.Asked(rows, None, False, False if self.probabilities else None)
+
+        _, answered, headers = await self._ask(call, asked, kind.encode())
+        probabilities = self._ordered(answered) if self.probabilities else None
+        written = invocations.written(self._answer.values(answered.labels), probabilities)
+        return compressible(call, written, headers, JSON)
 
     async def _ask(
         self, call: Call, read: Callable[[bytes], open_inference.Asked], form: bytes
@@ -199,7 +216,8 @@ class Service:
 
     def _wire(self, call: Call, asked: open_inference.Asked, answered: Answered, extra: dict[str, str]) -> bytes:
         """The response of `infer`, as it goes over the wire."""
-        if asked.binary or asked.id is not None or extra or len(answered.labels) > 64:
+        special = asked.binary or asked.id is not None or asked.probabilities is not None
+        if special or extra or len(answered.labels) > 64:
             return raw(self._inferred(call, asked, answered, extra))
         body = self._answer.plain(answered.labels, self._prefix(len(answered.labels), answered.phase))
         return b"%b%d\r\n\r\n%b" % (OK, len(body), body)
@@ -235,7 +253,8 @@ class Service:
         admitted.allowance.take(count - 1, counted=admitted.charged, already=1)
         self.metrics.waiting += 1
         admitted.started = time.monotonic()
-        return Request(admitted.key.id, asked.rows, admitted.repeat, digest, only_stored)
+        wanted = asked.probabilities is not None
+        return Request(admitted.key.id, asked.rows, admitted.repeat, digest, only_stored, wanted)
 
     def _refund(self, admitted: _Admitted, error: Exception) -> Exception:
         """The problem that the caller sees. A request that ends in a problem is not charged."""
@@ -306,8 +325,8 @@ class Service:
 
     async def guarantee(self, call: Call) -> Response:
         """State the guarantee, in words or as JSON."""
-        guarantee = self.answering.status().guarantee
-        words = in_words(guarantee)
+        now = self.answering.status()
+        guarantee, words = now.guarantee, in_words(now.guarantee, public_model=now.public_model)
         if JSON in (call.header(b"accept") or ""):
             return json_response({"model": self.name, **asdict(guarantee), "words": words})
         return Response(words + "\n", 200, {**SAFE, "Vary": "Accept"}, media_type="text/plain; charset=utf-8")
