@@ -18,8 +18,8 @@ import pytest
 from command_line import FIT, Reticent, served
 
 from reticent.cli.errors import UsageError
+from reticent.data.schema import Schema
 from reticent.service import home, tables
-from reticent.service.schema import Schema
 from reticent.service.status import KEPT
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)

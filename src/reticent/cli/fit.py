@@ -22,8 +22,8 @@ from reticent.errors import OneAnswerWarning, PrivacyWarning
 
 if TYPE_CHECKING:
     from reticent.data.rows import Rows
+    from reticent.data.schema import Schema
     from reticent.predictors.everlasting import EverlastingPredictor
-    from reticent.service.schema import Schema
     from reticent.service.tables import TableFile
 
 
@@ -148,8 +148,8 @@ def _check_writable(root: Path) -> None:
 
 def _read_schema(table: TableFile, path: Path | None, target: str | None, group: str | None) -> Schema:
     """The schema, with the group that the command line names; it must fit the table and the options."""
+    from reticent.data.schema import Schema
     from reticent.service import tables
-    from reticent.service.schema import Schema
 
     if path is None:
         options = [*(["--target", target] if target else []), *(["--group", group] if group else [])]
@@ -269,7 +269,7 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
 
 def _model(choice: FitChoice, rows: int, epsilon: Any, delta: Any) -> str:
     """The text of model.toml: the schema and, under [model], how the predictor was made. All of it is public."""
-    from reticent.service.schema import toml
+    from reticent.data.schema import toml
 
     made: dict[str, Any] = {
         "epsilon": str(epsilon),

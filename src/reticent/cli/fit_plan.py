@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from reticent.cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from reticent.data.schema import Schema
     from reticent.plan.advise import Advice, Option
     from reticent.plan.planned_phases import Everlasting
     from reticent.privacy.guarantee import Guarantee
-    from reticent.service.schema import Schema
 
 Learner = Literal["auto", "linear", "trees", "thresholds", "private", "private-model"]
 

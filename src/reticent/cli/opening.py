@@ -11,8 +11,8 @@ from reticent.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from reticent.cli.own_parts import OwnParts
+    from reticent.data.schema import Schema
     from reticent.service.answering import AnsweringService
-    from reticent.service.schema import Schema
 
 
 def existing_folder(name: str) -> Path:
@@ -66,8 +66,8 @@ def open_predictor(name: str, own: OwnParts | None = None, *, records: bool = Fa
 
 def schema_of(folder: Path, model: str) -> Schema:
     """The schema in the text of a model.toml; an error names the file."""
+    from reticent.data.schema import Schema, SchemaError
     from reticent.service.home import MODEL
-    from reticent.service.schema import Schema, SchemaError
 
     try:
         return Schema.from_toml(model)

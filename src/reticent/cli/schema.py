@@ -24,8 +24,8 @@ def schema(table: Path, *, target: str | None = None, group: str | None = None, 
     out
         A file to write the draft to; by default it is printed.
     """
+    from reticent.data.schema import draft
     from reticent.service import tables
-    from reticent.service.schema import draft
 
     with as_usage_errors():
         found = tables.open_table(table)
