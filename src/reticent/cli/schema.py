@@ -24,7 +24,7 @@ def schema(table: Path, *, target: str | None = None, group: str | None = None, 
     out
         A file to write the draft to; by default it is printed.
     """
-    from reticent.data.schema import draft
+    from reticent.data.schema_draft import draft
     from reticent.service import tables
 
     with as_usage_errors():

@@ -8,8 +8,10 @@ what it holds. So every form of a table and of a query reads its cells here, by 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 TRUTHS = {"true": 1.0, "false": 0.0}
+ABSENT = frozenset({"", "?", "na", "n/a", "nan", "nat", "null", "none", "."})  # what stands for no value, in any case
 BITS = 13_000  # of a whole number that is written out: Python refuses to write more than 4,300 digits
 
 
@@ -72,8 +75,29 @@ def as_numbers(cells: Any) -> NDArray[np.float64]:
     some = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
     with suppress(ValueError):  # the same numbers, sooner, where all of them are written as such
         if all(type(one) is str for one in some) and _is_plain("".join(some)):
-            return np.fromiter(map(float, some), dtype=np.float64, count=len(some))
+            return np.fromiter((float(one or "nan") for one in some), dtype=np.float64, count=len(some))
     return np.fromiter(map(as_number, some), dtype=np.float64, count=len(some))
+
+
+def unreadable(cells: Any, numbers: NDArray[np.float64]) -> int:
+    """How many cells hold something that is no number: neither a number nor one of the words for a missing value.
+
+    Parameters
+    ----------
+    cells : array or list
+        The cells.
+    numbers : array
+        The same cells as numbers, by `as_numbers`.
+
+    >>> some = ["1.5", "", "NA", "?", "12 kg", None, [1], "x", "x"]
+    >>> unreadable(some, as_numbers(some))
+    3
+    """
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
+        return 0
+    some = cells.tolist() if isinstance(cells, np.ndarray) else cells
+    texts = Counter(one if type(one) is str else as_text(one) for one in compress(some, np.isnan(numbers)))
+    return sum(times for text, times in texts.items() if text.strip().lower() not in ABSENT)
 
 
 def as_matrix(rows: Sequence[Any]) -> Array | None:
