@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -76,28 +75,50 @@ def as_numbers(cells: Any) -> NDArray[np.float64]:
     with suppress(ValueError):  # the same numbers, sooner, where all of them are written as such
         if all(type(one) is str for one in some) and _is_plain("".join(some)):
             return np.fromiter((float(one or "nan") for one in some), dtype=np.float64, count=len(some))
-    return np.fromiter(map(as_number, some), dtype=np.float64, count=len(some))
+    return np.fromiter(each(some, as_number), dtype=np.float64, count=len(some))
 
 
-def unreadable(cells: Any, numbers: NDArray[np.float64]) -> int:
-    """How many cells hold something that is no number: neither a number nor one of the words for a missing value.
+def distinct(cells: Any) -> tuple[Any, NDArray[np.int64]]:
+    """The different cells and how often each occurs, or all cells and 1 for each; the same counts in the end.
+
+    >>> [each.tolist() if isinstance(each, np.ndarray) else each for each in distinct(["a", None, "a"])]
+    [['a', None], [2, 1]]
+    """
+    some = cells.tolist() if isinstance(cells, np.ndarray) and cells.dtype.kind not in "biuf" else cells
+    if isinstance(some, np.ndarray) or not _one_cell_per_key(some):
+        return some, np.ones(len(some), dtype=np.int64)
+    times = Counter(some)
+    return list(times), np.fromiter(times.values(), dtype=np.int64, count=len(times))
+
+
+def each(cells: Sequence[Any], read: Callable[[Any], Any]) -> Iterable[Any]:
+    """What `read` makes of each cell; it is called once for equal ones, where equal ones are alike.
 
     Parameters
     ----------
-    cells : array or list
+    cells : sequence
         The cells.
-    numbers : array
-        The same cells as numbers, by `as_numbers`.
-
-    >>> some = ["1.5", "", "NA", "?", "12 kg", None, [1], "x", "x"]
-    >>> unreadable(some, as_numbers(some))
-    3
+    read : callable
+        A function of a cell alone.
     """
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
-        return 0
-    some = cells.tolist() if isinstance(cells, np.ndarray) else cells
-    texts = Counter(one if type(one) is str else as_text(one) for one in compress(some, np.isnan(numbers)))
-    return sum(times for text, times in texts.items() if text.strip().lower() not in ABSENT)
+    if not _one_cell_per_key(cells):
+        return map(read, cells)
+    known = {one: read(one) for one in set(cells)}
+    return map(known.__getitem__, cells)
+
+
+def _one_cell_per_key(cells: Sequence[Any]) -> bool:
+    """Whether cells that are one key of a dict are alike: 1, 1.0 and True are one key, and not alike."""
+    return set(map(type, cells)) - {str, type(None)} in (set(), {int}, {float}, {bool})
+
+
+def is_absent(cell: object) -> bool:
+    """Whether a cell that is no number stands for a missing one: it is empty, no value, or a word for that.
+
+    >>> [is_absent(one) for one in ("", " NA ", "?", None, [1], "12 kg")]
+    [True, True, True, True, True, False]
+    """
+    return as_text(cell).lower() in ABSENT
 
 
 def as_matrix(rows: Sequence[Any]) -> Array | None:

@@ -53,7 +53,8 @@ class PrivateSchema(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     delta : float or Fraction
         Failure probability δ of the privacy bound, above 0.
     kinds : mapping of str to "number" or "category", or None, default None
-        What is publicly known of some columns. A column of codes, such as postcodes, is a number unless you say so here.
+        What is publicly known of some columns. A column of codes, such as postcodes, is a number unless you say here
+        that it is a category.
     leave_out : sequence of str, default ()
         Columns that are not looked at.
     types : {"released", "declared"}, default "released"
@@ -209,8 +210,8 @@ class PrivateSchema(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.feature_names_in_ = np.array(list(table), dtype=object)
         if not found.columns:
             raise SchemaError(
-                f"no column was found in {plan.rows:,} rows: {'; '.join(sorted(set(found.unfound.values())))}. What was "
-                "released is spent"
+                f"no column was found in {plan.rows:,} rows: {'; '.join(sorted(set(found.unfound.values())))}. The "
+                "budget of the schema is spent"
             )
         self.schema_ = Schema(found.columns)
         return self

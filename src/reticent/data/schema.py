@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.data.cells import as_number, as_numbers, as_text
+from reticent.data.cells import as_number, as_numbers, as_text, each
 from reticent.data.classes import sorted_classes
 from reticent.data.labels import class_indices_of_any
 
@@ -383,9 +383,7 @@ class _DeclaredValues:
     def of(self, values: Any) -> Indices:
         """The index of each value; -1 for values that were not declared."""
         some = values.tolist() if isinstance(values, np.ndarray) else list(values)
-        # Only text is looked up: 1, 1.0 and True are the same key of a dict, and not the same here.
-        known = {one: self.indices.get(self.key(one), -1) for one in {one for one in some if type(one) is str}}
-        found = (known[one] if type(one) is str else self.indices.get(self.key(one), -1) for one in some)
+        found = each(some, lambda one: self.indices.get(self.key(one), -1))
         return np.fromiter(found, dtype=np.int64, count=len(some))
 
 

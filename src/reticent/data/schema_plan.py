@@ -131,14 +131,18 @@ def plan_schema(
     """
     integer(columns, "columns", least=1)
     exact, failure = check_epsilon(epsilon), check_delta(delta, positive=True)
-    plan = _planned(rows, columns, undecided, texts, exact, failure, share)
+    rho = schema_rho(exact, failure) * share
+    slack = failure * SLACK_SHARE if undecided or texts else Fraction(0)
+
+    def planned(rows: int) -> SchemaPlan:
+        return _planned(rows, columns, undecided, rho=rho, slack=slack)
+
+    plan = planned(rows)
     if plan.least_count * FEWEST > rows:
-        required = fewest_rows(
-            lambda more: _planned(more, columns, undecided, texts, exact, failure, share).least_count * FEWEST <= more
-        )
+        required = fewest_rows(lambda more: planned(more).least_count * FEWEST <= more)
         raise InsufficientData(
-            f"a private schema of {columns:,} columns needs at least {required:,} rows (or groups) at this privacy, got "
-            f"{rows:,}; learn from fewer columns, spend more on the schema, or write it by hand",
+            f"a private schema of {columns:,} columns needs at least {required:,} rows (or groups) at this privacy, "
+            f"got {rows:,}; learn from fewer columns, spend more on the schema, or write it by hand",
             required=required,
         )
     if not fits(plan.event, epsilon=exact, delta=failure):
@@ -146,15 +150,12 @@ def plan_schema(
     return plan
 
 
-def _planned(
-    rows: int, columns: int, undecided: int, texts: int, epsilon: Fraction, delta: Fraction, share: Fraction
-) -> SchemaPlan:
-    slack = delta * SLACK_SHARE if undecided or texts else Fraction(0)
-    variance = 1 / (2 * schema_rho(epsilon, delta) * share)  # of the noise, per squared sensitivity
+def _planned(rows: int, columns: int, undecided: int, *, rho: Fraction, slack: Fraction) -> SchemaPlan:
+    variance = 1 / (2 * rho)  # of the noise, per squared sensitivity
     kinds = calibrate.sigma_of(undecided, variance / KINDS_SHARE) if undecided else None
     sigma = calibrate.sigma_of(2 * columns, variance / (1 - KINDS_SHARE if undecided else 1))
     if max(sigma, kinds or 0) > WIDEST:
-        raise ValueError(f"epsilon={float(epsilon):g} and delta={float(delta):g} are too small together")
+        raise ValueError("epsilon and delta are too small together: the noise would not fit into 64 bits")
     return SchemaPlan(
         rows=rows,
         columns=columns,

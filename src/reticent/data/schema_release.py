@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.data.cells import as_numbers, as_text, unreadable
+from reticent.data.cells import as_numbers, as_text, distinct, is_absent
 from reticent.data.schema import OWN_COLUMN, Column, Kind
 from reticent.data.schema_plan import (
     BINS,
@@ -121,8 +121,8 @@ def _why(kind: Kind, plan: SchemaPlan) -> str:
             "always missing, or that holds dates, has none"
         )
     return (
-        f"no category occurs often enough: about {plan.threshold:,} rows are needed. An identifier, free text, dates or "
-        "numbers with units have none"
+        f"no category occurs often enough: about {plan.threshold:,} rows are needed. An identifier, free text, dates "
+        "or numbers with units have none"
     )
 
 
@@ -144,15 +144,19 @@ def number_bins(cells: Any) -> Integers:
     >>> [(int(bin_), int(counts[bin_])) for bin_ in np.flatnonzero(counts)]
     [(0, 1), (40, 1), (41, 2), (100, 1), (143, 1), (202, 1), (203, 1)]
     """
-    numbers = as_numbers(cells)
-    known = numbers[~np.isnan(numbers)]
-    mantissas, exponents = np.frexp(np.abs(known))
+    some, times = distinct(cells)
+    numbers = as_numbers(some)
+    known = ~np.isnan(numbers)
+    values = numbers[known]
+    mantissas, exponents = np.frexp(np.abs(values))
     exponents = exponents.astype(np.int64) - (mantissas == 0.5)  # of a power of two, the logarithm itself
-    exponents = np.where(np.isinf(known), HIGHEST, np.where(known == 0, LOWEST, exponents))
-    bins = np.clip(exponents, LOWEST, HIGHEST) - LOWEST + EXPONENTS * (known < 0)
-    counts = np.bincount(bins, minlength=BINS).astype(np.int64)
-    counts[UNREADABLE] = unreadable(cells, numbers)
-    counts[MISSING] = len(numbers) - len(known) - counts[UNREADABLE]
+    exponents = np.where(np.isinf(values), HIGHEST, np.where(values == 0, LOWEST, exponents))
+    bins = np.full(len(numbers), MISSING)
+    bins[known] = np.clip(exponents, LOWEST, HIGHEST) - LOWEST + EXPONENTS * (values < 0)
+    if not isinstance(some, np.ndarray):
+        bins[[place for place in np.flatnonzero(~known) if not is_absent(some[place])]] = UNREADABLE
+    counts = np.zeros(BINS, dtype=np.int64)
+    np.add.at(counts, bins, times)
     return counts
 
 
@@ -188,9 +192,9 @@ def category_counts(source: Source, names: Sequence[str]) -> Iterable[tuple[str,
         counts: dict[str, Counter[str]] = {name: Counter() for name in some}
         for chunk in source.read(some, numbers=False):
             for name in some:
-                cells = chunk[name]
-                cells = cells.tolist() if isinstance(cells, np.ndarray) else cells
-                counts[name].update(one.strip() if type(one) is str else as_text(one) for one in cells)
+                values, times = distinct(chunk[name])
+                for text, count in zip(map(as_text, values), times.tolist(), strict=True):
+                    counts[name][text] += count
         yield from counts.items()
 
 

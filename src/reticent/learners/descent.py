@@ -21,7 +21,7 @@ from reticent.learners.lattice import WHOLE, Floats, Matrix, on_lattice, squared
 from reticent.mechanisms.counts import WIDEST, gaussian_count
 from reticent.noise import Noise
 from reticent.privacy import calibrate, fits
-from reticent.privacy.calibrate import sigma_of as sigma_of
+from reticent.privacy.calibrate import sigma_of
 from reticent.privacy.events import DiscreteGaussian, Event, Repeated
 from reticent.privacy.parameters import check_certifiable
 
