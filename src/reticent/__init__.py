@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         OutOfReach,
         PrivacyWarning,
     )
+    from reticent.data.private_schema import PrivateSchema
     from reticent.learners import (
         ActiveLearner,
         ExponentialLearner,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         LabelPrivateLearner,
         PointLearner,
         PrivateLogisticRegression,
+        PrivatePipeline,
         RectangleLearner,
         SanitizedLearner,
         SemiPrivateLearner,
@@ -76,7 +78,9 @@ __all__ = [
     "PointSanitizer",
     "PrivacyWarning",
     "PrivateLogisticRegression",
+    "PrivatePipeline",
     "PrivatePredictor",
+    "PrivateSchema",
     "RectangleLearner",
     "SanitizedLearner",
     "SemiPrivateLearner",
@@ -105,14 +109,15 @@ __all__ = [
 _HOMES = {
     name: home
     for home, names in {
+        "data.private_schema": ("PrivateSchema",),
         "errors": (
             "BudgetExhausted", "ClassOrderWarning", "EndingWarning", "InsufficientData", "OneAnswerWarning",
             "OutOfReach", "PrivacyWarning",
         ),
         "learners": (
             "ActiveLearner", "ExponentialLearner", "LabelBoost", "LabelPrivateLearner", "PointLearner",
-            "PrivateLogisticRegression", "RectangleLearner", "SanitizedLearner", "SemiPrivateLearner",
-            "SemiSupervisedLearner", "ThresholdLearner",
+            "PrivateLogisticRegression", "PrivatePipeline", "RectangleLearner", "SanitizedLearner",
+            "SemiPrivateLearner", "SemiSupervisedLearner", "ThresholdLearner",
         ),
         "predictors": ("EverlastingPredictor", "GenericBBL", "PrivatePredictor", "StablePredictor"),
         "privacy": ("Guarantee", "Ledger"),

@@ -8,11 +8,12 @@ from fractions import Fraction
 
 from scipy.special import ndtri
 
+from reticent import privacy
 from reticent.errors import InsufficientData
-from reticent.exact import Number, integer
+from reticent.exact import Number, integer, rational
 from reticent.mechanisms.counts import WIDEST
 from reticent.privacy import calibrate, fits
-from reticent.privacy.events import ApproximateDP, Composed, DiscreteGaussian, Event
+from reticent.privacy.events import ZCDP, ApproximateDP, Composed, DiscreteGaussian, Event
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.privacy.survival import survival
 from reticent.promises import fewest_rows
@@ -29,6 +30,7 @@ MISTAKES = 0.01  # the probability that noise alone makes some bin of some colum
 SURE = 4.0  # standard deviations of the noise, for numbers or categories
 FEWEST = 2  # of the rows, one in so many must exceed the noise of a bin; with fewer, hardly any column is found
 WHOLE = Fraction(1)
+MARGIN = Fraction(999, 1000)  # of the ρ that is left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +179,43 @@ def schema_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """
     slack = delta * SLACK_SHARE
     return calibrate.rho(epsilon=epsilon - slack / (1 - slack), delta=delta - slack)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rest:
+    """What a schema leaves of a budget, for releases that are concentrated: the private linear model.
+
+    Parameters
+    ----------
+    rho : Fraction
+        The ρ of all releases after the schema. It is fixed beforehand, so these may depend on the schema.
+    epsilon, delta : Fraction
+        A budget for a learner: if all of its releases have Gaussian noise, it keeps to `rho`.
+    """
+
+    rho: Fraction
+    epsilon: Fraction
+    delta: Fraction
+
+
+def rest_of(*, epsilon: Fraction, delta: Fraction, share: Fraction) -> Rest:
+    """What a schema with a share of (ε, δ) leaves.
+
+    Parameters
+    ----------
+    epsilon, delta : Fraction
+        The budget of the schema and of what follows it.
+    share : Fraction
+        The share of the schema.
+
+    >>> rest = rest_of(epsilon=Fraction(1), delta=Fraction(1, 10**6), share=Fraction(1, 10))
+    >>> round(float(rest.epsilon), 3), float(rest.delta)
+    (0.945, 9e-07)
+    """
+    rho = schema_rho(epsilon, delta) * (1 - share)
+    left = delta * (1 - SLACK_SHARE)
+    # A little less, since noise is calibrated to five digits.
+    return Rest(rho=rho, epsilon=rational(privacy.epsilon(ZCDP(rho * MARGIN), delta=left), "epsilon"), delta=left)
 
 
 def _threshold(sigma: Fraction, probability: Fraction) -> int:
