@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         service,
         teachers,
     )
+    from reticent.data.private_schema import PrivateSchema
     from reticent.errors import (
         BudgetExhausted,
         ClassOrderWarning,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         OutOfReach,
         PrivacyWarning,
     )
-    from reticent.data.private_schema import PrivateSchema
     from reticent.learners import (
         ActiveLearner,
         ExponentialLearner,
