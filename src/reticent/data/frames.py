@@ -43,7 +43,7 @@ class Columns(Mapping[str, Any]):
 
     def __init__(self, X: Any, name: str = "X") -> None:
         self._table, names = _read(X, name)
-        self._place = _places(names, name)
+        self._place = column_places(names, name)
         self.rows = _rows(self._table, name)
 
     def __getitem__(self, name: str) -> Any:
@@ -94,7 +94,7 @@ def _one_column(cells: Any, name: str) -> Any:
     return cells
 
 
-def _places(names: Sequence[Any], table: str) -> dict[str, int]:
+def column_places(names: Sequence[Any], table: str) -> dict[str, int]:
     """Where each column stands; refuse names that are empty or repeat."""
     written = [str(one) for one in names]
     if not written:

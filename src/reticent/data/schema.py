@@ -93,7 +93,10 @@ class Column:
         """The names of the numbers that it becomes."""
         if self.kind == "number":
             return [self.name, f"{self.name}=?"] if self.marks_missing else [self.name]
-        names = [*map(as_text, self.categories), *(["?"] if self.other else [])]
+        names = [*map(as_text, self.categories)]
+        if self.other:
+            marks = ("?" * times for times in range(1, len(names) + 2))
+            names.append(next(mark for mark in marks if mark not in names))
         return [f"{self.name}={one}" for one in names]
 
 
