@@ -29,8 +29,8 @@ import numpy as np
 from reticent.service.processes import Child, Folder, ending_in_good_order
 
 if TYPE_CHECKING:
+    from reticent.data.schema import Schema
     from reticent.service.http.service import Service
-    from reticent.service.schema import Schema
     from reticent.service.store.protocol import Verified
 
 COLUMNS, TEACHERS, ROWS = 20, 1000, 200_000
@@ -39,7 +39,7 @@ INFER = "/v2/models/bench/infer"
 
 
 def schema() -> Schema:
-    from reticent.service.schema import Column, Schema
+    from reticent.data.schema import Column, Schema
 
     columns = tuple(Column(f"x{one}", "number", range=(-5, 5)) for one in range(COLUMNS))
     return Schema(columns=columns, target="y", classes=(0, 1))

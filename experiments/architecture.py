@@ -18,12 +18,12 @@ import numpy as np
 from experiments.table import Table
 from experiments.tracing import Walk
 from reticent.cli import main
+from reticent.data.schema import Schema
 from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
 from reticent.service.http.batching import Batcher
 from reticent.service.http.server import Binding, listening, make_server
 from reticent.service.http.service import Service
-from reticent.service.schema import Schema
 
 VALUE = 0.123456789  # of a cell: encoding by the range [-1, 1] leaves it as it is
 SCHEMA = """

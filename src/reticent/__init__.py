@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         service,
         teachers,
     )
+    from reticent.data.private_schema import PrivateSchema
     from reticent.errors import (
         BudgetExhausted,
         ClassOrderWarning,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         LabelPrivateLearner,
         PointLearner,
         PrivateLogisticRegression,
+        PrivatePipeline,
         RectangleLearner,
         SanitizedLearner,
         SemiPrivateLearner,
@@ -80,7 +82,9 @@ __all__ = [
     "PointSanitizer",
     "PrivacyWarning",
     "PrivateLogisticRegression",
+    "PrivatePipeline",
     "PrivatePredictor",
+    "PrivateSchema",
     "RectangleLearner",
     "SanitizedLearner",
     "SemiPrivateLearner",
@@ -110,14 +114,15 @@ __all__ = [
 _HOMES = {
     name: home
     for home, names in {
+        "data.private_schema": ("PrivateSchema",),
         "errors": (
             "BudgetExhausted", "ClassOrderWarning", "EndingWarning", "InsufficientData", "OneAnswerWarning",
             "OutOfReach", "PrivacyWarning",
         ),
         "learners": (
             "ActiveLearner", "Charged", "ExponentialLearner", "LabelBoost", "LabelPrivateLearner", "PointLearner",
-            "PrivateLogisticRegression", "RectangleLearner", "SanitizedLearner", "SemiPrivateLearner",
-            "SemiSupervisedLearner", "ThresholdLearner",
+            "PrivateLogisticRegression", "PrivatePipeline", "RectangleLearner", "SanitizedLearner",
+            "SemiPrivateLearner", "SemiSupervisedLearner", "ThresholdLearner",
         ),
         "predictors": ("EverlastingPredictor", "GenericBBL", "PrivatePredictor", "StablePredictor"),
         "privacy": ("Guarantee", "Ledger", "LedgerFile"),

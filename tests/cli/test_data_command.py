@@ -38,7 +38,7 @@ def test_a_second_fit_of_the_same_rows_is_refused(run: Reticent, folder: Path) -
     second = run(*SECOND)
     check_refused(second, "this fit costs epsilon=1, delta=1e-06, but of the data set 'clinic'")
     assert "epsilon=0, delta=0 is left" in second.err
-    assert home.names() == ["clinic"]
+    assert home.predictor_names() == ["clinic"]
     assert len(shown(run)["charges"]) == 1
 
 
@@ -241,7 +241,7 @@ def test_a_registry_that_was_changed_stops_fit(run: Reticent, folder: Path) -> N
     assert run(*FIT).code == 0
     (folder / "home" / "_data" / "salt").write_bytes(bytes(32))
     check_refused(run(*SECOND), "known rows cannot be recognised")
-    assert home.names() == ["clinic"]
+    assert home.predictor_names() == ["clinic"]
 
 
 def test_the_list_of_predictors_does_not_have_the_data(run: Reticent, folder: Path) -> None:

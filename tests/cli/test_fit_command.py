@@ -18,8 +18,8 @@ import pytest
 from command_line import FIT, Reticent, served
 
 from reticent.cli.errors import UsageError
+from reticent.data.schema import Schema
 from reticent.service import home, tables
-from reticent.service.schema import Schema
 from reticent.service.status import KEPT, PUBLIC
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
@@ -50,7 +50,7 @@ def test_the_plan_is_printed_before_a_row_is_read(
     assert "\n2 classes: 'no', 'yes'; any other label counts as 'no'\n" in outcome.out
     assert "It can be sustained." in outcome.out
     assert "the rows were read" in outcome.err
-    assert home.names() == []
+    assert home.predictor_names() == []
     assert run("data", "list").out == ""  # and nothing was charged
 
 

@@ -11,8 +11,8 @@ import pytest
 from command_line import FIT, SCHEMA, SECRET, Reticent
 
 from reticent.cli.fit import read_rows
+from reticent.data.schema import Schema
 from reticent.service import home, tables
-from reticent.service.schema import Schema
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
 

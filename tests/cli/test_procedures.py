@@ -11,9 +11,9 @@ import pytest
 from terminal import typed_in
 from test_backup import marks
 
+from reticent.data.schema import Schema
 from reticent.service import client, client_messages, home
 from reticent.service.http import open_inference
-from reticent.service.schema import Schema
 from reticent.service.store.protocol import RESTORED, RETIRED
 from waiting import reserved_port
 

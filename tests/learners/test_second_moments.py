@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from reticent import noise
 from reticent.audit import exact, law
 from reticent.learners import PrivateLogisticRegression, logistic, logistic_settings, products
-from reticent.learners.descent import release_variance, sigma_of
+from reticent.learners.descent import release_variance
 from reticent.learners.lattice import on_lattice, shortened
 from reticent.learners.second_moments import (
     MomentsPlan,
@@ -35,6 +35,7 @@ from reticent.learners.second_moments import (
 )
 from reticent.noise import Noise
 from reticent.privacy import delta, fits
+from reticent.privacy.calibrate import sigma_of
 from reticent.privacy.events import Composed, DiscreteGaussian, Repeated, SeededRelease
 
 Array = NDArray[Any]

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from reticent.data.schema import Column, Schema
 from reticent.learners import PrivateLogisticRegression
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.published import PublishedModel
 from reticent.published.probe import probe
-from reticent.service.schema import Column, Schema
 
 COLUMNS = (
     Column("age", "number", range=(0, 100)),

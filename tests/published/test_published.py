@@ -18,12 +18,12 @@ import pytest
 from some_models import fitted, odd_table, published, some_schema
 
 from reticent.concepts import Thresholds
+from reticent.data.schema import Column, Schema
 from reticent.learners import ThresholdLearner
 from reticent.learners.linear import Linear
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.published import NotPublic, PublishedModel, files, onnx_graph, pipeline
 from reticent.published.probe import check, probe
-from reticent.service.schema import Column, Schema
 
 CASES: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     (("no", "yes"), {}),

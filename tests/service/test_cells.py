@@ -21,10 +21,10 @@ from shop import predictor
 from stand_in import FakeAnswering, connect, make_service
 
 from reticent.data.queries import as_queries
+from reticent.data.schema import Column, Schema
 from reticent.service import client_messages
 from reticent.service.http import invocations, open_inference
 from reticent.service.http.problems import Problem
-from reticent.service.schema import Column, Schema
 from reticent.service.tables import open_table
 
 NUMBER = Column("x", "number", range=(0, 100), missing=30)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from reticent import cli
+from reticent.data.schema import Schema
 from reticent.service.answering import AnsweringService
 from reticent.service.home import Home, folder_of
 from reticent.service.requests import Request, digest
-from reticent.service.schema import Schema
 
 SCHEMA = """\
 target = "ill"

@@ -23,12 +23,12 @@ from shop import predictor
 
 import warm
 from reticent import cli
+from reticent.data.schema import Column, Schema
 from reticent.service import halting, traces
 from reticent.service.answering import AnsweringService
 from reticent.service.client import Client
 from reticent.service.halting import Halt, Interrupted, StillHalted, kind_of
 from reticent.service.home import STORE, Home
-from reticent.service.schema import Column, Schema
 from reticent.service.store.protocol import Damaged, NotStored
 from reticent.service.store.verification import verify
 from waiting import LIMIT, reserved_port, wait_until

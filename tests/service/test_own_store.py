@@ -12,12 +12,12 @@ import pytest
 from shop import MODEL, labels, predictor, request
 
 from reticent import Client
+from reticent.data.schema import Column, Schema
 from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
 from reticent.service.http.batching import Batcher
 from reticent.service.http.server import Binding, listening, make_server
 from reticent.service.http.service import Service
-from reticent.service.schema import Column, Schema
 from reticent.service.store.protocol import AnswerStore, Damaged, OpenedPhase
 from reticent.service.store.sqlite import SQLiteStore
 from waiting import wait_until

@@ -15,6 +15,7 @@ from shop import MODEL, labels, new_answering, request
 from stand_in import running
 
 from reticent.concepts import Thresholds
+from reticent.data.schema import Column, Schema
 from reticent.learners import PrivateLogisticRegression, ThresholdLearner
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.service.answering import AnsweringService
@@ -23,7 +24,6 @@ from reticent.service.home import Home
 from reticent.service.http.batching import Batcher
 from reticent.service.http.service import Service
 from reticent.service.requests import Answered, KeyReused, Request
-from reticent.service.schema import Column, Schema
 
 LEARNER = PrivateLogisticRegression(epsilon=4, delta=1e-5, row_norm=2)
 CLASSES = ("yes", "no", "perhaps")  # not in ascending order

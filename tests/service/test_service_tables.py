@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reticent.data.schema import Column, Schema
 from reticent.service import tables
-from reticent.service.schema import Column, Schema
 from reticent.service.tables import TableError, open_table
 
 SCHEMA = Schema(

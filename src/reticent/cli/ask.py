@@ -17,9 +17,9 @@ from reticent.cli.running_server import address_of, naming_the_key, read_key
 
 if TYPE_CHECKING:
     from reticent.cli.answer_file import AnswerFile
+    from reticent.data.schema import Schema
     from reticent.service.answering import AnsweringService
     from reticent.service.client import Client
-    from reticent.service.schema import Schema
     from reticent.service.tables import TableFile
 
 ROWS_PER_REQUEST = 10_000

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.service.schema import Column, Schema
+from reticent.data.schema import Column, Schema
 
 Array = NDArray[Any]
 

@@ -7,6 +7,7 @@ import shlex
 import sys
 import warnings
 from dataclasses import replace
+from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,8 +24,9 @@ from reticent.errors import OneAnswerWarning, PrivacyWarning
 
 if TYPE_CHECKING:
     from reticent.data.rows import Rows
+    from reticent.data.schema import Schema
     from reticent.predictors.everlasting import EverlastingPredictor
-    from reticent.service.schema import Schema
+    from reticent.privacy.guarantee import Guarantee
     from reticent.service.tables import TableFile
 
 
@@ -36,7 +38,11 @@ def fit(
     delta: Number,
     target: str | None = None,
     group: str | None = None,
+    classes: str | None = None,
     schema: Path | None = None,
+    schema_share: Number = 0.1,
+    categories: str | None = None,
+    leave_out: str | None = None,
     learner: Learner = "auto",
     answers: Annotated[int | str, Parameter(converter=whole_number("endless", least=1))] = "endless",
     drift: Literal["none", "slow", "fast"] = "none",
@@ -50,6 +56,7 @@ def fit(
     """Make a predictor from a table, ready to be served.
 
     The plan is printed first, from the header, the schema and the number of rows. Only then are the rows read.
+    Without a schema, ranges and categories are found privately, with a share of epsilon and delta.
 
     Parameters
     ----------
@@ -65,8 +72,16 @@ def fit(
         The column to predict, if the schema does not name it.
     group
         The column that names the person a row belongs to: all rows of one person are protected together.
+    classes
+        The labels, separated by commas: no,yes. Any other label counts as the first.
     schema
-        The public description of the columns; `reticent schema` drafts one.
+        The public description of the columns; `reticent schema` drafts one. Without it, one is found privately.
+    schema_share
+        Without a schema: the share of the budget for finding one.
+    categories
+        Without a schema: columns that are categories although they look like numbers, separated by commas.
+    leave_out
+        Without a schema: columns that are not learned from, separated by commas.
     learner
         What answers: teachers that vote (linear, trees, thresholds); private, one private linear model per phase; or
         private-model, one private linear model that never learns from queries, so that its guarantee protects the rows
@@ -93,7 +108,7 @@ def fit(
     quiet
         Show no progress.
     """
-    from reticent.data.labels import ClassLabels
+    from reticent.cli.private_schema import SchemaPurchase, checked_schema_share, search
     from reticent.predictors.parameters import CheckedParameters
     from reticent.service import home, tables
     from reticent.service.status import in_words
@@ -105,32 +120,34 @@ def fit(
         if folder.exists():
             raise UsageError(f"there is a predictor {name!r} already; choose another --name, or delete {folder}")
         _check_writable(folder.parent)
+        share = checked_schema_share(schema_share)
         found = tables.open_table(table)
-        declared = _read_schema(found, schema, target, group)
+        declared = None if schema is None else _read_schema(found, schema, target, group, classes)
+        if declared is not None and (categories or leave_out):
+            raise UsageError("--categories and --leave-out are for a table without a schema: edit the schema instead")
         with progress_bar("counting rows", quiet=quiet) as advance:
             rows = found.count(advance)
         if rows == 0:
             raise UsageError(f"{table} has no rows")
-        choice = choose(
-            declared,
-            rows,
-            learner,
-            epsilon=epsilon,
-            delta=delta,
-            answers=answers,
-            drift=drift,
-            client_share=client_share,
-            client_phases=client_phases,
-        )
-        predictor = _predictor(
-            choice, epsilon=epsilon, delta=delta, client_share=client_share, client_phases=client_phases
-        )
-        promised = CheckedParameters.of(predictor.get_params(deep=False)).guarantee(
-            grouped=declared.group is not None, seeded=False
-        )
-        print(choice.text(table, promised, client_share=client_share, client_phases=client_phases))
-        if not choice.plan.phases or not choice.plan.sustained:
-            raise UsageError(choice.required())
+        options: dict[str, Any] = {
+            "answers": answers, "drift": drift, "client_share": client_share, "client_phases": client_phases,
+        }  # fmt: skip
+        purchase = None
+        if declared is None:
+            wanted = search(
+                found, rows, target=target, classes=classes, group=group, categories=categories, leave_out=leave_out,
+                quiet=quiet,
+            )  # fmt: skip
+            purchase = SchemaPurchase.planned(
+                wanted, rows, learner, epsilon=epsilon, delta=delta, share=share, options=options
+            )
+            choice = purchase.choice
+        else:
+            choice = choose(declared, rows, learner, epsilon=epsilon, delta=delta, **options)
+        promised = CheckedParameters.of(
+            _predictor(choice, client_share=client_share, client_phases=client_phases).get_params(deep=False)
+        ).guarantee(grouped=choice.schema.group is not None, seeded=False)
+        _show(choice, table, promised, client_share, client_phases)
         if (better := choice.better()) is not None:
             _confirm(better, yes)
         charge(
@@ -140,21 +157,23 @@ def fit(
             epsilon=promised.epsilon,
             delta=promised.delta,
             predictor=name,
-            group=declared.group,
+            group=choice.schema.group,
             data=data,
             again=again,
             quiet=quiet,
         )
-        training = read_rows(found, declared, rows, quiet=quiet)
-        with progress_bar("learning", quiet=quiet), warnings.catch_warnings():
-            warnings.simplefilter("ignore", OneAnswerWarning)  # printed below
-            warnings.filterwarnings("ignore", "delta=.* is not below 1/", PrivacyWarning)  # printed in the plan
-            labels = ClassLabels(declared.ascending_classes, training.class_indices)
-            predictor.fit(training.X, labels, groups=training.groups)
+        if purchase is not None:
+            choice = purchase.made(folder.with_name(f"{folder.name}.schema.toml"))
+            _show(choice, table, promised, client_share, client_phases)
+        predictor = _predictor(choice, client_share=client_share, client_phases=client_phases)
+        training = read_rows(found, choice.schema, rows, quiet=quiet)
+        _learn(predictor, choice.schema, training, quiet=quiet)
         with progress_bar("saving", quiet=quiet):
-            home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta)).close()
-    words = in_words(predictor.guarantee_, public_model=predictor.model_ is not None)
-    print(f"\n{words}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
+            home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta, share)).close()
+    print(f"\n{in_words(predictor.guarantee_, public_model=predictor.model_ is not None)}")
+    if purchase is not None:
+        print(f"\n{choice.spent()}")
+    print(f"\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
     if predictor.one_answer_ is not None:
         print(one_answer(predictor.one_answer_))
     return 0
@@ -167,19 +186,29 @@ def _check_writable(root: Path) -> None:
         raise UsageError(f"no predictor can be saved in {root}: {existing} is not writable; set RETICENT_HOME")
 
 
-def _read_schema(table: TableFile, path: Path | None, target: str | None, group: str | None) -> Schema:
-    """The schema, with the group that the command line names; it must fit the table and the options."""
-    from reticent.service import tables
-    from reticent.service.schema import Schema
+def _show(choice: FitChoice, table: Path, promised: Guarantee, client_share: Any, client_phases: int) -> None:
+    """Print a plan; refuse one that cannot be kept."""
+    print(choice.text(table, promised, client_share=client_share, client_phases=client_phases))
+    if not choice.plan.phases or not choice.plan.sustained:
+        raise UsageError(choice.required())
 
-    if path is None:
-        options = [*(["--target", target] if target else []), *(["--group", group] if group else [])]
-        command = shlex.join(["reticent", "schema", str(table.path), *options, "--out", "schema.toml"])
-        raise UsageError(
-            "a schema is needed: ranges, categories and classes are not read from private rows. Draft one from the "
-            f"header with: {command} (then fill it in, and add --schema schema.toml)"
-        )
+
+def _read_schema(
+    table: TableFile, path: Path, target: str | None, group: str | None, classes: str | None
+) -> Schema:
+    """The schema, with the group that the command line names; it must fit the table and the options."""
+    from reticent.cli.private_schema import labels_of
+    from reticent.data.cells import as_text
+    from reticent.data.schema import Schema
+    from reticent.service import tables
+
     schema = Schema.read(path)
+    if not schema.target:
+        if target is None or classes is None:
+            raise UsageError(f"{path} describes columns only: add --target and --classes")
+        schema = replace(schema, target=target, classes=labels_of(classes))
+    elif classes is not None and set(map(as_text, labels_of(classes))) != set(map(as_text, schema.classes)):
+        raise UsageError(f"--classes {classes} are not the classes of {path}")
     if target is not None and target != schema.target:
         raise UsageError(f"--target {target!r} is not the target of {path}, which is {schema.target!r}")
     if group is not None and schema.group not in (None, group):
@@ -208,9 +237,7 @@ def _confirm(better: BetterOption, yes: bool) -> None:
     raise UsageError(f"another option is better: add --yes to continue, or {better.instead}")
 
 
-def _predictor(
-    choice: FitChoice, *, epsilon: Any, delta: Any, client_share: Any, client_phases: int
-) -> EverlastingPredictor:
+def _predictor(choice: FitChoice, *, client_share: Any, client_phases: int) -> EverlastingPredictor:
     from reticent.predictors.everlasting import EverlastingPredictor
 
     learner: Any = None
@@ -225,11 +252,14 @@ def _predictor(
     elif choice.learner in ("private", "private-model"):
         from reticent.learners.logistic import PrivateLogisticRegression
 
-        learner = PrivateLogisticRegression(epsilon=epsilon, delta=delta, row_norm=choice.schema.row_norm)
+        learner = PrivateLogisticRegression(
+            epsilon=choice.epsilon, delta=choice.delta, row_norm=choice.schema.row_norm
+        )
     return EverlastingPredictor(
         learner,
-        epsilon=epsilon,
-        delta=delta,
+        epsilon=choice.epsilon,
+        delta=choice.delta,
+        besides=choice.besides,
         answers=choice.answers,
         classes=list(choice.schema.classes),
         engine="auto" if choice.learns_from_queries else "model",
@@ -237,6 +267,16 @@ def _predictor(
         client_share=client_share,
         client_phases=client_phases,
     )
+
+
+def _learn(predictor: EverlastingPredictor, schema: Schema, training: Rows, *, quiet: bool) -> None:
+    from reticent.data.labels import ClassLabels
+
+    with progress_bar("learning", quiet=quiet), warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneAnswerWarning)  # printed later
+        warnings.filterwarnings("ignore", "delta=.* is not below 1/", PrivacyWarning)  # printed in the plan
+        labels = ClassLabels(schema.ascending_classes, training.class_indices)
+        predictor.fit(training.X, labels, groups=training.groups)
 
 
 def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = False) -> Rows:
@@ -262,7 +302,7 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
     """
     import numpy as np
 
-    from reticent.data.cells import as_text
+    from reticent.cli.private_schema import group_names
     from reticent.data.rows import RowStore
 
     store = RowStore(rows, schema.width, dtype=np.float64, classes=len(schema.classes), memory_limit=1 << 30)
@@ -277,20 +317,16 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
                 raise UsageError(f"{table.path} has changed while it was read")
             store.append(encoded, schema.class_indices(chunk[schema.target]))
             if groups is not None and schema.group is not None:
-                names = [as_text(cell) for cell in chunk[schema.group]]
-                if "" in names:  # a row of an unknown group would protect nobody
-                    raise UsageError(
-                        f"{table.path}: the column {schema.group!r} must name the group of every row: some are missing"
-                    )
+                names = group_names(chunk[schema.group], table, schema.group)
                 groups[start : start + len(names)] = [known.setdefault(each, len(known)) for each in names]
     if len(store) < rows:
         raise UsageError(f"{table.path} has changed while it was read")
     return store.rows()._replace(groups=groups)
 
 
-def _model(choice: FitChoice, rows: int, epsilon: Any, delta: Any) -> str:
+def _model(choice: FitChoice, rows: int, epsilon: Any, delta: Any, share: Fraction) -> str:
     """The text of model.toml: the schema and, under [model], how the predictor was made. All of it is public."""
-    from reticent.service.schema import toml
+    from reticent.data.schema import toml
 
     made: dict[str, Any] = {
         "epsilon": str(epsilon),
@@ -301,4 +337,6 @@ def _model(choice: FitChoice, rows: int, epsilon: Any, delta: Any) -> str:
         "features": list(choice.schema.features),
         "reticent": version("reticent"),
     }
+    if choice.besides is not None:
+        made |= {"schema_share": str(share), "phase_epsilon": str(choice.epsilon), "phase_delta": str(choice.delta)}
     return choice.schema.to_toml() + "\n[model]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in made.items())

@@ -12,13 +12,23 @@ from typing import TYPE_CHECKING, Any, Literal
 from reticent.cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from reticent.data.schema import Schema
     from reticent.plan.advise import Advice, Option
     from reticent.plan.planned_phases import Everlasting
     from reticent.privacy.guarantee import Guarantee
-    from reticent.service.schema import Schema
 
 Learner = Literal["auto", "linear", "trees", "thresholds", "private", "private-model"]
 
+Stage = Literal["given", "expected", "found"]
+
+START = {
+    "given": "The plan, from the header of {table}, the schema and the number of rows. No row has been read yet.",
+    "expected": (
+        "The plan, from the header of {table} and the number of rows. No row has been read yet. First a share of the "
+        "budget finds the schema: ranges and categories."
+    ),
+    "found": "The plan with the schema that was found.",
+}
 NOTABLE_GAIN = 0.01  # of all answers: what another option must gain before `fit` asks for confirmation
 PLANNED = {
     "linear": "linear", "trees": "other", "thresholds": "thresholds", "private": "private",
@@ -87,6 +97,12 @@ class FitChoice:
         The phases that result.
     advice : Advice
         The expected loss of every option.
+    epsilon, delta : Fraction, int or float
+        The privacy of a phase.
+    besides : tuple or None, default None
+        What the rows of the table pay for a private schema, if there is one: ε and δ.
+    stage : {"given", "expected", "found"}, default "given"
+        Where the schema comes from: a file, a guess of its width, or a private release.
     automatic : bool, default False
         Whether the learner was chosen here, and not named by the caller.
     """
@@ -97,6 +113,10 @@ class FitChoice:
     phases: dict[str, Any]
     plan: Everlasting
     advice: Advice
+    epsilon: Any
+    delta: Any
+    besides: tuple[Any, Any] | None = None
+    stage: Stage = "given"
     automatic: bool = False
 
     @property
@@ -172,15 +192,20 @@ class FitChoice:
         from reticent.plan.advise import CHECK
 
         schema = self.schema
-        columns = f"{len(schema.columns)} columns ({schema.width} numbers per row)"
+        about = "about " if self.stage == "expected" else ""
+        columns = f"{len(schema.columns)} columns ({about}{schema.width} numbers per row)"
         lines = [
-            f"The plan, from the header of {table.name}, the schema and the number of rows. No row has been read yet.",
+            START[self.stage].format(table=table.name),
             columns + ("" if schema.group is None else f", grouped by {schema.group!r}"),
             f"{len(schema.classes)} classes: {_first(schema.classes)}; any other label counts as "
             f"{schema.classes[0]!r}",
             "",
             str(replace(self.plan, learner=self.learner, two_coin=None)),  # `fit` has no option for such a labeller
             *self._total(promised, client_phases),
+        ]
+        if self.stage == "found":  # the rest was said before
+            return "\n".join(lines)
+        lines += [
             *self._delta(),
             *self._who_is_learned_from(client_share, client_phases),
             "",
@@ -207,10 +232,24 @@ class FitChoice:
         """The privacy of all phases together, if that is not what a phase costs."""
         if (promised.epsilon, promised.delta) == (self.plan.guarantee.epsilon, self.plan.guarantee.delta):
             return []
-        return [
-            f"In total ε = {promised.epsilon:g}, δ = {promised.delta:g}: a client may enter {phases} phases "
-            "(--client-phases), and each costs the ε and δ above."
-        ]
+        total = f"In total ε = {promised.epsilon:g}, δ = {promised.delta:g}:"
+        reasons = [] if self.besides is None else ["rows of the table also pay for the schema (--schema-share)"]
+        if phases > 1:
+            reasons.append(
+                f"a client may enter {phases} phases (--client-phases), and each costs the ε and δ above"
+            )
+        return [f"{total} {'; '.join(reasons)}."]
+
+    def spent(self) -> str:
+        """What the budget was spent on, where the schema was found privately."""
+        one = "in one account" if self.learner in OPTION_OF else "by adding up"
+        extra = (0, 0) if self.besides is None else self.besides
+        total = f"ε = {float(self.epsilon + extra[0]):.4g}, δ = {float(self.delta + extra[1]):.4g}"
+        return (
+            f"What it was spent on. For rows of the table: schema and first phase together, {one}: {total}. A phase "
+            f"alone costs ε = {float(self.epsilon):.4g}, δ = {float(self.delta):.4g}; later rows and queries pay for "
+            "phases only."
+        )
 
     def _delta(self) -> list[str]:
         """A warning if δ is too large for the number of rows; both are public."""
@@ -268,6 +307,8 @@ def choose(
     drift: Literal["none", "slow", "fast"],
     client_share: Any = 1,
     client_phases: int = 1,
+    besides: tuple[Any, Any] | None = None,
+    stage: Stage = "given",
 ) -> FitChoice:
     """Choose the learner and plan its phases, from public numbers alone."""
     from reticent.plan.advise import DRIFT_GROWTH, advise
@@ -305,7 +346,9 @@ def choose(
         **phases,
         **common,
     )
-    return FitChoice(schema, learner, answers, phases, plan, advice, automatic)
+    return FitChoice(
+        schema, learner, answers, phases, plan, advice, epsilon, delta, besides, stage, automatic
+    )
 
 
 def _automatic(advice: Advice, answers: int | str, *, grouped: bool, limited: bool) -> str:

@@ -14,9 +14,9 @@ from reticent.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from reticent.cli.own_parts import OwnParts
+    from reticent.data.schema import Schema
     from reticent.service.answering import AnsweringService
     from reticent.service.home import Home
-    from reticent.service.schema import Schema
 
 
 def existing_folder(name: str) -> Path:
@@ -106,8 +106,8 @@ def open_to_read(name: str) -> Iterator[Home]:
 
 def schema_of(folder: Path, model: str) -> Schema:
     """The schema in the text of a model.toml; an error names the file."""
+    from reticent.data.schema import Schema, SchemaError
     from reticent.service.home import MODEL
-    from reticent.service.schema import Schema, SchemaError
 
     try:
         return Schema.from_toml(model)

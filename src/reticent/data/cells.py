@@ -8,7 +8,8 @@ what it holds. So every form of a table and of a query reads its cells here, by 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 TRUTHS = {"true": 1.0, "false": 0.0}
+ABSENT = frozenset({"", "?", "na", "n/a", "nan", "nat", "null", "none", "."})  # what stands for no value, in any case
 BITS = 13_000  # of a whole number that is written out: Python refuses to write more than 4,300 digits
 
 
@@ -72,8 +74,51 @@ def as_numbers(cells: Any) -> NDArray[np.float64]:
     some = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
     with suppress(ValueError):  # the same numbers, sooner, where all of them are written as such
         if all(type(one) is str for one in some) and _is_plain("".join(some)):
-            return np.fromiter(map(float, some), dtype=np.float64, count=len(some))
-    return np.fromiter(map(as_number, some), dtype=np.float64, count=len(some))
+            return np.fromiter((float(one or "nan") for one in some), dtype=np.float64, count=len(some))
+    return np.fromiter(each(some, as_number), dtype=np.float64, count=len(some))
+
+
+def distinct(cells: Any) -> tuple[Any, NDArray[np.int64]]:
+    """The different cells and how often each occurs, or all cells and 1 for each; the same counts in the end.
+
+    >>> [each.tolist() if isinstance(each, np.ndarray) else each for each in distinct(["a", None, "a"])]
+    [['a', None], [2, 1]]
+    """
+    some = cells.tolist() if isinstance(cells, np.ndarray) and cells.dtype.kind not in "biuf" else cells
+    if isinstance(some, np.ndarray) or not _one_cell_per_key(some):
+        return some, np.ones(len(some), dtype=np.int64)
+    times = Counter(some)
+    return list(times), np.fromiter(times.values(), dtype=np.int64, count=len(times))
+
+
+def each(cells: Sequence[Any], read: Callable[[Any], Any]) -> Iterable[Any]:
+    """What `read` makes of each cell; it is called once for equal ones, where equal ones are alike.
+
+    Parameters
+    ----------
+    cells : sequence
+        The cells.
+    read : callable
+        A function of a cell alone.
+    """
+    if not _one_cell_per_key(cells):
+        return map(read, cells)
+    known = {one: read(one) for one in set(cells)}
+    return map(known.__getitem__, cells)
+
+
+def _one_cell_per_key(cells: Sequence[Any]) -> bool:
+    """Whether cells that are one key of a dict are alike: 1, 1.0 and True are one key, and not alike."""
+    return set(map(type, cells)) - {str, type(None)} in (set(), {int}, {float}, {bool})
+
+
+def is_absent(cell: object) -> bool:
+    """Whether a cell that is no number stands for a missing one: it is empty, no value, or a word for that.
+
+    >>> [is_absent(one) for one in ("", " NA ", "?", None, [1], "12 kg")]
+    [True, True, True, True, True, False]
+    """
+    return as_text(cell).lower() in ABSENT
 
 
 def as_matrix(rows: Sequence[Any]) -> Array | None:

@@ -54,6 +54,15 @@ def numbered(groups: Array) -> Integers:
         raise TypeError("groups must be numbers, strings, dates or tuples of these") from None
 
 
+def first_of_each(groups: Integers) -> Integers:
+    """The indices of the first row of each group, in order of place.
+
+    >>> first_of_each(np.array([4, 7, 4, 1])).tolist()
+    [0, 1, 3]
+    """
+    return np.sort(np.unique(groups, return_index=True)[1])
+
+
 def most_shards(sizes: Integers) -> int:
     """The most shards to which groups of these sizes can be dealt, so that no group is too large for its shard.
 

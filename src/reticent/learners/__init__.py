@@ -6,6 +6,7 @@ from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.label_boost import LabelBoost
 from reticent.learners.label_private import LabelPrivateLearner, SemiPrivateLearner
 from reticent.learners.logistic import PrivateLogisticRegression
+from reticent.learners.pipeline import PrivatePipeline
 from reticent.learners.points import PointLearner
 from reticent.learners.rectangles import RectangleLearner
 from reticent.learners.sanitized import SanitizedLearner
@@ -20,6 +21,7 @@ __all__ = [
     "LabelPrivateLearner",
     "PointLearner",
     "PrivateLogisticRegression",
+    "PrivatePipeline",
     "RectangleLearner",
     "SanitizedLearner",
     "SemiPrivateLearner",

@@ -14,11 +14,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.learners.descent import release_variance, sigma_of
+from reticent.learners.descent import release_variance
 from reticent.learners.lattice import Floats
 from reticent.mechanisms.counts import gaussian_count
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
+from reticent.privacy.calibrate import sigma_of
 from reticent.privacy.events import DiscreteGaussian, Event
 from reticent.privacy.parameters import check_positive
 

@@ -21,6 +21,7 @@ from reticent.learners.lattice import WHOLE, Floats, Matrix, on_lattice, squared
 from reticent.mechanisms.counts import WIDEST, gaussian_count
 from reticent.noise import Noise
 from reticent.privacy import calibrate, fits
+from reticent.privacy.calibrate import sigma_of
 from reticent.privacy.events import DiscreteGaussian, Event, Repeated
 from reticent.privacy.parameters import check_certifiable
 
@@ -202,18 +203,6 @@ def release_variance(epsilon: Fraction, delta: Fraction) -> Fraction:
     """1/μ²: the least variance of the noise, per squared sensitivity, with which one release fits (ε, δ)."""
     squared = (2 * LEVELS << LEAST_BITS) ** 2
     return _sigma(1, squared=squared, epsilon=epsilon, delta=delta) ** 2 / squared
-
-
-def sigma_of(squared: int, variance: Fraction) -> Fraction:
-    """The noise of a release of this squared sensitivity and variance per squared sensitivity, rounded up to 7 digits.
-
-    >>> float(sigma_of(50 * 4096**4, Fraction(20)))
-    530542200.0
-    """
-    exact = squared * variance
-    unit = Fraction(10) ** (math.ceil(math.log10(exact) / 2) - 7)
-    root = math.isqrt(exact // unit**2)
-    return (root if root**2 * unit**2 >= exact else root + 1) * unit
 
 
 # ── rows and residuals as integers ────────────────────────────────────────────────────────────────────────────────

@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.exact import integer
-from reticent.learners.descent import release_variance, row_bits, sigma_of
+from reticent.learners.descent import release_variance, row_bits
 from reticent.learners.lattice import MOST_ENTRIES, WHOLE, Floats, Matrix, on_lattice, shortened, squared_lengths
 from reticent.learners.products import product_blocks
 from reticent.mechanisms.counts import WIDEST, gaussian_count
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
+from reticent.privacy.calibrate import sigma_of
 from reticent.privacy.events import DiscreteGaussian, Event
 
 DIAGONAL, OFF_DIAGONAL = 5, 7  # about 1 : √2, as Frobenius's norm counts each entry off the diagonal twice; 7² ≤ 2·5²

@@ -94,6 +94,9 @@ class EverlastingPredictor(ResumablePredictor):
         The largest share of the rows of a phase that may come from one client; its first queries are taken.
     client_phases : int, default 1
         How many phases the queries of one client may enter, with `groups`.
+    besides : tuple of two numbers or None, default None
+        ε and δ that the training rows pay for something else that is released with the predictor, such as a private
+        schema. They are added to the guarantee; phases have `epsilon` and `delta`.
     max_rows : int or None, default None
         The most rows of a phase. If phases do not grow, the errors of teachers add up over phases.
     memory_limit : int, default 2**30
@@ -160,6 +163,7 @@ class EverlastingPredictor(ResumablePredictor):
         training_stream: str = "queries",
         client_share: Number = 0.01,
         client_phases: int = 1,
+        besides: tuple[Number, Number] | None = None,
         max_rows: int | None = None,
         memory_limit: int = 1 << 30,
         folder: str | Path | None = None,
@@ -173,7 +177,7 @@ class EverlastingPredictor(ResumablePredictor):
         self.rows_per_teacher, self.most_noise, self.retrain = rows_per_teacher, most_noise, retrain
         self.labeller, self.labeller_options = labeller, labeller_options
         self.training_stream, self.client_share, self.client_phases = training_stream, client_share, client_phases
-        self.memory_limit, self.folder, self.background = memory_limit, folder, background
+        self.memory_limit, self.folder, self.background, self.besides = memory_limit, folder, background, besides
         self.random_state, self.n_jobs, self.unsafe_seed = random_state, n_jobs, unsafe_seed
 
     def __sklearn_tags__(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Self, get_args
 
 from numpy.typing import NDArray
@@ -79,6 +80,7 @@ class CheckedParameters:
         integer(given["random_state"], "random_state", least=0)
         integer(given["client_phases"], "client_phases", least=1)
         integer(given["memory_limit"], "memory_limit", least=0)
+        _spent(given.get("besides"))
         if not 0 < rational(given["client_share"], "client_share") <= 1:
             raise ValueError(f"client_share must be in (0, 1], got {given['client_share']}")
         if not float(rational(given["most_noise"], "most_noise")) > 0:
@@ -144,10 +146,21 @@ class CheckedParameters:
         """What is promised for all phases together."""
         learns = self.engines.learns_from_queries
         times = self.given["client_phases"] if grouped and learns else 1
+        epsilon, delta = _spent(self.given.get("besides"))
         return Guarantee(
-            epsilon=float_above(times * check_epsilon(self.given["epsilon"])),
-            delta=float_above(times * check_delta(self.given["delta"])),
+            epsilon=float_above(epsilon + times * check_epsilon(self.given["epsilon"])),
+            delta=float_above(delta + times * check_delta(self.given["delta"])),
             unit="group" if grouped else "row",
             protects="rows and queries" if learns else "rows",
             seeded=seeded,
         )
+
+
+def _spent(besides: Any) -> tuple[Fraction, Fraction]:
+    """What training rows pay besides, as exact numbers; 0 and 0 for nothing."""
+    if besides is None:
+        return Fraction(0), Fraction(0)
+    if not isinstance(besides, (tuple, list)) or len(besides) != 2:
+        raise TypeError("besides must be None, or ε and δ as a tuple of two numbers")
+    epsilon, delta = besides
+    return check_epsilon(epsilon, "the ε of besides"), check_delta(delta)

@@ -99,14 +99,14 @@ def from_json(value: Any) -> Any:  # noqa: PLR0911
 # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAY_BE_MISSING = ("learner", "labeller", "engine")  # if they have no description, the caller of `load` gives them
-LATER = {"engine": "auto"}  # parameters that older files do not have; left out where they have their default
+LATER = {"engine": "auto", "besides": None}  # what older files do not have; left out where it has its default
 
 
 def parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a predictor as JSON; a learner or engine that cannot be described is noted as missing."""
     found = {}
     for name, value in given.items():
-        if name in LATER and isinstance(value, str) and value == LATER[name]:
+        if name in LATER and (value is None or isinstance(value, str)) and value == LATER[name]:
             continue
         try:
             found[name] = to_json(_plain(value))

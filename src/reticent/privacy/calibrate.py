@@ -1,13 +1,15 @@
-"""The least noise, or the most answers, that fit a budget."""
+"""The least noise, the most answers, or the largest ρ of concentrated privacy, that fit a budget."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 from reticent.exact import Number, integer
 from reticent.privacy import accounting
-from reticent.privacy.events import Event, Repeated, check_event
+from reticent.privacy.events import ZCDP, Event, Repeated, check_event
 from reticent.privacy.parameters import check_certifiable, check_delta, check_epsilon
 
 _MOST = 1 << 100
@@ -98,3 +100,39 @@ def noise(
         middle = (low + high) // 2
         low, high = (low, middle) if good(middle * unit) else (middle, high)
     return Fraction(high * unit)
+
+
+def rho(*, epsilon: Number, delta: Number) -> Fraction:
+    """Return the largest ρ, to 5 significant digits of σ = √(1/2ρ), for which ρ-zero-concentrated privacy fits (ε, δ).
+
+    It is the budget to split where releases are chosen adaptively: each has a fixed share of ρ, and shares add up.
+
+    Parameters
+    ----------
+    epsilon, delta : int, float, Fraction or Decimal
+        The budget.
+
+    Examples
+    --------
+    >>> round(float(rho(epsilon=1, delta=1e-6)), 5)
+    0.02435
+    """
+    return _rho(check_epsilon(epsilon), check_delta(delta, positive=True))
+
+
+@lru_cache(maxsize=256)
+def _rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    sigma = noise(lambda one: ZCDP(1 / (2 * one**2)), epsilon=epsilon, delta=delta)
+    return 1 / (2 * sigma**2)
+
+
+def sigma_of(squared: int, variance: Fraction) -> Fraction:
+    """The noise of a release of this squared sensitivity and variance per squared sensitivity, rounded up to 7 digits.
+
+    >>> float(sigma_of(50 * 4096**4, Fraction(20)))
+    530542200.0
+    """
+    exact = squared * variance
+    unit = Fraction(10) ** (math.ceil(math.log10(exact) / 2) - 7)
+    root = math.isqrt(exact // unit**2)
+    return (root if root**2 * unit**2 >= exact else root + 1) * unit

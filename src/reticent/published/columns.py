@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from reticent.data.cells import as_text
-from reticent.service.schema import Column, Schema
+from reticent.data.schema import Column, Schema
 
 
 class Scale(NamedTuple):

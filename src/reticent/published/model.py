@@ -13,12 +13,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.data.schema import Column, Schema
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.predictors.engines.private_model import model_state, restored_model
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.privacy.guarantee import Guarantee
 from reticent.published.columns import Scale
-from reticent.service.schema import Column, Schema
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]

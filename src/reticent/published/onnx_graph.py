@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.data.schema import Column
 from reticent.extras import require
 from reticent.learners.second_moments import factor_inside
 from reticent.published.columns import Scale, is_text, known_values, positions
 from reticent.published.model import PublishedModel
 from reticent.published.probe import check
-from reticent.service.schema import Column
 
 Array = NDArray[Any]
 

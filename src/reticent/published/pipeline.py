@@ -13,10 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
+from reticent.data.schema import Column, Schema
 from reticent.published.columns import Scale, is_text, known_values, positions
 from reticent.published.model import NotPublic, PublishedModel
 from reticent.published.probe import check, probe
-from reticent.service.schema import Column, Schema
 
 Floats = NDArray[np.float64]
 

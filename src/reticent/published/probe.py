@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.data.schema import Column, Schema
 from reticent.published.columns import Scale, is_text
 from reticent.published.model import NotPublic, PublishedModel
-from reticent.service.schema import Column, Schema
 
 Array = NDArray[Any]
 

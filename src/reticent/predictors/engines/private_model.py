@@ -14,6 +14,7 @@ from sklearn.base import clone
 from reticent.concepts.thresholds import Thresholds
 from reticent.concepts.values import Concept
 from reticent.data.classes import sorted_classes
+from reticent.data.groups import first_of_each
 from reticent.data.rows import Rows
 from reticent.exact import Number, rational
 from reticent.learners.base import ConceptLearner
@@ -166,9 +167,7 @@ class ModelAnswers:
 
 def first_of_each_group(rows: Rows) -> Integers:
     """The indices of all rows, or with groups of the first row of each group, in order of arrival."""
-    if rows.groups is None:
-        return np.arange(len(rows.X))
-    return np.sort(np.unique(rows.groups, return_index=True)[1])
+    return np.arange(len(rows.X)) if rows.groups is None else first_of_each(rows.groups)
 
 
 def constant_answer(model: Any) -> int | None:

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.data.cells import as_numbers
-from reticent.service.schema import Column, Schema, SchemaError, draft, toml
+from reticent.data.schema import Column, Schema, SchemaError, toml
+from reticent.data.schema_draft import draft
 
 CLINIC = Schema(
     columns=(

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.data.cells import as_number, as_numbers, as_text
+from reticent.data.cells import as_number, as_numbers, as_text, each
 from reticent.data.classes import sorted_classes
 from reticent.data.labels import class_indices_of_any
 
@@ -25,6 +25,7 @@ Kind = Literal["number", "category"]
 
 TRUTHS = {1.0: True, 0.0: False}
 LARGEST = 1e300  # of the ends of a range: their difference is still finite
+OWN_COLUMN = "column"  # as `missing` of a number: what is missing is marked in a column of its own
 
 
 class SchemaError(ValueError):
@@ -35,14 +36,15 @@ class SchemaError(ValueError):
 class Column:
     """A column that is learned from.
 
-    A number has a range, and what stands for a missing one, by default the middle of it. A category has categories;
-    what is none of them is nothing, or with `other` a category of its own.
+    A number has a range, and what stands for a missing one, by default the middle of it; with `missing="column"` a
+    missing one is also marked by 1 in a column of its own. A category has categories; what is none of them is nothing,
+    or with `other` a category of its own.
     """
 
     name: str
     kind: Kind
     range: tuple[float, float] | None = None
-    missing: float | None = None
+    missing: float | str | None = None
     categories: tuple[Any, ...] = ()
     other: bool = False
 
@@ -67,8 +69,10 @@ class Column:
         low, high = self.range
         if not high / 2 - low / 2 > 0:
             raise SchemaError(f"column {self.name!r}: range must have the lesser end first, and ends further apart")
-        if self.missing is not None and not (_is_number(self.missing) and low <= self.missing <= high):
-            raise SchemaError(f"column {self.name!r}: missing must be a number of the range")
+        if self.missing in (None, OWN_COLUMN):
+            return
+        if isinstance(self.missing, str) or not (_is_number(self.missing) and low <= self.missing <= high):
+            raise SchemaError(f"column {self.name!r}: missing must be a number of the range, or {OWN_COLUMN!r}")
 
     def _check_category(self) -> None:
         if self.range is not None or self.missing is not None:
@@ -80,11 +84,19 @@ class Column:
         _DeclaredValues(self.categories, f"column {self.name!r}: categories")
 
     @property
+    def marks_missing(self) -> bool:
+        """Whether missing numbers have a column of their own."""
+        return self.kind == "number" and self.missing == OWN_COLUMN
+
+    @property
     def features(self) -> list[str]:
         """The names of the numbers that it becomes."""
         if self.kind == "number":
-            return [self.name]
-        names = [*map(as_text, self.categories), *(["?"] if self.other else [])]
+            return [self.name, f"{self.name}=?"] if self.marks_missing else [self.name]
+        names = [*map(as_text, self.categories)]
+        if self.other:
+            marks = ("?" * times for times in range(1, len(names) + 2))
+            names.append(next(mark for mark in marks if mark not in names))
         return [f"{self.name}={one}" for one in names]
 
 
@@ -92,11 +104,12 @@ class Column:
 class Schema:
     """The public description of a table, by which every row becomes numbers, whatever it holds.
 
-    Nothing in it may come from the rows: who writes it writes down what is known of the columns without looking. Each
-    row is encoded by itself, and none is refused:
+    Nothing in it may come from the rows, unless it was released privately (`PrivateSchema`): who writes it writes down
+    what is known of the columns without looking. Each row is encoded by itself, and none is refused:
 
     - a **number** is clipped to its range, which is then laid onto [-1, 1]. What is missing or is no number is taken
-      for `missing`, by default the middle of the range;
+      for `missing`, by default the middle of the range; with `missing="column"` it is the middle, and marked by 1 in a
+      column of its own;
     - a **category** is one column of 0 and 1 for each that is declared. What is missing or was not declared has 0 in
       all of them, or with `other` a column of its own;
     - a **label** that is missing or none of the classes counts as the first class.
@@ -115,16 +128,21 @@ class Schema:
     >>> Schema.from_toml(schema.to_toml()) == schema
     True
 
-    In TOML, `kind` may be left out: what has categories is a category.
+    In TOML, `kind` may be left out: what has categories is a category. A schema without target and classes describes
+    columns only.
     """
 
     columns: tuple[Column, ...]
-    target: str
-    classes: tuple[Any, ...]
+    target: str = ""
+    classes: tuple[Any, ...] = ()
     group: str | None = None
 
     def __post_init__(self) -> None:
-        _check_name(self.target, "target")
+        if self.target or self.classes:
+            _check_name(self.target, "target")
+            if len(self.classes) < 2:
+                raise SchemaError("classes must be at least two labels, as in classes = [\"no\", \"yes\"]")
+            _DeclaredValues(self.classes, "classes")
         if self.group is not None:
             _check_name(self.group, "group")
         names = [one.name for one in self.columns]
@@ -137,16 +155,14 @@ class Schema:
                 raise SchemaError(f"the {which} {name!r} must not be learned from: remove it from the columns")
         if self.group == self.target:
             raise SchemaError("group and target must be different columns")
-        if len(self.classes) < 2:
-            raise SchemaError("classes must be at least two labels, as in classes = [\"no\", \"yes\"]")
-        _DeclaredValues(self.classes, "classes")
 
     # ── encoding ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
     def features(self) -> list[str]:
-        """The names of the numbers of an encoded row: first all numbers, then the categories."""
-        return [name for column in (*self._numbers, *self._categories) for name in column.features]
+        """The names of the numbers of an encoded row: all numbers, then marks of missing ones, then categories."""
+        numbers = [*(one.features[0] for one in self._numbers), *(one.features[1] for one in self._marked)]
+        return numbers + [name for column in self._categories for name in column.features]
 
     @property
     def width(self) -> int:
@@ -160,18 +176,24 @@ class Schema:
 
     def encode(self, table: Mapping[str, Any], /) -> Rows:
         """Columns by name as rows of numbers, all of them finite; other columns are not looked at."""
-        sizes = {len(table[one.name]) for one in self.columns}
-        if len(sizes) != 1:
-            raise ValueError("the columns must have the same number of rows")
-        rows = np.zeros((sizes.pop(), self.width))
+        size = len(table[self.columns[0].name])
+
+        def cells_of(column: Column) -> Any:
+            found = table[column.name]
+            if len(found) != size:
+                raise ValueError("the columns must have the same number of rows")
+            return found
+
+        rows = np.zeros((size, self.width))
         numbers = rows[:, : len(self._numbers)]
         for index, column in enumerate(self._numbers):
-            numbers[:, index] = as_numbers(table[column.name])
+            numbers[:, index] = as_numbers(cells_of(column))
+        self._mark(rows)
         self._scale(numbers)
-        start, cells = len(self._numbers), rows.reshape(-1)
+        start, cells = len(self._numbers) + len(self._marked), rows.reshape(-1)
         first = np.arange(0, cells.size, self.width)
         for column, declared in zip(self._categories, self._declared, strict=True):
-            found = declared.of(table[column.name])
+            found = declared.of(cells_of(column))
             if column.other:
                 found[found < 0] = len(column.categories)
             cells[(first + start + found)[found >= 0]] = 1
@@ -184,12 +206,28 @@ class Schema:
         return not self._categories
 
     def encode_numbers(self, numbers: Rows, /) -> Rows:
-        """As `encode` of the columns of an array, where all columns are numbers; the array is used for the result."""
+        """As `encode` of the columns of an array, where all columns are numbers; the array may be used for the result.
+
+        Parameters
+        ----------
+        numbers : array of shape (rows, columns)
+            The cells, NaN for missing ones.
+        """
         if self._categories or numbers.ndim != 2 or numbers.shape[1] != len(self._numbers):
             raise ValueError(f"numbers must have {len(self._numbers)} columns, and the schema no categories")
-        rows = numbers if numbers.dtype == np.float64 and numbers.flags.carray else np.array(numbers, np.float64)
-        self._scale(rows)
+        if self._marked:
+            rows = np.hstack([np.asarray(numbers, np.float64), np.zeros((len(numbers), len(self._marked)))])
+            self._mark(rows)
+        else:
+            rows = numbers if numbers.dtype == np.float64 and numbers.flags.carray else np.array(numbers, np.float64)
+        self._scale(rows[:, : len(self._numbers)])
         return rows
+
+    def _mark(self, rows: Rows) -> None:
+        """Mark the missing ones of the numbers that have a column for it, in place, before the ranges are laid."""
+        if self._marked:
+            marks = rows[:, len(self._numbers) : len(self._numbers) + len(self._marked)]
+            marks[:] = np.isnan(rows[:, [self._numbers.index(one) for one in self._marked]])
 
     def _scale(self, numbers: Rows) -> None:
         """Lay the ranges onto [-1, 1], in place."""
@@ -219,6 +257,10 @@ class Schema:
         return tuple(one for one in self.columns if one.kind == "number")
 
     @cached_property
+    def _marked(self) -> tuple[Column, ...]:
+        return tuple(one for one in self._numbers if one.marks_missing)
+
+    @cached_property
     def _categories(self) -> tuple[Column, ...]:
         return tuple(one for one in self.columns if one.kind == "category")
 
@@ -229,7 +271,7 @@ class Schema:
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         missing = middle.copy()
         for index, one in enumerate(self._numbers):
-            if one.missing is not None:
+            if one.missing is not None and not one.marks_missing:
                 missing[index] = one.missing
         return middle, half, low, high, missing
 
@@ -259,7 +301,7 @@ class Schema:
         return cls(
             columns=tuple(_column(one) for one in tables),
             target=page.get("target", ""),
-            classes=_listed(page.get("classes"), "classes"),
+            classes=_listed(page.get("classes", []), "classes"),
             group=page.get("group"),
         )
 
@@ -278,7 +320,7 @@ class Schema:
 
     def to_toml(self) -> str:
         """The schema as text."""
-        lines = [f"target = {toml(self.target)}", f"classes = {toml(self.classes)}"]
+        lines = [f"target = {toml(self.target)}", f"classes = {toml(self.classes)}"] if self.target else []
         if self.group is not None:
             lines.append(f"group = {toml(self.group)}")
         for column in self.columns:
@@ -292,57 +334,19 @@ class Schema:
         return "\n".join(lines) + "\n"
 
 
-# ── a draft ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def draft(
-    names: Sequence[str], types: Mapping[str, str], *, target: str | None = None, group: str | None = None
-) -> str:
-    """A schema to be filled in: what the names of columns, and the types of a file that declares them, can tell.
-
-    It never holds a value of the table: ranges, categories and classes found in the rows would tell of single ones.
-
-    >>> print(draft(["age", "readmitted"], {}, target="readmitted").partition("[[columns]]")[2].strip())
-    name = "age"
-    range = []
-    categories = []
-    """
-    for which, name in (("target", target), ("group", group)):
-        if name is not None and name not in names:
-            raise SchemaError(f"the {which} {name!r} is no column of the table; there are: {', '.join(names)}")
-    lines = [
-        "# What is public about this table. Fill it in from what is known about the columns without looking at the",
-        "# rows: a code book, the law, common sense. Ranges, categories and classes that are copied from the rows give",
-        "# single people away; so they were not read, and must not be.",
-        "#",
-        "# For each column, fill in one of the two, and delete the other:",
-        "#   range = [0, 120]          if it is a number: its least and greatest value; values outside are clipped",
-        "#                             write a date as a number too: days since a fixed date",
-        '#   categories = ["a", "b"]   if it is a category: all that it can be; anything else counts as none of them',
-        "# Delete the columns that are not to be learned from.",
-        "",
-        f"target = {toml(target or '')}  # the column to be predicted",
-        'classes = []  # every label that it can have, as in ["no", "yes"]; anything else counts as the first',
-        '# group = ""  # the column that names the person a row belongs to, if one may have several rows'
-        if group is None
-        else f"group = {toml(group)}  # the person a row belongs to: all rows of one person are protected together",
-    ]
-    for name in names:
-        if name not in (target, group):
-            lines += ["", "[[columns]]", f"name = {toml(name)}"]
-            lines += [] if types.get(name) == "category" else ["range = []"]
-            lines += [] if types.get(name) == "number" else ["categories = []"]
-    return "\n".join(lines) + "\n"
-
-
 def unfilled(page: Mapping[str, Any]) -> list[str]:
     """What a draft has that is still empty."""
-    empty = [key for key in ("target", "classes") if page.get(key) in (None, "", [])]
+    empty = [key for key in ("target", "classes") if page.get(key, 0 if _of_columns(page) else "") in ("", [])]
     for index, column in enumerate(page.get("columns", []), start=1):
         keys = [key for key in ("range", "categories") if key in column]
         if keys and all(column[key] == [] for key in keys):
             empty.append(f"{' or '.join(keys)} of {column.get('name') or f'column {index}'}")
     return empty
+
+
+def _of_columns(page: Mapping[str, Any]) -> bool:
+    """Whether a text describes columns only: it has neither target nor classes."""
+    return "target" not in page and "classes" not in page
 
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -382,10 +386,8 @@ class _DeclaredValues:
     def of(self, values: Any) -> Indices:
         """The index of each value; -1 for values that were not declared."""
         some = values.tolist() if isinstance(values, np.ndarray) else list(values)
-        if all(type(one) is str for one in some):  # 1, 1.0 and True are the same key of a dict, and not the same here
-            known = {one: self.indices.get(self.key(one), -1) for one in set(some)}
-            return np.fromiter(map(known.__getitem__, some), dtype=np.int64, count=len(some))
-        return np.array([self.indices.get(self.key(one), -1) for one in some], dtype=np.int64)
+        found = each(some, lambda one: self.indices.get(self.key(one), -1))
+        return np.fromiter(found, dtype=np.int64, count=len(some))
 
 
 def _is_number(value: object) -> bool:
