@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -62,6 +62,7 @@ class Setting:
     public_rows: int = 0
     drift: Literal[False, "slow", "fast"] = False
     in_order: bool = False  # rows of a data set come as they are, not at random
+    scaled: bool = True  # whether columns have similar ranges; if not, they are as the data set has them
     black_box: bool = False
     concept: Literal["thresholds"] | None = None
     seeds: int = SEEDS
@@ -250,28 +251,37 @@ def _shown(accuracy: float | str | None) -> str:
 def measure(folder: Path, settings: tuple[Setting, ...] = SETTINGS) -> None:
     """Measure every option on every setting, and keep the accuracies in `advise.json` beside this module.
 
-    Settings that are kept as they are now are not measured again. All noise is seeded by the number of the run.
+    What is kept of a setting as it is now is not measured again: delete an option from the file to measure it. All
+    noise is seeded by the number of the run.
     """
     results = json.loads(MEASURED.read_text(encoding="utf-8"))["results"] if MEASURED.exists() else {}
     results = {
         one.name: results[one.name] for one in SETTINGS if results.get(one.name, {}).get("setting") == asdict(one)
     }
     for setting in settings:
-        if setting.name in results:
+        known = results.get(setting.name, {}).get("accuracy", {})
+        runs = [measured(setting, folder, seed, skip=known) for seed in range(setting.seeds)]
+        new = {option: [run[option] for run in runs] for option in runs[0]}
+        if not new:
             continue
-        runs = [measured(setting, made(setting, folder, seed), seed) for seed in range(setting.seeds)]
-        accuracy = {option: [run[option] for run in runs] for option in runs[0]}
+        accuracy = {option: (known | new)[option] for option in OPTIONS if option in known | new}
         results[setting.name] = {"setting": asdict(setting), "accuracy": accuracy}
-        MEASURED.write_text(json.dumps({"results": results}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        kept_in_order = {one.name: results[one.name] for one in SETTINGS if one.name in results}
+        text = json.dumps({"results": kept_in_order}, indent=1, ensure_ascii=False)
+        MEASURED.write_text(text + "\n", encoding="utf-8")
 
 
-def measured(setting: Setting, data: Data, seed: int) -> dict[str, float | None]:
+def measured(setting: Setting, folder: Path, seed: int, *, skip: Container[str] = ()) -> dict[str, float | None]:
     """The accuracy of every option that the setting leaves open; None where the rows are too few for it."""
+    options = [option for option in open_options(setting) if option not in skip]
     found: dict[str, float | None] = {}
-    for option, model in candidates(setting, seed):
+    data = made(setting, folder, seed) if options else None
+    for option in options:
+        assert data is not None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # seeded noise
+                model = candidate(option, setting, data, seed)
                 fitted = model.fit(data.X, data.y, **({"public": data.public} if option == "pate" else {}))
                 asked = setting.asked
                 if option == "finite votes" and isinstance(setting.answers, int):
@@ -287,8 +297,16 @@ def measured(setting: Setting, data: Data, seed: int) -> dict[str, float | None]
     return found
 
 
-def candidates(setting: Setting, seed: int) -> Iterator[tuple[str, Any]]:
-    """Every option as the classes offer it, set up as the advice says."""
+def open_options(setting: Setting) -> list[str]:
+    """The options that do not lack public rows, or a number of answers."""
+    closed = set() if setting.public_rows else {"pate"}
+    if not isinstance(setting.answers, int):
+        closed.add("finite votes")
+    return [option for option in OPTIONS if option not in closed]
+
+
+def candidate(option: str, setting: Setting, data: Data, seed: int) -> Any:
+    """An option as the classes offer it, set up as the advice says."""
     budget: dict[str, Any] = {"epsilon": setting.epsilon, "delta": setting.delta}
     named: dict[str, Any] = {**budget, "classes": (0, 1), "unsafe_seed": seed, "random_state": seed}
     thresholds = setting.concept == "thresholds"
@@ -297,25 +315,25 @@ def candidates(setting: Setting, seed: int) -> Iterator[tuple[str, Any]]:
         fourier = FOURIER if setting.black_box else None
         private = PrivateLogisticRegression(
             **budget, row_norm=setting.row_norm, classes=(0, 1), fourier_features=fourier,
-            fourier_seed=None if fourier is None else seed, rounds=0,  # as in what is kept on file
+            fourier_seed=None if fourier is None else seed, rounds="auto",
         )  # fmt: skip
     teacher: Any = DecisionTreeClassifier(random_state=0) if setting.black_box else None
     teacher = Thresholds(bits=BITS) if thresholds else teacher
+    if option == "one-shot":
+        return private.set_params(unsafe_seed=seed)
+    if option == "pate":
+        student = DecisionTreeClassifier(random_state=0) if setting.black_box else teacher
+        return PATEClassifier(teacher, student, **named)
     phases: dict[str, Any] = dict(named)
     if setting.drift:
         phases |= {"growth": DRIFT_GROWTH, "max_rows": setting.rows}
-    votes = dict(phases)
+    if option == "chain":
+        return EverlastingPredictor(private, **phases)
     if setting.black_box:
-        votes["rows_per_teacher"] = BLACK_BOX_ROWS
-
-    yield "one-shot", type(private)(**{**private.get_params(), "unsafe_seed": seed})
-    if setting.public_rows:
-        student = DecisionTreeClassifier(random_state=0) if setting.black_box else teacher
-        yield "pate", PATEClassifier(teacher, student, **named)
-    if isinstance(setting.answers, int):
-        yield "finite votes", EverlastingPredictor(teacher, **votes, answers=setting.answers)
-    yield "endless votes", EverlastingPredictor(teacher, **votes)
-    yield "chain", EverlastingPredictor(private, **phases)
+        phases["rows_per_teacher"] = BLACK_BOX_ROWS
+    if option == "finite votes":
+        phases["answers"] = setting.answers
+    return EverlastingPredictor(teacher, **phases)
 
 
 # ── problems ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -69,7 +69,7 @@ def test_what_is_advised_was_accepted_and_what_was_refused_is_not_advised(settin
 def test_measuring_again_gives_what_is_on_file(name: str) -> None:
     setting = next(one for one in SETTINGS if one.name == name)
     stored = json.loads(experiment.MEASURED.read_text(encoding="utf-8"))["results"][name]["accuracy"]
-    again = experiment.measured(setting, experiment.made(setting, Path(), 0), 0)
+    again = experiment.measured(setting, Path(), 0)
     for way, accuracy in again.items():
         kept_one = stored[way][0]
         assert (accuracy is None) == (kept_one is None)
