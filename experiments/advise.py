@@ -19,7 +19,8 @@ from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.learners.thresholds import ThresholdLearner
-from reticent.plan.advise import BLACK_BOX_ROWS, DRIFT_GROWTH, FOURIER, OPTIONS
+from reticent.plan.advise import OPTIONS
+from reticent.plan.expectations import BLACK_BOX_ROWS, DRIFT_GROWTH, FOURIER
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.teachers import PATEClassifier
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from reticent.cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from reticent.plan.advise import Advice, Option
+    from reticent.plan.advise import Advice
+    from reticent.plan.options import Option
     from reticent.plan.planned_phases import Everlasting
     from reticent.privacy.guarantee import Guarantee
     from reticent.service.schema import Schema
@@ -262,8 +263,9 @@ def choose(
     client_phases: int = 1,
 ) -> FitChoice:
     """Choose the learner and plan its phases, from public numbers alone."""
-    from reticent.plan.advise import DRIFT_GROWTH, advise
+    from reticent.plan.advise import advise
     from reticent.plan.everlasting import everlasting
+    from reticent.plan.expectations import DRIFT_GROWTH
 
     if learner == "thresholds" and (schema.width != 1 or len(schema.classes) != 2):
         raise UsageError("--learner thresholds is for two classes and one column, which is a number")
