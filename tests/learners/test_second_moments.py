@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 from reticent import noise
 from reticent.audit import exact, law
-from reticent.learners import PrivateLogisticRegression, logistic, second_moments
+from reticent.learners import PrivateLogisticRegression, logistic, logistic_settings, products
 from reticent.learners.descent import release_variance, sigma_of
 from reticent.learners.lattice import on_lattice, shortened
 from reticent.learners.second_moments import (
@@ -146,7 +146,7 @@ def test_blocks_and_sparse_rows_are_mapped_alike(monkeypatch: pytest.MonkeyPatch
     X, matrix = shortened(generator.normal(size=(500, 4)), 3.0), generator.normal(size=(5, 5))
     X[X < 0] = 0
     found = [total(kind(X), matrix, 0.8, constant=True) for kind in (np.array, np.asfortranarray, sparse.csr_array)]
-    monkeypatch.setattr(second_moments, "BLOCK", 50)
+    monkeypatch.setattr(products, "BLOCK", 50)
     found.append(total(X, matrix, 0.8, constant=True))
     assert all(each == found[0] for each in found)
 
@@ -200,8 +200,8 @@ def test_the_exact_law_of_one_moment(scale: Fraction, kept: bool) -> None:
 def test_all_releases_together_fit_the_budget_and_use_it_up(rounds: Any, epsilon: float, classes: int) -> None:
     model = PrivateLogisticRegression(epsilon=epsilon, delta=1e-6, row_norm=1, rounds=rounds)
     public: dict[str, Any] = {"epsilon": Fraction(str(epsilon)), "delta": Fraction(1, 10**6)}
-    moments, plan = model.plans(rows=5000, columns=9, classes=classes, **public)
-    event = logistic.composed(moments, plan)
+    planned = model.settings().plan(rows=5000, columns=9, classes=classes)
+    event = planned.event
     assert fits(event, **public)
     assert not fits(event, epsilon=public["epsilon"] * Fraction(98, 100), delta=public["delta"])
 
@@ -209,7 +209,8 @@ def test_all_releases_together_fit_the_budget_and_use_it_up(rounds: Any, epsilon
 def test_the_event_says_what_happened() -> None:
     X, y = badly_scaled(5000)
     model = PrivateLogisticRegression(**DP, row_norm=3e5, rounds="auto").fit(X, y)
-    moments, plan = model.plans(rows=5000, columns=6, classes=2, **BUDGET)
+    planned = model.settings().plan(rows=5000, columns=6, classes=2)
+    moments, plan = planned.moments, planned.descent
     assert isinstance(model.event_, Composed)
     assert model.event_.events == (*moments.events, plan.event)
     assert len(moments.events) == 14
@@ -264,7 +265,7 @@ def test_nothing_is_drawn_for_an_event_that_does_not_fit(monkeypatch: pytest.Mon
         plan = plan_moments(**known)
         return replace(plan, sigmas=tuple(each / 2 for each in plan.sigmas))
 
-    monkeypatch.setattr(logistic, "plan_moments", for_half_the_sensitivity)
+    monkeypatch.setattr(logistic_settings, "plan_moments", for_half_the_sensitivity)
     X, y = badly_scaled(3000)
     with pytest.raises(ValueError, match="cannot be certified"):
         PrivateLogisticRegression(**DP, row_norm=3e5, rounds="auto").fit_with_noise(X, y, Untouched())

@@ -116,10 +116,10 @@ def refuse_unreadable(X: Any, name: str = "X") -> None:
             raise ValueError(f"{name} must hold numbers; encode strings as columns of numbers") from None
 
 
-def refuse_infinite(X: Table) -> None:
+def refuse_infinite(X: Table, name: str = "X") -> None:
     """Refuse NaN and infinite numbers by one message, which does not tell which it was."""
     if not bool(np.isfinite(X.data if sparse.issparse(X) else X).all()):
-        raise ValueError("X must be finite: it holds NaN or inf")
+        raise ValueError(f"{name} must be finite: it holds NaN or inf")
 
 
 def take(X: Table, rows: Integers) -> Table:

@@ -27,7 +27,7 @@ from reticent.privacy.parameters import check_certifiable
 LEVELS = 1 << 10  # the largest whole-number residual of a row of full length
 LEAST_BITS, MOST_BITS, SPREAD = 12, 20, 8  # of the length of a row: at least, at most, and in each column
 INTERCEPT = 0.3  # the constant column, as a share of the row norm
-NOISE = 2.0  # the standard deviation that the noise gives to the score of a row, over all steps
+LEVEL = Fraction(2)  # the standard deviation that the noise gives to the score of a row, over all steps
 FEWEST, MOST = 20, 500  # steps
 WHOLE_BUDGET = Fraction(1)
 MEMORY = 10  # momentum forgets after a tenth of the steps
@@ -101,12 +101,13 @@ def plan_descent(
     intercept: bool = True,
     steps: int | None = None,
     share: Fraction = WHOLE_BUDGET,
+    level: Fraction = LEVEL,
 ) -> DescentPlan:
     """Plan a descent from public numbers.
 
     In units of the row norm, steps of total length τ (rate × steps, momentum included) add noise of standard deviation
     τ·2·cap/(μn) to every weight. Here μ is sensitivity over σ of a single release that uses up (ε, δ). The number of
-    steps drops out. So τ is set to give the score of a row the noise `NOISE`. The number of steps grows as √τ, which is
+    steps drops out. So τ is set to give the score of a row the noise `level`. The number of steps grows as √τ, which is
     as fast as momentum needs, up to `MOST`.
 
     Parameters
@@ -121,6 +122,8 @@ def plan_descent(
         The number of steps; None chooses it.
     share : Fraction, default 1
         The share of μ² that the descent may use; the rest is for releases before it.
+    level : Fraction, default 2
+        The standard deviation that the noise of all steps gives to the score of a row of full length.
 
     Returns
     -------
@@ -140,7 +143,7 @@ def plan_descent(
         sigma = partial(_sigma_within, squared=squared, variance=variance, epsilon=epsilon, delta=delta)
     steepest = 4.0 if outputs > 1 else 8.0  # twice the inverse of the greatest curvature of a unit row's loss
     apart = 1.0 if outputs == 1 else 1 / math.sqrt(2)  # the difference of two scores has the noise of both
-    travel = apart * NOISE * rows * math.sqrt(squared) / float(sigma(1)) / (2 * plan.cap)
+    travel = apart * float(level) * rows * math.sqrt(squared) / float(sigma(1)) / (2 * plan.cap)
     if steps is None:
         steps = round(min(max(math.sqrt(MEMORY * travel / steepest), FEWEST), MOST))
     forget = min(1.0, MEMORY / steps)
@@ -238,10 +241,23 @@ def integer_rows(unit_rows: Matrix, plan: DescentPlan) -> Matrix:
     return sparse.hstack([rows, column], format="csr") if sparse.issparse(rows) else np.hstack([rows, column])
 
 
-def integer_residuals(residuals: Floats, plan: DescentPlan) -> Floats:
-    """Residuals as integer vectors of length at most A, which stands for `plan.cap`; longer ones are shortened."""
+def integer_residuals(residuals: Floats, plan: DescentPlan, row_weights: Floats | None = None) -> Floats:
+    """Residuals as integer vectors of length at most A, which stands for `plan.cap`; longer ones are shortened.
+
+    Parameters
+    ----------
+    residuals : array of shape (rows, outputs)
+        The residuals.
+    plan : DescentPlan
+        The lattice.
+    row_weights : array of shape (rows,) or None, default None
+        Weights from 0 to 1, which shorten residuals further. The length is checked after that, so no weight can make
+        a residual longer than A.
+    """
     lengths = np.sqrt(squared_lengths(residuals))
-    return np.asarray(on_lattice(residuals * (plan.levels / np.maximum(lengths, plan.cap))[:, None], plan.levels**2))
+    factors = plan.levels / np.maximum(lengths, plan.cap)
+    factors = factors if row_weights is None else factors * row_weights
+    return np.asarray(on_lattice(residuals * factors[:, None], plan.levels**2))
 
 
 def class_targets(class_indices: NDArray[np.int64], classes: int) -> Floats:
@@ -258,6 +274,8 @@ def descend(
     plan: DescentPlan,
     unsafe_noise: Noise | None = None,
     start: Floats | None = None,
+    *,
+    row_weights: Floats | None = None,
 ) -> Floats:
     """Run a private descent.
 
@@ -278,6 +296,9 @@ def descend(
         For tests only; None draws from the operating system.
     start : array of shape (columns, outputs) or None, default None
         The public weights that the descent starts from; None is zero.
+    row_weights : array of shape (rows,) or None, default None
+        Weights from 0 to 1, by which the residuals of rows are shortened; None is 1. That of a row is a function of
+        its label, of releases and of public numbers.
 
     Returns
     -------
@@ -291,7 +312,7 @@ def descend(
     unit = plan.rate * plan.cap / (plan.levels * plan.radius * plan.rows)
     half = (plan.steps + 1) // 2
     for step in range(plan.steps):
-        residuals = integer_residuals(targets - probabilities(rows, weights, plan), plan)
+        residuals = integer_residuals(targets - probabilities(rows, weights, plan), plan, row_weights)
         noisy, _ = gaussian_count(
             gradient_sum(rows, residuals),
             sigma=plan.sigma,

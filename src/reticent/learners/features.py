@@ -8,33 +8,50 @@ from fractions import Fraction
 
 import numpy as np
 
+from reticent.learners.bounded import Bounds
 from reticent.learners.lattice import Floats, Matrix, shortened
+from reticent.learners.products import product
+from reticent.learners.public_rows import Directions
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
-    """How rows become unit rows: scaled down to `row_norm`, then perhaps mapped to random Fourier features.
+    """How rows become unit rows, in this order, where each part but the second may be missing.
 
-    The map is public. It does not depend on the rows, and a row is mapped by itself.
+    1. Values are clipped to public bounds and mapped to [0, 1].
+    2. Rows are divided by `row_norm`, and longer ones are scaled down to it.
+    3. They are projected onto directions that were found in public rows.
+    4. They are mapped to random Fourier features.
+
+    The map is public. It does not depend on the rows, and a row is mapped by itself, to the last bit.
 
     Parameters
     ----------
     row_norm : float
         The length to which longer rows are scaled down.
     frequencies : array of shape (columns, features / 2) or None, default None
-        The frequencies of random Fourier features; None for the rows themselves.
+        The frequencies of random Fourier features; None for none.
     seed : int or None, default None
         The seed that the frequencies were drawn with.
+    bounds : Bounds or None, default None
+        The bounds of columns; None for values as they are.
+    directions : Directions or None, default None
+        The directions of public rows; None for all columns.
     """
 
     row_norm: float
     frequencies: Floats | None = None
     seed: int | None = None
+    bounds: Bounds | None = None
+    directions: Directions | None = None
 
     @property
     def length(self) -> float:
-        """The length of the longest row that released weights apply to: `row_norm`, or 1 for Fourier features."""
-        return self.row_norm if self.frequencies is None else 1.0
+        """The length of the longest row that released weights apply to.
+
+        It is `row_norm`, or 1 for rows that are projected or mapped to Fourier features.
+        """
+        return self.row_norm if self.frequencies is None and self.directions is None else 1.0
 
     def unit_rows(self, X: Matrix) -> Matrix:
         """The rows as the descent sees them, of length at most 1 up to rounding.
@@ -44,15 +61,38 @@ class FeatureMap:
         X : array or CSR matrix of float64, of shape (rows, columns)
             The rows.
         """
-        rows = shortened(X, self.row_norm)
+        rows = self.short_rows(X)
         if self.frequencies is None:
             return rows
-        phases = np.asarray(rows @ (self.frequencies * self.row_norm))
+        phases = product(rows, self.frequencies * (self.row_norm if self.directions is None else 1.0))
         return np.hstack([np.cos(phases), np.sin(phases)]) / math.sqrt(phases.shape[1])
 
+    def short_rows(self, X: Matrix) -> Matrix:
+        """The rows before they are mapped to Fourier features, of length at most 1 up to rounding.
 
-def fourier_map(*, row_norm: Fraction, columns: int, features: int, gamma: Fraction | None, seed: int) -> FeatureMap:
-    """Draw a map to random Fourier features of the kernel exp(−gamma·|x − x'|²).
+        Parameters
+        ----------
+        X : array or CSR matrix of float64, of shape (rows, columns)
+            The rows.
+        """
+        rows = shortened(X if self.bounds is None else self.bounds.mapped(X), self.row_norm)
+        return rows if self.directions is None else self.directions.unit_rows(rows)
+
+    def mapped_rows(self, X: Matrix) -> Matrix:
+        """The rows that `hypothesis_` is a linear model of: unit rows times `length`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of float64, of shape (rows, columns)
+            The rows.
+        """
+        return self.unit_rows(X) * self.length
+
+
+def fourier_frequencies(
+    *, row_norm: Fraction, columns: int, features: int, gamma: Fraction | None, seed: int
+) -> Floats:
+    """Draw the frequencies of random Fourier features of the kernel exp(−gamma·|x − x'|²).
 
     Parameters
     ----------
@@ -70,5 +110,4 @@ def fourier_map(*, row_norm: Fraction, columns: int, features: int, gamma: Fract
     width = float(2 / row_norm**2 if gamma is None else gamma)
     # The frequencies are public: they are drawn without looking at the data, and protect nobody.
     public = np.random.default_rng(seed)
-    frequencies = math.sqrt(2 * width) * public.standard_normal((columns, features // 2))
-    return FeatureMap(float(row_norm), frequencies, seed)
+    return np.asarray(math.sqrt(2 * width) * public.standard_normal((columns, features // 2)))

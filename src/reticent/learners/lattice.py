@@ -18,6 +18,7 @@ from reticent.silence import silent
 Floats = NDArray[np.float64]
 Matrix = Any  # a two-dimensional array of float64, or a CSR matrix of them
 
+MOST_ENTRIES = 1 << 29  # of rows that become dense
 WHOLE = 1 << 53  # up to here floating point adds and multiplies whole numbers without rounding
 
 
@@ -73,9 +74,7 @@ def shortened(X: Matrix, bound: float) -> Matrix:
         Rows of length at most 1, up to rounding.
     """
     if sparse.issparse(X):
-        # Entries that are stored twice must be added up before they are rounded; the caller's arrays are left alone.
-        X = sparse.csr_array((X.data.copy(), X.indices.copy(), X.indptr.copy()), shape=X.shape)
-        X.sum_duplicates()
+        X = merged(X)
         largest = np.zeros(X.shape[0])
         np.maximum.at(largest, row_of_entry(X), np.abs(X.data))
     else:
@@ -83,6 +82,13 @@ def shortened(X: Matrix, bound: float) -> Matrix:
     largest[largest < 1e-300] = 1.0
     scaled = _scaled(X, 1 / largest)  # so that squares neither overflow nor vanish
     return _scaled(scaled, 1 / np.maximum(bound / largest, np.sqrt(squared_lengths(scaled))))
+
+
+def merged(X: Matrix) -> Matrix:
+    """A copy of a CSR matrix with sorted indices, each once: entries that are stored twice are added up."""
+    X = sparse.csr_array((X.data.copy(), X.indices.copy(), X.indptr.copy()), shape=X.shape)
+    X.sum_duplicates()
+    return X
 
 
 def row_of_entry(X: Matrix) -> NDArray[np.int64]:

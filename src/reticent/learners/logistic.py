@@ -8,29 +8,30 @@ count for more than the noise was calibrated for.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, softmax
+from scipy.special import log_expit, log_softmax, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent.data.classes import sorted_classes
 from reticent.data.labels import ClassLabels, indices_in_declared, observed_labels, refuse_unreadable_labels
 from reticent.data.tables import refuse_infinite, refuse_unreadable
 from reticent.exact import Number, integer
-from reticent.learners.descent import DescentPlan, class_targets, descend, integer_rows, plan_descent
-from reticent.learners.features import FeatureMap, fourier_map
+from reticent.learners.class_weights import balanced_weights, release_class_counts
+from reticent.learners.descent import DescentPlan, class_targets, descend, integer_rows
+from reticent.learners.features import FeatureMap
 from reticent.learners.lattice import Floats, Matrix
-from reticent.learners.linear import Linear, Scales, checked_start, released_weights, start_weights
-from reticent.learners.second_moments import MomentsPlan, Whitening, check_rounds, plan_moments, whiten
+from reticent.learners.linear import Linear, Scales, released_weights, start_weights
+from reticent.learners.logistic_settings import LogisticSettings
+from reticent.learners.public_rows import check_same_columns
+from reticent.learners.second_moments import Whitening, whiten
 from reticent.mechanisms.release import Release, noise_from_seed, noise_or_system, release
 from reticent.noise import Noise
-from reticent.privacy import fits, guarantee
-from reticent.privacy.events import Composed, Event
-from reticent.privacy.parameters import check_delta, check_epsilon, check_positive
+from reticent.privacy import guarantee
+from reticent.privacy.parameters import check_delta
 from reticent.promises import check_share, fewest_rows
 from reticent.silence import silent
 
@@ -38,25 +39,25 @@ from reticent.silence import silent
 class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Logistic regression that may be published: one private model, for any number of predictions.
 
-    Rounds of noisy second moments, then full-batch gradient descent with momentum and averaging. Rows longer than
-    `row_norm` are scaled down to it. Each round releases the second moments of the rows, with a constant column for the
-    intercept, and whitens the directions that stand out of the noise; so accuracy hardly depends on how columns are
-    scaled. In the descent, a row pulls at the weights at most as hard as it would at the start, where every class is
-    equally likely: the loss is logistic where the row is classified correctly and linear where it is not, and
-    probabilities are corrected for that. All settings follow from the numbers of rows, columns and classes, ε and δ by
-    fixed rules. Nothing is tuned on the data.
+    Rounds of noisy second moments, then full-batch gradient descent with momentum and averaging. The scale of rows must
+    be public: give `row_norm`, `bounds`, or `public` rows. Each round releases the second moments of the rows, with a
+    constant column for the intercept, and whitens the directions that stand out of the noise; so accuracy hardly
+    depends on how columns are scaled. In the descent, a row pulls at the weights at most as hard as it would at the
+    start, where every class is equally likely: the loss is logistic where the row is classified correctly and linear
+    where it is not, and probabilities are corrected for that. All settings follow from the numbers of rows, columns and
+    classes, ε and δ by fixed rules. Nothing is tuned on the data.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, features and label, for everything the fitted estimator
-    holds. The event is a list of releases of integer vectors with discrete Gaussian noise: one per round of second
-    moments, and T = `n_iter_` steps, `Repeated(DiscreteGaussian(sigma, squared_sensitivity), T)`. Public are the number
-    of rows, the columns, and the set of classes: give `classes`, or the labels that occur in `y` are taken to be
-    public.
+    holds. The event is a list of releases of integer vectors with discrete Gaussian noise: the counts of classes for
+    balanced weights, one per round of second moments, and T = `n_iter_` steps,
+    `Repeated(DiscreteGaussian(sigma, squared_sensitivity), T)`. Public are the number of rows, the columns, and the set
+    of classes: give `classes`, or the labels that occur in `y` are taken to be public.
 
     Why. A row becomes an integer vector of length ≤ R, and its residuals in a step an integer vector of length ≤ A;
     both are checked in integers. It adds their outer product to the sum of a step, so a replaced row moves it by at
-    most 2AR; it moves the second moments by at most √50·R². Each release depends on the rows, on releases before it and
-    on public numbers alone, and the noise is calibrated for all of them. The proofs are in `docs/learners/logistic.md`
-    and `docs/learners/second_moments.md`.
+    most 2AR; it moves the second moments by at most √50·R². Class weights only shorten residuals. Each release depends
+    on the rows, on releases before it and on public numbers alone, and the noise is calibrated for all of them. The
+    proofs are in `docs/learners/logistic.md` and `docs/learners/second_moments.md`.
 
     Source. Bassily, Smith, Thakurta, *Private Empirical Risk Minimization: Efficient Algorithms and Tight Error
     Bounds*, and Song, Chaudhuri, Sarwate, *Stochastic Gradient Descent with Differentially Private Updates*, with the
@@ -72,9 +73,15 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         Privacy-loss bound ε of the released model.
     delta : float or Fraction
         Failure probability δ of the privacy bound; positive, and well below one over the number of rows.
-    row_norm : float or Fraction
+    row_norm : float, Fraction or None, default None
         The length to which longer rows are scaled down. It must be known without looking at the rows: √k for k one-hot
-        columns, 1 for normalised text.
+        columns, 1 for normalised text. None is √columns with `bounds`, else it is taken from `public`.
+    bounds : (lower, upper) or None, default None
+        Public bounds of the columns, each a number or one number per column. Values are clipped to them and mapped to
+        [0, 1] before all else.
+    public : array-like or sparse matrix of shape (public rows, columns), or None, default None
+        Public rows without labels, at least 20, from about the same population. Rows are projected onto the directions
+        in which public rows vary most, and whitened there, at no cost in privacy. Nobody in them is protected.
     classes : sequence of labels or None, default None
         The labels, at least two, in any order; None takes those in `y`.
     fit_intercept : bool, default True
@@ -92,10 +99,17 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     start : Linear or None, default None
         The weights from which the descent starts; None is zero. They must be public: known without the rows, or the
         `hypothesis_` of an earlier private model, never anything else that was computed from data.
-    rounds : "auto" or int, default 0
+    rounds : "auto" or int, default "auto"
         The rounds of noisy second moments before the descent. "auto" chooses them from the numbers of rows and columns,
-        ε and δ; with few rows or very many columns it chooses none. 0 leaves all of the budget to the descent, which is
-        better for rare classes on one-hot columns.
+        ε and δ; with few rows, with very many columns and with `public` it chooses none. 0 leaves all of the budget to
+        the descent, which is better for rare classes on one-hot columns.
+    class_weight : "balanced", dict or None, default None
+        Weights of the classes. "balanced" spends 1 % of the budget on noisy counts of the classes, and makes larger
+        ones lighter, down to 0.2. A dictionary gives public weights by class, 1 for a class that is not in it; they are
+        divided by the largest.
+    level : float or Fraction, default 2
+        The standard deviation that the noise of all steps gives to the score of a row of full length: how far the
+        descent goes. With less it stops earlier.
     unsafe_seed : int or None, default None
         For tests only: makes the noise repeatable and the guarantee void.
 
@@ -106,7 +120,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     event_ : Event
         What happened.
     hypothesis_ : Linear
-        The released weights.
+        The released weights: a linear model of `feature_map_.mapped_rows(X)`. These are the rows themselves, scaled
+        down to `row_norm`; with `bounds` their values in [0, 1]; with `public` or Fourier features another set of
+        columns.
     coef_, intercept_ : array
         The same weights in the shapes of scikit-learn.
     classes_ : array
@@ -119,6 +135,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         The public settings of the descent.
     whitening_ : Whitening or None
         The map that rounds of second moments led to; None without rounds. It is part of what the guarantee covers.
+    class_weights_ : array or None
+        The weight of each class in the descent; None for equal weights. It is part of what the guarantee covers.
 
     >>> from sklearn.datasets import make_classification
     >>> X, y = make_classification(20_000, n_features=20, class_sep=2, random_state=0)
@@ -132,7 +150,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         *,
         epsilon: Number,
         delta: Number,
-        row_norm: Number,
+        row_norm: Number | None = None,
+        bounds: tuple[Any, Any] | None = None,
+        public: Matrix | None = None,
         classes: ArrayLike | None = None,
         fit_intercept: bool = True,
         steps: int | None = None,
@@ -140,12 +160,16 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         gamma: Number | None = None,
         fourier_seed: int | None = None,
         start: Linear | None = None,
-        rounds: Literal["auto"] | int = 0,
+        rounds: Literal["auto"] | int = "auto",
+        class_weight: Literal["balanced"] | Mapping[Any, Number] | None = None,
+        level: Number = 2,
         unsafe_seed: int | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.row_norm = row_norm
+        self.bounds = bounds
+        self.public = public
         self.classes = classes
         self.fit_intercept = fit_intercept
         self.steps = steps
@@ -154,6 +178,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.fourier_seed = fourier_seed
         self.start = start
         self.rounds = rounds
+        self.class_weight = class_weight
+        self.level = level
         self.unsafe_seed = unsafe_seed
 
     def __sklearn_tags__(self) -> Any:
@@ -169,7 +195,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
     # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def fit(self, X: Matrix, y: ArrayLike) -> Self:
+    def fit(self, X: Matrix, y: ArrayLike, **refused: Any) -> Self:
         """Learn from labelled rows.
 
         Parameters
@@ -178,11 +204,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             The training rows.
         y : array-like of shape (rows,)
             Their labels.
+        **refused
+            Nothing else is taken. `sample_weight` is refused with the reason.
 
         Returns
         -------
         self
         """
+        refuse_sample_weight(refused)
         return self.fit_with_noise(X, y, noise_from_seed(self.unsafe_seed))
 
     def fit_with_noise(self, X: Matrix, y: ArrayLike, unsafe_noise: Noise | None) -> Self:
@@ -199,75 +228,63 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         -------
         self
         """
-        epsilon, row_norm = check_epsilon(self.epsilon), self.checked_row_norm()
-        check_delta(self.delta, positive=True)
-        features = self._checked_features()
-        self._checked_counts()
-        if not isinstance(self.fit_intercept, (bool, np.bool_)):
-            raise TypeError(f"fit_intercept must be True or False, got {type(self.fit_intercept).__name__}")
-        declared = None if self.classes is None else sorted_classes(self.classes)
-        start = None if self.start is None else checked_start(self.start)
-
+        settings = self.settings()
         refuse_unreadable(X)
+        declared = settings.classes
         target: Any = y if declared is None or y is None else indices_in_declared(y, declared)
         refuse_unreadable_labels(target)
         X, target = validate_data(self, X, target, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        if self.public is not None:
+            check_same_columns(self.public, X.shape[1], getattr(self, "feature_names_in_", None))
         refuse_infinite(X)
-        delta = check_delta(self.delta, positive=True, rows=X.shape[0])
+        check_delta(self.delta, positive=True, rows=X.shape[0])  # for its warning
         classes, class_indices = observed_labels(target) if declared is None else ClassLabels(declared, target)
-        columns = features or X.shape[1]
-        moments, plan = self.plans(rows=X.shape[0], columns=columns, classes=len(classes), epsilon=epsilon, delta=delta)
-        event = composed(moments, plan)
-        if not fits(event, epsilon=epsilon, delta=delta):
-            raise ValueError(f"epsilon={self.epsilon} and delta={self.delta} cannot be certified for these releases")
-        length = float(row_norm) if features is None else 1.0  # of the rows that the descent sees as unit rows
-        scales = Scales(length, plan.reach, plan.constant, plan.radius)
-        if moments.rounds:
-            scales = Scales(length, 1, int(self.fit_intercept), 1)
-        first = None if start is None else start_weights(start, scales, columns, plan.outputs)
-        feature_map = self._draw_map(features, row_norm, X.shape[1], noise_or_system(unsafe_noise))
+        weights_of_classes = settings.known_weights(classes)
+
+        row_map = settings.row_map(rows=X.shape[0], columns=X.shape[1])
+        inputs = X.shape[1] if row_map.directions is None else row_map.directions.matrix.shape[1]
+        columns = settings.fourier_features or inputs
+        plan = settings.plan(rows=X.shape[0], columns=columns, classes=len(classes))
+        settings.check_certified(plan.event)
+        constant = settings.fit_intercept
+        length = row_map.length if settings.fourier_features is None else 1.0  # of rows that became unit rows
+        scales = Scales(length, plan.descent.reach, plan.descent.constant, plan.descent.radius)
+        if plan.moments.rounds:
+            scales = Scales(length, 1, int(constant), 1)
+        start, outputs = settings.start, plan.descent.outputs
+        first = None if start is None else start_weights(start, scales, columns, outputs)
+        feature_map = settings.with_fourier_features(row_map, inputs, noise_or_system(unsafe_noise))
         with silent():
-            rows, whitening = feature_map.unit_rows(X), None
-            if moments.rounds:
-                whitening, first = whiten(
-                    rows, moments, constant=bool(self.fit_intercept), start=first, unsafe_noise=unsafe_noise
+            if plan.counts is not None:
+                counted, _ = release_class_counts(
+                    class_indices, len(classes), sigma=plan.counts.sigma, unsafe_noise=unsafe_noise
                 )
+                weights_of_classes = balanced_weights(counted, plan.counts)
+            rows, whitening = feature_map.unit_rows(X), None
+            if plan.moments.rounds:
+                whitening, first = whiten(rows, plan.moments, constant=constant, start=first, unsafe_noise=unsafe_noise)
                 rows = whitening.unit_rows(rows)
             weights = descend(
-                integer_rows(rows, plan), class_targets(class_indices, len(classes)), plan, unsafe_noise, first
+                integer_rows(rows, plan.descent),
+                class_targets(class_indices, len(classes)),
+                plan.descent,
+                unsafe_noise,
+                first,
+                row_weights=None if weights_of_classes is None else weights_of_classes[class_indices],
             )
             weights = weights if whitening is None else whitening.pulled_back(weights)
-        found = release(released_weights(weights, scales, columns), event, unsafe_noise)
-        return self.adopt_release(found, plan=plan, feature_map=feature_map, classes=classes, whitening=whitening)
-
-    def plans(
-        self, *, rows: int, columns: int, classes: int, epsilon: Fraction, delta: Fraction
-    ) -> tuple[MomentsPlan, DescentPlan]:
-        """The settings of the rounds and of the descent, from public numbers.
-
-        Parameters
-        ----------
-        rows, columns, classes : int
-            The size of the problem, without a constant column.
-        epsilon, delta : Fraction
-            Privacy-loss bound and failure probability of both together.
-        """
-        constant = bool(self.fit_intercept)
-        moments = plan_moments(
-            rows=rows, columns=columns + constant, epsilon=epsilon, delta=delta, rounds=check_rounds(self.rounds)
-        )
-        mapped = bool(moments.rounds)  # then the constant column is one of those that are mapped
-        plan = plan_descent(
-            rows=rows,
-            columns=columns + (constant and mapped),
+        return self.adopt_release(
+            release(released_weights(weights, scales, columns), plan.event, unsafe_noise),
+            plan=plan.descent,
+            feature_map=feature_map,
             classes=classes,
-            epsilon=epsilon,
-            delta=delta,
-            intercept=constant and not mapped,
-            steps=None if self.steps is None else int(self.steps),
-            share=1 - moments.share,
+            whitening=whitening,
+            class_weights=weights_of_classes,
         )
-        return moments, plan
+
+    def settings(self) -> LogisticSettings:
+        """The parameters as checked values; ValueError or TypeError names the first that is out of range."""
+        return LogisticSettings.of(self.get_params(deep=False))
 
     def adopt_release(
         self,
@@ -277,6 +294,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         feature_map: FeatureMap,
         classes: NDArray[Any],
         whitening: Whitening | None = None,
+        class_weights: Floats | None = None,
     ) -> Self:
         """Become fitted with weights that have been released, by `fit` or in an earlier process.
 
@@ -292,6 +310,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             The classes, sorted.
         whitening : Whitening or None, default None
             The map that rounds of second moments led to; None without rounds.
+        class_weights : array or None, default None
+            The weight of each class in the descent; None for equal weights.
 
         Returns
         -------
@@ -303,6 +323,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.guarantee_ = guarantee(found.event, delta=self.delta)
         self.coef_, self.intercept_ = self.hypothesis_.coef.T.copy(), self.hypothesis_.intercept
         self.descent_plan_, self.feature_map_, self.whitening_ = plan, feature_map, whitening
+        self.class_weights_ = class_weights
         return self
 
     def n_required(self, error: Number, failure: Number = 0.05, *, columns: int, classes: int = 2) -> int:
@@ -332,14 +353,13 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         10232
         """
         share, beta = check_share(error, "error"), check_share(failure, "failure")
-        features = self._checked_features()
-        inputs = integer(columns, "columns", least=1) if features is None else features
-        epsilon, delta = check_epsilon(self.epsilon), check_delta(self.delta, positive=True)
-        n_classes = integer(classes, "classes", least=2)
+        settings = self.settings()
+        inputs, n_classes = integer(columns, "columns", least=1), integer(classes, "classes", least=2)
 
         def drowned(rows: int) -> bool:
-            _, plan = self.plans(rows=rows, columns=inputs, classes=n_classes, epsilon=epsilon, delta=delta)
-            entries = (inputs + bool(self.fit_intercept)) * plan.outputs
+            seen = settings.seen_columns(rows=rows, columns=inputs)
+            plan = settings.plan(rows=rows, columns=seen, classes=n_classes).descent
+            entries = (seen + settings.fit_intercept) * plan.outputs
             t = math.log(plan.steps / float(beta))
             length = float(plan.sigma) * math.sqrt(entries + 2 * math.sqrt(entries * t) + 2 * t)
             return length > float(share) * rows * plan.levels * plan.radius
@@ -403,52 +423,39 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         array of shape (rows, classes)
             The probabilities, in the order of `classes_`.
         """
+        return np.asarray(np.exp(self.predict_log_proba(X)))
+
+    def predict_log_proba(self, X: Matrix) -> Floats:
+        """The logarithm of the probability of each class for each row; see `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, columns)
+            The rows.
+
+        Returns
+        -------
+        array of shape (rows, classes)
+            The logarithms, in the order of `classes_`.
+        """
         scores = self.decision_function(X)
         two = scores.ndim == 1
-        p = np.stack([expit(-scores), expit(scores)], axis=1) if two else softmax(scores, axis=1)
+        likely = np.stack([log_expit(-scores), log_expit(scores)], axis=1) if two else log_softmax(scores, axis=1)
+        p = np.exp(likely)
         squares = (p**2).sum(axis=1, keepdims=True)
         residuals = 1 - p if two else np.sqrt(np.maximum(squares - 2 * p + 1, 0.0))  # |e_y − p| for each label y
-        odds = p * np.maximum(1.0, residuals / self.descent_plan_.cap)
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-
-    # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def checked_row_norm(self) -> Fraction:
-        """`row_norm` as an exact number; ValueError if it is out of range."""
-        row_norm = check_positive(self.row_norm, "row_norm")
-        if not Fraction(1, 10**100) <= row_norm <= 10**100:
-            raise ValueError("row_norm must be between 1e-100 and 1e100")
-        return row_norm
-
-    def _checked_counts(self) -> None:
-        if self.steps is not None:
-            integer(self.steps, "steps", least=1)
-        check_rounds(self.rounds)
-
-    def _checked_features(self) -> int | None:
-        if self.gamma is not None:
-            check_positive(self.gamma, "gamma")
-        if self.fourier_seed is not None:
-            integer(self.fourier_seed, "fourier_seed", least=0)
-        if self.fourier_features is None:
-            return None
-        features = integer(self.fourier_features, "fourier_features", least=2)
-        if features % 2:
-            raise ValueError(f"fourier_features must be even, a cosine and a sine each, got {features}")
-        return features
-
-    def _draw_map(self, features: int | None, row_norm: Fraction, columns: int, source: Noise) -> FeatureMap:
-        if features is None:
-            return FeatureMap(float(row_norm))
-        return fourier_map(
-            row_norm=row_norm,
-            columns=columns,
-            features=features,
-            gamma=None if self.gamma is None else check_positive(self.gamma, "gamma"),
-            seed=source.uniform(1 << 63) if self.fourier_seed is None else int(self.fourier_seed),
-        )
+        odds = likely + np.log(np.maximum(1.0, residuals / self.descent_plan_.cap))
+        return np.asarray(odds - logsumexp(odds, axis=1, keepdims=True))
 
 
-def composed(moments: MomentsPlan, plan: DescentPlan) -> Event:
-    """The event of the rounds and the descent after them; that of the descent if there are no rounds."""
-    return Composed((*moments.events, plan.event)) if moments.rounds else plan.event
+def refuse_sample_weight(refused: Mapping[str, Any]) -> None:
+    """Refuse what `fit` does not take, and say why it takes no weights of rows."""
+    for name, value in refused.items():
+        if name != "sample_weight":
+            raise TypeError(f"fit() takes X and y alone, got {name}")
+        if value is not None:
+            raise TypeError(
+                "sample_weight must be None: a row with a larger weight would need more noise for all rows, and "
+                "weights that were computed from the rows would tell of them. Weigh classes with class_weight, whose "
+                "weights are public or bought privately"
+            )

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from reticent.exact import integer
 from reticent.learners.descent import release_variance, row_bits, sigma_of
-from reticent.learners.lattice import WHOLE, Floats, Matrix, on_lattice, shortened, squared_lengths
+from reticent.learners.lattice import MOST_ENTRIES, WHOLE, Floats, Matrix, on_lattice, shortened, squared_lengths
+from reticent.learners.products import product_blocks
 from reticent.mechanisms.counts import WIDEST, gaussian_count
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
@@ -29,10 +29,8 @@ from reticent.privacy.events import DiscreteGaussian, Event
 DIAGONAL, OFF_DIAGONAL = 5, 7  # about 1 : √2, as Frobenius's norm counts each entry off the diagonal twice; 7² ≤ 2·5²
 WIDE = 2000  # columns above which moments cost more than they tell
 NARROW = 32  # columns up to which many rounds are worth their share
-MOST_ENTRIES = 1 << 29  # of mapped rows, which are dense
 MOST_ROUNDS = 32
 MARGIN = 1.4  # the length to which mapped rows are shortened for the descent, in units of their root mean square length
-BLOCK = 1 << 16  # entries of the rows that are mapped at a time
 
 
 # ── the plan: all that is fixed before the rows are read ──────────────────────────────────────────────────────────
@@ -237,8 +235,7 @@ class Whitening:
 def mapped_blocks(rows: Matrix, matrix: Floats, bound: float, *, constant: bool) -> Iterator[Floats]:
     """Unit rows times a matrix, divided by `bound` and shortened to length 1: block after block.
 
-    What becomes of a row depends on this row and the matrix alone, to the last bit. The product is computed entry by
-    entry, column after column. A matrix product of BLAS may round a row differently among other rows.
+    What becomes of a row depends on this row and the matrix alone, to the last bit; see `product_blocks`.
 
     Parameters
     ----------
@@ -251,18 +248,10 @@ def mapped_blocks(rows: Matrix, matrix: Floats, bound: float, *, constant: bool)
     constant : bool
         Whether rows get a constant column. Then all is divided by √2.
     """
-    inside = factor_inside(constant)
-    size = max(1, BLOCK // len(matrix))
-    for first in range(0, rows.shape[0], size):
-        block = rows[first : first + size]
-        columns = np.ascontiguousarray((block.toarray() if sparse.issparse(block) else block).T) * inside
-        image = np.empty((len(matrix), columns.shape[1]))
-        image[:] = matrix[-1][:, None] * inside if constant else 0.0
-        product = np.empty_like(image)
-        for weights, column in zip(matrix, columns, strict=False):
-            np.multiply(weights[:, None], column, out=product)
-            image += product
-        yield shortened(np.ascontiguousarray(image.T), bound)
+    inside, columns = factor_inside(constant), rows.shape[1]
+    offset = matrix[columns] * inside if constant else None
+    for image in product_blocks(rows, matrix[:columns], offset, factor=inside):
+        yield shortened(image, bound)
 
 
 def factor_inside(constant: bool) -> float:

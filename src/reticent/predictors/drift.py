@@ -19,7 +19,7 @@ from reticent.concepts.domains import declared
 from reticent.concepts.order import Ordered
 from reticent.exact import Number, integer
 from reticent.learners.base import ConceptLearner
-from reticent.learners.lattice import on_lattice, shortened
+from reticent.learners.lattice import on_lattice
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.mechanisms.counts import gaussian_count, integer_array, laplace_count
 from reticent.mechanisms.release import Release
@@ -218,11 +218,11 @@ def _quantile(wide: float, narrow: float, shape: Shape, beta: float) -> float:
 def unit_features(model: Any, X: Array) -> Floats:
     """The rows as a fitted private learner suggests, by public numbers alone; perhaps without any column.
 
-    Rows with a `row_norm` are divided by it. Values of a declared domain are scaled to [−1, 1], by rank.
+    Rows of a linear learner are taken as it scales them. Values of a declared domain are scaled to [−1, 1], by rank.
     Where nothing is declared there is no public scale, and only the labels of the model are left to be summed up.
     """
     if isinstance(model, PrivateLogisticRegression):
-        return np.asarray(shortened(np.asarray(X, dtype=np.float64), model.feature_map_.row_norm))
+        return np.asarray(model.feature_map_.short_rows(np.asarray(X, dtype=np.float64)))
     concepts = model.hypothesis_class() if isinstance(model, ConceptLearner) else None
     domain = declared(concepts.bits, concepts.domain) if isinstance(concepts, Ordered) else None
     if domain is None or domain.size is None or domain.first is None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from reticent.concepts.domains import Domain
@@ -49,8 +50,11 @@ def to_json(value: Any) -> Any:  # noqa: PLR0911
         return {"tuple" if isinstance(value, tuple) else "list": [to_json(one) for one in value]}
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
         return {"array": value.tolist(), "dtype": value.dtype.str}
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {"dict": [[key, to_json(one)] for key, one in value.items()]}
+    if isinstance(value, dict) and all(isinstance(key, (str, int, float, np.generic)) for key in value):
+        return {"dict": [[to_json(key), to_json(one)] for key, one in value.items()]}
+    if sparse.issparse(value) and value.dtype.kind in "biuf":
+        rows = value.tocsr()
+        return {"csr": [to_json(part) for part in (rows.data, rows.indices, rows.indptr)], "shape": list(rows.shape)}
     kind = type(value)
     if kind.__module__.startswith(HOMES) and not isinstance(value, type):
         if isinstance(value, BaseEstimator):
@@ -80,6 +84,8 @@ def from_json(value: Any) -> Any:  # noqa: PLR0911
         return [from_json(one) for one in value["list"]]
     if "array" in value:
         return np.asarray(value["array"], dtype=value["dtype"])
+    if "csr" in value:
+        return sparse.csr_array(tuple(from_json(part) for part in value["csr"]), shape=tuple(value["shape"]))
     if "dict" in value:
         return {key: from_json(one) for key, one in value["dict"]}
     home, _, name = str(value.get("class", "")).partition(":")

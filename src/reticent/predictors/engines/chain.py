@@ -132,7 +132,9 @@ class ChainFactory(PrivateModels):
             # A descent on whitened rows would lead back to the boundary that the labels come from, not to clusters
             # that have moved; see `shortened_start`.
             learner.set_params(rounds=0)
-        if isinstance(learner, PrivateLogisticRegression) and previous is not None:
+        # With public rows, what the weights apply to depends on the number of rows, so each model starts from zero.
+        starts = isinstance(learner, PrivateLogisticRegression) and learner.public is None
+        if starts and previous is not None:
             learner.set_params(start=previous.hypothesis_, fourier_seed=previous.fourier_seed_)
             if self.retrain == "drift":
                 learner.set_params(start=shortened_start(previous), steps=learner.steps or STEPS)

@@ -13,12 +13,17 @@ from sklearn.base import clone
 
 from reticent.concepts.thresholds import Thresholds
 from reticent.concepts.values import Concept
+from reticent.data.classes import sorted_classes
 from reticent.data.rows import Rows
+from reticent.exact import Number, rational
 from reticent.learners.base import ConceptLearner
+from reticent.learners.bounded import Bounds
+from reticent.learners.class_weights import checked_class_weight, public_weights
 from reticent.learners.descent import DescentPlan
 from reticent.learners.features import FeatureMap
 from reticent.learners.linear import Linear
 from reticent.learners.logistic import PrivateLogisticRegression
+from reticent.learners.public_rows import Directions
 from reticent.learners.second_moments import Whitening
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
@@ -79,6 +84,8 @@ class PrivateModels:
             raise ValueError("learner must have unsafe_seed=None: seed the predictor, not its learner")
         if self.classes != 2 and isinstance(self.learner, ConceptLearner):
             raise ValueError(f"{type(self.learner).__name__} learns two classes, got {self.classes}")
+        if isinstance(self.learner, PrivateLogisticRegression):
+            indexed_weights(self.learner, self.classes)
         check_epsilon(self.epsilon)
         check_delta(self.delta)
 
@@ -103,7 +110,7 @@ class PrivateModels:
         learner = clone(self.learner)
         known: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta}
         if isinstance(learner, PrivateLogisticRegression):
-            known["classes"] = list(range(self.classes))
+            known |= {"classes": list(range(self.classes)), "class_weight": indexed_weights(learner, self.classes)}
         return learner.set_params(**{name: known[name] for name in known if name in learner.get_params(deep=False)})
 
     def trained(self, learner: Any, rows: Rows, indices: Integers, unsafe_noise: Noise | None) -> Any:
@@ -112,6 +119,20 @@ class PrivateModels:
         if not fits(model.event_, epsilon=self.epsilon, delta=self.delta):
             raise ValueError(f"{type(learner).__name__} does not keep to the epsilon and delta that it was given")
         return model
+
+
+def indexed_weights(learner: PrivateLogisticRegression, classes: int) -> Any:
+    """The `class_weight` of a learner whose labels are class indices. Labels are looked up in its own `classes`."""
+    given = checked_class_weight(learner.class_weight)
+    if not isinstance(given, Mapping):
+        return given
+    known = None if learner.classes is None else sorted_classes(learner.classes)
+    if known is None or len(known) != classes:
+        raise ValueError(
+            f"classes of the learner must name its {classes} labels, as those of the predictor do: its class_weight "
+            "gives weights by label"
+        )
+    return dict(enumerate(public_weights(given, known).tolist()))
 
 
 class ModelAnswers:
@@ -182,21 +203,49 @@ def model_state(model: Any) -> EngineState:
     """A fitted private learner as JSON and arrays, without its parameters, which the predictor saves itself."""
     header: dict[str, Any] = {"columns": int(model.n_features_in_), "event": model.event_.to_json()}
     if isinstance(model, PrivateLogisticRegression):
-        plan = dataclasses.asdict(model.descent_plan_) | {"sigma": str(model.descent_plan_.sigma)}
-        header |= {"kind": "linear", "plan": plan, "fourier_seed": model.fourier_seed_}
-        arrays = {"coef": model.hypothesis_.coef, "intercept": model.hypothesis_.intercept}
-        if model.feature_map_.frequencies is not None:
-            arrays["frequencies"] = model.feature_map_.frequencies
-        if model.whitening_ is not None:  # files of models without rounds are as they were before there were any
-            header["whitening"] = {"length": model.whitening_.length, "constant": model.whitening_.constant}
-            arrays["whitening"] = model.whitening_.matrix
-        return header, arrays
+        return _linear_state(header, model)
     if not isinstance(model.hypothesis_, Concept):
         raise TypeError(
             f"a hypothesis of type {type(model.hypothesis_).__name__} has no file format: linear models and the "
             "concepts of reticent.concepts have"
         )
     return header | {"kind": "concept", "concept": model.hypothesis_.to_dict()}, {}
+
+
+def _linear_state(header: dict[str, Any], model: PrivateLogisticRegression) -> EngineState:
+    """A file has only the parts that the model has. So files of models with none are as they were in version 0.1.0."""
+    plan = dataclasses.asdict(model.descent_plan_) | {"sigma": str(model.descent_plan_.sigma)}
+    header |= {"kind": "linear", "plan": plan, "fourier_seed": model.fourier_seed_}
+    arrays = {"coef": model.hypothesis_.coef, "intercept": model.hypothesis_.intercept}
+    rows = model.feature_map_
+    if model.row_norm is None or float(rational(model.row_norm, "row_norm")) != rows.row_norm:
+        header["row_norm"] = rows.row_norm
+    if rows.frequencies is not None:
+        arrays["frequencies"] = rows.frequencies
+    if rows.bounds is not None:
+        arrays |= {"lower": rows.bounds.lower, "upper": rows.bounds.upper}
+    if rows.directions is not None:
+        header["directions"] = {"length": rows.directions.length}
+        arrays |= {"directions": rows.directions.matrix, "centre": rows.directions.centre}
+    if model.whitening_ is not None:
+        header["whitening"] = {"length": model.whitening_.length, "constant": model.whitening_.constant}
+        arrays["whitening"] = model.whitening_.matrix
+    if model.class_weights_ is not None:
+        arrays["class_weights"] = model.class_weights_
+    return header, arrays
+
+
+def _restored_map(row_norm: Number, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> FeatureMap:
+    bounds, directions = "lower" in arrays, header.get("directions")
+    return FeatureMap(
+        float(rational(header.get("row_norm", row_norm), "row_norm")),
+        np.array(arrays["frequencies"]) if "frequencies" in arrays else None,
+        header["fourier_seed"],
+        Bounds(np.array(arrays["lower"]), np.array(arrays["upper"])) if bounds else None,
+        None
+        if directions is None
+        else Directions(np.array(arrays["directions"]), np.array(arrays["centre"]), **directions),
+    )
 
 
 def restored_model(learner: Any, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
@@ -212,7 +261,8 @@ def restored_model(learner: Any, header: Mapping[str, Any], arrays: Mapping[str,
     return learner.adopt_release(
         Release(Linear(np.array(arrays["coef"]), np.array(arrays["intercept"])), event),
         plan=DescentPlan(**header["plan"] | {"sigma": Fraction(header["plan"]["sigma"])}),
-        feature_map=FeatureMap(float(learner.checked_row_norm()), arrays.get("frequencies"), header["fourier_seed"]),
+        feature_map=_restored_map(learner.row_norm, header, arrays),
         classes=np.array(learner.classes),
         whitening=None if noted is None else Whitening(np.array(arrays["whitening"]), **noted),
+        class_weights=np.array(arrays["class_weights"]) if "class_weights" in arrays else None,
     )

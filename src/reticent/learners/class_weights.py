@@ -1,0 +1,157 @@
+"""Weights of classes in a private descent: public ones, or ones that balance noisy counts of the classes.
+
+A weight is at most 1, and it shortens the residuals of the rows of its class. So no row pulls harder than without
+weights, and the noise of the descent stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.learners.descent import release_variance, sigma_of
+from reticent.learners.lattice import Floats
+from reticent.mechanisms.counts import gaussian_count
+from reticent.mechanisms.release import Release
+from reticent.noise import Noise
+from reticent.privacy.events import DiscreteGaussian, Event
+from reticent.privacy.parameters import check_positive
+
+SHARE = Fraction(1, 100)  # of μ², for the counts
+LEAST = 0.2  # the least weight that counts lead to
+SEEN = 2  # a class is seen in noisy counts from this many standard deviations of their noise on
+
+ClassWeight = Literal["balanced"] | Mapping[Any, Any] | None
+
+
+@dataclass(frozen=True)
+class CountsPlan:
+    """The release of noisy counts of the classes. All of it is public.
+
+    Parameters
+    ----------
+    rows, classes : int
+        The numbers of rows and of classes.
+    sigma : Fraction
+        The noise of each count.
+    """
+
+    rows: int
+    classes: int
+    sigma: Fraction
+    share = SHARE
+
+    @property
+    def event(self) -> Event:
+        """The release."""
+        return DiscreteGaussian(self.sigma, squared_sensitivity(self.classes))
+
+
+def squared_sensitivity(classes: int) -> int:
+    """By what a replaced row moves the counts: by 1 the one count of two classes, else by 1 in two of them."""
+    return 1 if classes == 2 else 2
+
+
+def plan_counts(*, rows: int, classes: int, epsilon: Fraction, delta: Fraction) -> CountsPlan:
+    """Plan the release of counts at `SHARE` of μ².
+
+    Parameters
+    ----------
+    rows, classes : int
+        The numbers of rows and of classes.
+    epsilon, delta : Fraction
+        Privacy-loss bound and failure probability of the whole: of these counts and of all that follows.
+    """
+    variance = release_variance(epsilon, delta) / SHARE
+    return CountsPlan(rows, classes, sigma_of(squared_sensitivity(classes), variance))
+
+
+def release_class_counts(
+    class_indices: NDArray[np.int64], classes: int, *, sigma: Fraction, unsafe_noise: Noise | None = None
+) -> Release[NDArray[np.int64]]:
+    """Release how many rows each class has; of two classes, only how many the second one has.
+
+    Guarantee. `DiscreteGaussian(sigma, 1)` for two classes, else `DiscreteGaussian(sigma, 2)`, for one replaced row.
+
+    Why. A replaced row leaves one class and enters another. The count of the second of two classes moves by 1 at most;
+    of more counts, two move by 1.
+
+    Parameters
+    ----------
+    class_indices : array of int
+        The class of each row.
+    classes : int
+        The number of classes.
+    sigma : Fraction
+        The noise.
+    unsafe_noise : Noise or None, default None
+        For tests only; None draws from the operating system.
+    """
+    counts = np.bincount(class_indices, minlength=classes).astype(np.int64)
+    return gaussian_count(
+        counts[1:] if classes == 2 else counts,
+        sigma=sigma,
+        squared_sensitivity=squared_sensitivity(classes),
+        unsafe_noise=unsafe_noise,
+    )
+
+
+def balanced_weights(released: NDArray[np.int64], plan: CountsPlan) -> Floats:
+    """Weights in inverse proportion to noisy counts: 1 for the rarest class, and never below `LEAST`.
+
+    A class whose count does not stand out of the noise gets 1, and does not make others lighter.
+
+    Parameters
+    ----------
+    released : array of int
+        What `release_class_counts` released.
+    plan : CountsPlan
+        The plan of the release.
+
+    >>> balanced_weights(np.array([100]), CountsPlan(400, 2, Fraction(1)))
+    array([0.33333333, 1.        ])
+    >>> balanced_weights(np.array([1, 500, 1000]), CountsPlan(1500, 3, Fraction(2)))
+    array([1. , 1. , 0.5])
+    """
+    counts = np.array([plan.rows - released[0], released[0]] if plan.classes == 2 else released, dtype=np.float64)
+    seen = counts >= SEEN * float(plan.sigma)
+    if not seen.any():
+        return np.ones(plan.classes)
+    return np.where(seen, np.clip(counts[seen].min() / np.where(seen, counts, 1.0), LEAST, 1.0), 1.0)
+
+
+def checked_class_weight(class_weight: Any) -> ClassWeight:
+    """`class_weight` with exact numbers; ValueError or TypeError if it is no such parameter."""
+    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
+        return class_weight  # type: ignore[return-value]
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            "class_weight must be None, 'balanced' or a dictionary of weights by class, got "
+            + (repr(class_weight) if isinstance(class_weight, str) else type(class_weight).__name__)
+        )
+    return {label: check_positive(weight, "class_weight") for label, weight in class_weight.items()}
+
+
+def public_weights(given: Mapping[Any, Fraction], classes: NDArray[Any]) -> Floats:
+    """The weights of classes by public numbers: 1 for a class without one, then divided by the largest.
+
+    Parameters
+    ----------
+    given : mapping of label to Fraction
+        Weights, from `checked_class_weight`.
+    classes : array
+        The classes, sorted.
+
+    >>> public_weights({"yes": Fraction(4)}, np.array(["no", "yes"]))
+    array([0.25, 1.  ])
+    """
+    labels = classes.tolist()
+    if any(label not in labels for label in given):
+        raise ValueError("class_weight must name no label but those in classes")
+    weights = [given.get(label, Fraction(1)) for label in labels]
+    return np.array([float(weight / max(weights)) for weight in weights])
