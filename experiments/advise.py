@@ -151,7 +151,10 @@ def measured(setting: Setting, folder: Path, seed: int, *, skip: Container[str] 
 
 def open_options(setting: Setting) -> list[str]:
     """The options that do not lack public rows, or a number of answers."""
-    closed = set() if setting.public_rows else {"pate"}
+    with_public_rows = {"one-shot with public rows", "pate"}
+    closed = set() if setting.public_rows else with_public_rows
+    if setting.black_box or setting.concept == "thresholds":
+        closed.add("one-shot with public rows")
     if not isinstance(setting.answers, int):
         closed.add("finite votes")
     return [option for option in OPTIONS if option not in closed]
@@ -173,6 +176,8 @@ def candidate(option: str, setting: Setting, data: Data, seed: int) -> Any:
     teacher = Thresholds(bits=BITS) if thresholds else teacher
     if option == "one-shot":
         return private.set_params(unsafe_seed=seed)
+    if option == "one-shot with public rows":
+        return private.set_params(unsafe_seed=seed, public=data.public, row_norm=None)
     if option == "pate":
         student = DecisionTreeClassifier(random_state=0) if setting.black_box else teacher
         return PATEClassifier(teacher, student, **named)

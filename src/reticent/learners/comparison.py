@@ -23,7 +23,7 @@ from reticent.exact import Number
 from reticent.learners.base import clone_with
 from reticent.learners.descent import release_variance, sigma_of
 from reticent.learners.lattice import Floats, Matrix
-from reticent.learners.logistic import PrivateLogisticRegression, composed
+from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.mechanisms.counts import gaussian_count
 from reticent.mechanisms.release import noise_from_seed, noise_or_system, release
 from reticent.noise import Noise
@@ -133,7 +133,7 @@ def share_of_budget(epsilon: Fraction, delta: Fraction, share: Fraction) -> Frac
         The share, in (0, 1].
 
     >>> round(float(share_of_budget(Fraction(1), Fraction(1, 10**6), Fraction(1, 4))), 2)
-    0.49
+    0.48
     """
     variance = release_variance(epsilon, delta) / share
     found = Fraction(least_epsilon(DiscreteGaussian(sigma_of(UNIT, variance), UNIT), delta=delta))
@@ -142,16 +142,10 @@ def share_of_budget(epsilon: Fraction, delta: Fraction, share: Fraction) -> Frac
 
 def planned_event(estimator: PrivateLogisticRegression, *, rows: int, columns: int, classes: int) -> Event:
     """What a fit of this estimator will release, from public numbers."""
-    columns = columns if estimator.fourier_features is None else int(estimator.fourier_features)
-    return composed(
-        *estimator.plans(
-            rows=rows,
-            columns=columns,
-            classes=classes,
-            epsilon=check_epsilon(estimator.epsilon),
-            delta=check_delta(estimator.delta),
-        )
-    )
+    settings = estimator.settings()
+    directions = settings.row_map(rows=rows, columns=columns).directions  # of public rows
+    inputs = columns if directions is None else directions.matrix.shape[1]
+    return settings.plan(rows=rows, columns=settings.fourier_features or inputs, classes=classes).event
 
 
 # ── what comes out ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -343,21 +337,22 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if groups is not None:
             first = np.unique(numbered(as_groups(groups, X.shape[0])), return_index=True)[1]
             X, class_indices = X[first], class_indices[first]
+        labels = classes[class_indices]
         plan = plan_comparison(
             estimators,
             rows=X.shape[0],
             columns=X.shape[1],
-            classes=np.arange(len(classes)),
+            classes=classes,
             epsilon=epsilon,
             delta=check_delta(self.delta, positive=True, rows=X.shape[0]),
             share=share,
             held_out=held_out,
         )
         with silent():
-            scores = compare(plan, X, class_indices, unsafe_noise)
+            scores = compare(plan, X, labels, unsafe_noise)
             clear = is_clear(scores)
             best = scores.leader if clear else 0
-            model = plan.finals[best].fit_with_noise(X, class_indices, unsafe_noise)
+            model = plan.finals[best].fit_with_noise(X, labels, unsafe_noise)
         self.scores_, self.clear_, self.best_ = scores, clear, best
         self.model_, self.classes_ = model, classes
         self.event_ = release(None, plan.event, unsafe_noise).event
@@ -375,7 +370,7 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             The rows.
         """
         check_is_fitted(self)
-        return np.asarray(self.classes_[self.model_.predict(X)])
+        return self.model_.predict(X)
 
     def decision_function(self, X: Matrix) -> Floats:
         """The scores of rows; see `PrivateLogisticRegression.decision_function`.
@@ -410,7 +405,7 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def compare(
-    plan: ComparisonPlan, X: Matrix, class_indices: NDArray[np.int64], unsafe_noise: Noise | None = None
+    plan: ComparisonPlan, X: Matrix, labels: NDArray[Any], unsafe_noise: Noise | None = None
 ) -> Scores:
     """Fit the trials on the rows that are not held out, and count their right answers on the others.
 
@@ -425,18 +420,15 @@ def compare(
         The plan.
     X : array or CSR matrix of shape (rows, columns)
         The rows.
-    class_indices : array of shape (rows,)
-        Their labels, as indices into the classes.
+    labels : array of shape (rows,)
+        Their labels.
     unsafe_noise : Noise or None, default None
         For tests only; None draws from the operating system.
     """
     order = noise_or_system(unsafe_noise).permutation(plan.rows)
     tested, others = np.sort(order[: plan.held_out]), np.sort(order[plan.held_out :])
-    right = [
-        int(np.count_nonzero(one.fit_with_noise(X[others], class_indices[others], unsafe_noise).predict(X[tested])
-            == class_indices[tested]))
-        for one in plan.trials
-    ]  # fmt: skip
+    models = [trial.fit_with_noise(X[others], labels[others], unsafe_noise) for trial in plan.trials]
+    right = [int(np.count_nonzero(model.predict(X[tested]) == labels[tested])) for model in models]
     noisy, _ = gaussian_count(
         np.array(right),
         sigma=plan.counts.sigma,
