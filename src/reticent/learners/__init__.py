@@ -1,6 +1,7 @@
 """Private learners, as scikit-learn classifiers: fit once, and the hypothesis that comes out may be published."""
 
 from reticent.learners.active import ActiveLearner
+from reticent.learners.comparison import PrivateComparison
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.label_boost import LabelBoost
 from reticent.learners.label_private import LabelPrivateLearner, SemiPrivateLearner
@@ -17,6 +18,7 @@ __all__ = [
     "LabelBoost",
     "LabelPrivateLearner",
     "PointLearner",
+    "PrivateComparison",
     "PrivateLogisticRegression",
     "RectangleLearner",
     "SanitizedLearner",

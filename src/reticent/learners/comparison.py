@@ -107,18 +107,23 @@ def plan_comparison(
         )
     known: dict[str, Any] = {"delta": delta, "classes": list(classes), "unsafe_seed": None}
     each = share_of_budget(epsilon, delta, share / len(estimators))
-    rest = share_of_budget(epsilon, delta, (1 - share) * SLACK)
+    rest = left_for_last_fit(epsilon, delta, share)
     trials = tuple(clone_with(one, epsilon=each, **known) for one in estimators)
     finals = tuple(clone_with(one, epsilon=rest, **known) for one in estimators)
     size: dict[str, int] = {"columns": columns, "classes": len(classes)}
     spent = [planned_event(one, rows=rows - tested, **size) for one in trials]
-    last = ZCDP(max(Fraction(rho(planned_event(one, rows=rows, **size))) for one in finals))
+    last = ZCDP(max(_zcdp(planned_event(one, rows=rows, **size)) for one in finals))
     squared = len(estimators)  # a replaced row may change whether each of the estimators is right about it
     counts = DiscreteGaussian(sigma_of(squared, release_variance(epsilon, delta) / share), squared)
     event = Parallel((Composed((*spent, last)), Composed((counts, last))))
     if not fits(event, epsilon=epsilon, delta=delta):
         raise ValueError(f"epsilon={float(epsilon):g} and delta={float(delta):g} cannot be certified for a comparison")
     return ComparisonPlan(rows, tested, trials, finals, counts, event)
+
+
+def left_for_last_fit(epsilon: Fraction, delta: Fraction, share: Fraction) -> Fraction:
+    """The ε of the last fit, after a comparison that used this share of μ²; δ stays the same."""
+    return share_of_budget(epsilon, delta, (1 - share) * SLACK)
 
 
 @lru_cache(maxsize=1024)
@@ -146,6 +151,13 @@ def planned_event(estimator: PrivateLogisticRegression, *, rows: int, columns: i
     directions = settings.row_map(rows=rows, columns=columns).directions  # of public rows
     inputs = columns if directions is None else directions.matrix.shape[1]
     return settings.plan(rows=rows, columns=settings.fourier_features or inputs, classes=classes).event
+
+
+def _zcdp(event: Event) -> Fraction:
+    """The ρ of releases with Gaussian noise, which all have one."""
+    found = rho(event)
+    assert found is not None
+    return found
 
 
 # ── what comes out ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -179,6 +191,17 @@ class Scores:
         """The index of the estimator with the largest count; the first of several."""
         return int(np.argmax(self.counts))
 
+    @property
+    def clear(self) -> bool:
+        """Whether the leader is ahead of all others by more than `CLEAR` standard errors."""
+        leads = [self.lead(self.leader, other) for other in range(len(self.counts)) if other != self.leader]
+        return all(lead > CLEAR * error for lead, error in leads)
+
+    @property
+    def chosen(self) -> int:
+        """The index of the estimator that is fitted on all rows: the leader if its lead is clear, else the first."""
+        return self.leader if self.clear else 0
+
     def lead(self, ahead: int, behind: int) -> tuple[float, float]:
         """How far one estimator is ahead of another, as a share of all answers, and the standard error of that.
 
@@ -192,10 +215,8 @@ class Scores:
         """
         first, second = self.accuracies[ahead], self.accuracies[behind]
         wrong = min(1.0, max(2 - first - second, 1 / self.held_out))
-        noise = math.sqrt(2) * self.sigma / self.held_out
-        return (self.counts[ahead] - self.counts[behind]) / self.held_out, math.hypot(
-            noise, math.sqrt(wrong / self.held_out)
-        )
+        error = math.hypot(math.sqrt(2) * self.sigma / self.held_out, math.sqrt(wrong / self.held_out))
+        return (self.counts[ahead] - self.counts[behind]) / self.held_out, error
 
 
 class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -245,11 +266,9 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     scores_ : Scores
         Noisy counts of right answers on the held-out rows.
     best_ : int
-        The index of the estimator that was chosen.
-    clear_ : bool
-        Whether the leader is ahead of all others by more than two standard errors.
+        The index of the estimator that was chosen: `scores_.chosen`.
     model_ : PrivateLogisticRegression
-        The chosen estimator, fitted on all rows.
+        The chosen estimator, fitted on all rows. Its event and guarantee count the comparison as well.
     classes_ : array
         The classes, sorted.
 
@@ -259,7 +278,7 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> linear = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1.5)
     >>> fourier = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1.5, fourier_features=100)
     >>> model = PrivateComparison([linear, fourier], epsilon=1, delta=1e-6).fit(X, y)
-    >>> model.best_, model.clear_, bool(model.score(X, y) > 0.8), model.guarantee_.epsilon <= 1
+    >>> model.best_, model.scores_.clear, bool(model.score(X, y) > 0.8), model.guarantee_.epsilon <= 1
     (1, True, True, True)
     """
 
@@ -350,16 +369,25 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         with silent():
             scores = compare(plan, X, labels, unsafe_noise)
-            clear = is_clear(scores)
-            best = scores.leader if clear else 0
-            model = plan.finals[best].fit_with_noise(X, labels, unsafe_noise)
-        self.scores_, self.clear_, self.best_ = scores, clear, best
-        self.model_, self.classes_ = model, classes
+            model = plan.finals[scores.chosen].fit_with_noise(X, labels, unsafe_noise)
+        self.scores_, self.best_, self.model_, self.classes_ = scores, scores.chosen, model, classes
         self.event_ = release(None, plan.event, unsafe_noise).event
-        self.guarantee_ = guarantee(
-            self.event_, delta=self.delta, **({} if groups is None else {"unit": "group"})
-        )
+        self.guarantee_ = guarantee(self.event_, delta=self.delta, unit="row" if groups is None else "group")
+        model.event_, model.guarantee_ = self.event_, self.guarantee_
         return self
+
+    def estimator_of(self, scores: Scores) -> PrivateLogisticRegression:
+        """The unfitted estimator that these scores choose, as it is fitted on all rows.
+
+        Parameters
+        ----------
+        scores : Scores
+            What a comparison found.
+        """
+        rest = left_for_last_fit(
+            check_epsilon(self.epsilon), check_delta(self.delta, positive=True), check_share(self.share, "share")
+        )
+        return clone_with(self.estimators[scores.chosen], epsilon=rest, delta=self.delta, classes=self.classes)
 
     def predict(self, X: Matrix) -> NDArray[Any]:
         """The most likely class of each row.
@@ -404,9 +432,7 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
 
-def compare(
-    plan: ComparisonPlan, X: Matrix, labels: NDArray[Any], unsafe_noise: Noise | None = None
-) -> Scores:
+def compare(plan: ComparisonPlan, X: Matrix, labels: NDArray[Any], unsafe_noise: Noise | None = None) -> Scores:
     """Fit the trials on the rows that are not held out, and count their right answers on the others.
 
     Guarantee. For a row that is held out `plan.counts`, for any other row the events of all trials.
@@ -436,9 +462,3 @@ def compare(
         unsafe_noise=unsafe_noise,
     )
     return Scores(tuple(int(count) for count in noisy), plan.held_out, float(plan.counts.sigma))
-
-
-def is_clear(scores: Scores) -> bool:
-    """Whether the leader is ahead of all others by more than `CLEAR` standard errors."""
-    leads = [scores.lead(scores.leader, other) for other in range(len(scores.counts)) if other != scores.leader]
-    return all(lead > CLEAR * error for lead, error in leads)
