@@ -14,7 +14,8 @@ from reticent.errors import MissingExtra
 from reticent.extras import require
 
 SHARED = (
-    "__init__", "advise_problems", "advise_settings", "drawing", "everlasting_cases", "linear_models", "table", "tracing",
+    "__init__", "advise_problems", "advise_settings", "drawing", "everlasting_cases", "linear_models", "table",
+    "tracing",
 )  # fmt: skip  # no experiments
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from reticent.cli.compare import compared_learner, comparison, in_advance
+from reticent.cli.compare import in_words as compared_in_words
 from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.fit_plan import BetterOption, FitChoice, Learner, choose
 from reticent.cli.notices import one_answer
@@ -41,6 +43,7 @@ def fit(
     drift: Literal["none", "slow", "fast"] = "none",
     client_share: Number = 1,
     client_phases: Annotated[int, Parameter(converter=whole_number(least=1))] = 1,
+    compare: Flag = False,
     yes: Flag = False,
     quiet: Flag = False,
 ) -> int:
@@ -80,6 +83,9 @@ def fit(
     client_phases
         With a group: the number of phases that the queries of one client may enter; each costs epsilon and delta. Later
         queries of that client are answered, but not learned from.
+    compare
+        Compare a linear model with one on random Fourier features first, privately and within the same epsilon and
+        delta, and make the better one; with --learner private-model or auto.
     yes
         Continue although another option is better.
     quiet
@@ -103,6 +109,8 @@ def fit(
             rows = found.count(advance)
         if rows == 0:
             raise UsageError(f"{table} has no rows")
+        if compare:
+            learner = compared_learner(learner, drift=drift)
         choice = choose(
             declared,
             rows,
@@ -117,10 +125,14 @@ def fit(
         predictor = _predictor(
             choice, epsilon=epsilon, delta=delta, client_share=client_share, client_phases=client_phases
         )
+        if compare:
+            predictor.learner = comparison(declared, epsilon=epsilon, delta=delta)
         promised = CheckedParameters.of(predictor.get_params(deep=False)).guarantee(
             grouped=declared.group is not None, seeded=False
         )
         print(choice.text(table, promised, client_share=client_share, client_phases=client_phases))
+        if compare:
+            print("\n" + in_advance(predictor.learner, declared, rows))
         if not choice.plan.phases or not choice.plan.sustained:
             raise UsageError(choice.required())
         if (better := choice.better()) is not None:
@@ -133,6 +145,8 @@ def fit(
             predictor.fit(training.X, labels, groups=training.groups)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta)).close()
+    if predictor.comparison_ is not None:
+        print("\n" + compared_in_words(predictor.comparison_))
     print(f"\n{in_words(predictor.guarantee_)}\n\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
     if predictor.one_answer_ is not None:
         print(one_answer(predictor.one_answer_))

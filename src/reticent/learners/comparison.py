@@ -113,12 +113,30 @@ def plan_comparison(
     size: dict[str, int] = {"columns": columns, "classes": len(classes)}
     spent = [planned_event(one, rows=rows - tested, **size) for one in trials]
     last = ZCDP(max(_zcdp(planned_event(one, rows=rows, **size)) for one in finals))
-    squared = len(estimators)  # a replaced row may change whether each of the estimators is right about it
-    counts = DiscreteGaussian(sigma_of(squared, release_variance(epsilon, delta) / share), squared)
+    noise = comparison_noise(len(estimators), epsilon=epsilon, delta=delta, share=share)
+    counts = DiscreteGaussian(noise, len(estimators))
     event = Parallel((Composed((*spent, last)), Composed((counts, last))))
     if not fits(event, epsilon=epsilon, delta=delta):
         raise ValueError(f"epsilon={float(epsilon):g} and delta={float(delta):g} cannot be certified for a comparison")
     return ComparisonPlan(rows, tested, trials, finals, counts, event)
+
+
+def comparison_noise(estimators: int, *, epsilon: Fraction, delta: Fraction, share: Fraction) -> Fraction:
+    """The noise of each count of right answers.
+
+    A replaced row may change whether each of the estimators is right about it. So the squared sensitivity of all counts
+    is the number of estimators.
+
+    Parameters
+    ----------
+    estimators : int
+        How many are compared.
+    epsilon, delta : Fraction
+        The whole budget.
+    share : Fraction
+        The share of μ² for the comparison.
+    """
+    return sigma_of(estimators, release_variance(epsilon, delta) / share)
 
 
 def left_for_last_fit(epsilon: Fraction, delta: Fraction, share: Fraction) -> Fraction:
