@@ -13,7 +13,7 @@ from reticent.concepts import Floats
 from reticent.learners.descent import release_variance
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.learners.public_rows import directions_for
-from reticent.learners.second_moments import schedule
+from reticent.learners.second_moments import NARROW
 from reticent.plan.thresholds import threshold
 
 # How teachers and models are set up, both in the measurements and in the advice.
@@ -27,10 +27,12 @@ HALF = 0.5  # nothing is worse than a coin
 DROWNED = 0.1  # a private model whose noise weighs as much as all rows that pull in one direction
 NEAREST = 0.8  # times the noise, as a share of all votes: how often noise overturns a vote if every lead is as likely
 DISPUTED, DISPUTED_THRESHOLDS = 0.5, 0.1  # how often teachers of few rows disagree
-UNSCALED, UNSCALED_FEW_ROUNDS, UNSCALED_NO_ROUNDS = 0.0, 0.1, 0.15  # a private model of columns that are not scaled
-FEW = 4  # rounds of second moments, which scale columns only in part
-PUBLIC, DROPPED = 0.005, 0.02  # a model in directions of public rows; the more, the more directions are left out
+UNSCALED = 0.15  # a private model of columns that are not scaled,
+UNSCALED_ROUNDS, UNSCALED_WIDE = 0.1, 0.03  # and one with rounds of second moments at n·μ = D^1.5; above 32 columns
+PUBLIC, PUBLIC_UNSCALED = 0.005, 0.015  # a model in directions of public rows, by which it scales its columns
+DROPPED = 0.1  # if it leaves out all directions
 STUDENT = 0.05  # a student with as many labels as columns
+SMALL_TEACHER = 0.6  # teachers of linear models, divided by their rows
 WORST_PROMISE = 0.25  # of the error that a threshold's promise allows
 SMOOTH = 0.02  # random Fourier features, if a black box suits the data
 BLACK_BOX_STUDENT = 0.5  # a black box with as many labels as columns; it falls with the root of the labels
@@ -62,7 +64,15 @@ def drowned(columns: int, *, classes: int, epsilon: Fraction, delta: Fraction) -
 
 
 def linear_model(
-    rows: int, columns: int, *, classes: int, epsilon: Fraction, delta: Fraction, scaled: bool, black_box: bool
+    rows: int,
+    columns: int,
+    *,
+    classes: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    scaled: bool,
+    black_box: bool,
+    rounds: bool = True,
 ) -> Expected:
     """What one private linear model is expected to lose; with `black_box`, on random Fourier features.
 
@@ -76,17 +86,39 @@ def linear_model(
         Whether the columns have similar ranges.
     black_box : bool
         Whether the model replaces a black box.
+    rounds : bool, default True
+        Whether it has rounds of second moments, where these are worth their share.
     """
     seen = FOURIER if black_box else columns
     noise = 0.1 * drowned(seen, classes=classes, epsilon=epsilon, delta=delta) / rows
     loss = min(HALF, DROWNED * noise) + (SMOOTH if black_box else 0.0)
-    return Expected(noise, loss if scaled else loss + unscaled(rows, columns, epsilon=epsilon, delta=delta))
+    if not scaled:
+        loss += unscaled(rows, columns, epsilon=epsilon, delta=delta, black_box=black_box, rounds=rounds)
+    return Expected(noise, loss)
 
 
-def unscaled(rows: int, columns: int, *, epsilon: Fraction, delta: Fraction) -> float:
-    """What a private linear model loses more if columns are not scaled, which its rounds of second moments repair."""
-    rounds = len(schedule(rows, columns + 1, 1 / math.sqrt(release_variance(epsilon, delta))))
-    return UNSCALED_NO_ROUNDS if rounds == 0 else UNSCALED_FEW_ROUNDS if rounds <= FEW else UNSCALED
+def unscaled(rows: int, columns: int, *, epsilon: Fraction, delta: Fraction, black_box: bool, rounds: bool) -> float:
+    """What a private model loses more if columns are not scaled.
+
+    Rounds of second moments scale them, the better the larger n·μ is against D^1.5, and only in part above 32 columns.
+    Without rounds, and with Fourier features, which see the rows before any round does, large columns hide the others.
+
+    Parameters
+    ----------
+    rows, columns : int
+        The size of the problem.
+    epsilon, delta : Fraction
+        Privacy-loss bound and failure probability.
+    black_box : bool
+        Whether the model is one on random Fourier features.
+    rounds : bool
+        Whether the model has rounds of second moments.
+    """
+    if black_box or not rounds:
+        return UNSCALED
+    width = columns + 1  # with the constant column
+    strength = rows / math.sqrt(release_variance(epsilon, delta))
+    return min(UNSCALED, UNSCALED_ROUNDS * float(width**1.5) / strength + (0.0 if width <= NARROW else UNSCALED_WIDE))
 
 
 def directions(rows: int, columns: int, public_rows: int, *, epsilon: Fraction, delta: Fraction) -> int:
@@ -94,7 +126,9 @@ def directions(rows: int, columns: int, public_rows: int, *, epsilon: Fraction, 
     return min(columns, directions_for(rows, public_rows, 1 / math.sqrt(release_variance(epsilon, delta))))
 
 
-def public_model(rows: int, columns: int, kept: int, *, classes: int, epsilon: Fraction, delta: Fraction) -> Expected:
+def public_model(
+    rows: int, columns: int, kept: int, *, classes: int, epsilon: Fraction, delta: Fraction, scaled: bool
+) -> Expected:
     """What one private linear model in directions of public rows is expected to lose.
 
     Parameters
@@ -105,9 +139,12 @@ def public_model(rows: int, columns: int, kept: int, *, classes: int, epsilon: F
         The number of directions.
     epsilon, delta : Fraction
         Privacy-loss bound and failure probability.
+    scaled : bool
+        Whether the columns have similar ranges.
     """
     noise = 0.1 * drowned(kept, classes=classes, epsilon=epsilon, delta=delta) / rows
-    return Expected(noise, min(HALF, DROWNED * noise + DROPPED * (1 - kept / columns) + PUBLIC))
+    lost = PUBLIC if scaled else PUBLIC_UNSCALED
+    return Expected(noise, min(HALF, DROWNED * noise + DROPPED * (1 - kept / columns) + lost))
 
 
 def threshold_model(rows: int, bits: int | None, *, epsilon: Fraction, delta: Fraction) -> Expected:
@@ -123,7 +160,24 @@ def votes(noise: float, *, disputed: float, black_box: bool) -> float:
     return min(HALF, NEAREST * disputed * noise) + (WEAK if black_box else 0.0)
 
 
-def student(noise: float, labels: int, columns: int, *, disputed: float, black_box: bool) -> float:
-    """What a student of noisy votes on public rows is expected to lose. It averages out labels wrong at random."""
+def student(
+    noise: float, labels: int, columns: int, *, rows_per_teacher: float, disputed: float, black_box: bool
+) -> float:
+    """What a student of noisy votes on public rows is expected to lose. It averages out labels wrong at random.
+
+    Parameters
+    ----------
+    noise : float
+        Noise as a share of all votes.
+    labels, columns : int
+        The number of labelled public rows, and of columns.
+    rows_per_teacher : float
+        The rows that a teacher learns from.
+    disputed : float
+        The share of queries on which teachers disagree.
+    black_box : bool
+        Whether teachers and student are no linear models.
+    """
     few = BLACK_BOX_STUDENT * math.sqrt(columns / labels) if black_box else STUDENT * min(columns, AXES) / labels
-    return min(HALF, min(HALF, NEAREST * disputed * noise**2) + few)
+    weak = 0.0 if black_box else min(1.0, SMALL_TEACHER / rows_per_teacher)
+    return min(HALF, min(HALF, NEAREST * disputed * noise**2) + few + weak)

@@ -120,13 +120,14 @@ class Problem:
         kept = expectations.directions(
             self.rows, self.features, self.public_rows, epsilon=self.epsilon, delta=self.delta
         )
-        noise, loss = expectations.public_model(self.rows, self.features, kept, **self.size)
+        noise, loss = expectations.public_model(self.rows, self.features, kept, scaled=self.scaled, **self.size)
         why = f"one private model, in the {kept:,} directions in which public rows vary most; {self.drowned(kept)}"
         return self.option(name, loss, noise, estimator, why, static=True)
 
     def chain(self) -> Option:
         """One private model per phase, with a drift test that takes rows away from training."""
-        noise, loss = self.model(max(1, self.rows * 4 // 5))
+        # A chain that retrains after drift has no rounds of second moments.
+        noise, loss = self.model(max(1, self.rows * 4 // 5), rounds=False)
         schedule = self.schedule()
         phases = [phase for phase, _ in zip(schedule.phases(self.rows), range(3), strict=False)]
         why = "one private model per phase, trained again if a private test finds that queries have drifted"
@@ -136,11 +137,13 @@ class Problem:
         estimator = f"EverlastingPredictor({self.learner}, {self.budget}, classes=…{self.followed})"
         return self.option("chain", loss, noise, estimator, why, phases=phases)
 
-    def model(self, rows: int) -> expectations.Expected:
+    def model(self, rows: int, *, rounds: bool = True) -> expectations.Expected:
         """Return the noise of a private model, as a share of the rows, and what the model loses."""
         if self.thresholds:
             return expectations.threshold_model(rows, self.bits, epsilon=self.epsilon, delta=self.delta)
-        return expectations.linear_model(rows, self.features, scaled=self.scaled, black_box=self.black_box, **self.size)
+        return expectations.linear_model(
+            rows, self.features, scaled=self.scaled, black_box=self.black_box, rounds=rounds, **self.size
+        )
 
     def drowned(self, columns: int) -> str:
         """Return how many rows a linear model of this many columns needs."""
@@ -176,7 +179,14 @@ class Problem:
         labels = active_queries(self.public_rows)
         teachers = auto_teachers(self.rows, self.rows, queries=labels, **self.size)
         noise = relative_noise(teachers, labels, **self.size)
-        loss = expectations.student(noise, labels, self.features, disputed=self.disputed, black_box=self.black_box)
+        loss = expectations.student(
+            noise,
+            labels,
+            self.features,
+            rows_per_teacher=self.rows / teachers,
+            disputed=self.disputed,
+            black_box=self.black_box,
+        )
         why = f"{teachers:,} teachers label {labels:,} public rows; a student of these answers any number of queries"
         return self.option("pate", loss, noise, estimator, why, static=True, teachers=teachers)
 
