@@ -133,8 +133,8 @@ def expected(found: Measured, setting: Setting) -> dict[str, float]:
     clear = chance(found.trial, setting, **by_budget, errors=CLEAR)
     own = chance(found.own_trial, setting, share=Fraction(1), tested=int(setting.rows * OWN_ROWS))
     return {
-        "the leader": found.last.linear + leader * (found.last.fourier - found.last.linear),
-        "Fourier features if clear": found.last.linear + clear * (found.last.fourier - found.last.linear),
+        "what leads": found.last.linear + leader * (found.last.fourier - found.last.linear),
+        "Fourier if clearly ahead": found.last.linear + clear * (found.last.fourier - found.last.linear),
         "rows of its own": found.own_last.linear + own * (found.own_last.fourier - found.own_last.linear),
     }
 

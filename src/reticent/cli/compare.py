@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from reticent.learners.comparison import PrivateComparison, Scores
     from reticent.service.schema import Schema
 
-COMPARED = ("linear", "Fourier features")  # in the order of the estimators; the first is taken if no lead is clear
-NO_LEAD = (
-    "No clear difference: a lead below two standard errors may be chance. The linear model is fitted, which is simpler."
-)
+COMPARED = ("linear", "Fourier features")  # in the order of the estimators
+NAMES = ("the linear model", "the model on Fourier features")
+NOT_CLEAR = "That is no clear difference: a lead below two standard errors may be chance."
 
 
 def compared_learner(learner: Learner, *, drift: str) -> Learner:
@@ -73,9 +72,8 @@ def in_words(scores: Scores) -> str:
     lead, error = scores.lead(leader, 1 - leader)
     found = (
         f"The comparison, of small models on {scores.held_out:,} held-out rows: {shown} right answers. "
-        f"{COMPARED[leader]} leads by {100 * lead:.1f} ± {100 * error:.1f} points (one standard error, of noise and "
-        "sampling)."
+        f"The lead of {NAMES[leader]} is {100 * lead:.1f} ± {100 * error:.1f} points (one standard error, of noise "
+        "and sampling)."
     )
-    if not scores.clear:
-        return f"{found} {NO_LEAD}"
-    return f"{found} So the model is {'linear' if leader == 0 else 'one on random Fourier features'}."
+    doubt = "" if scores.clear else f" {NOT_CLEAR}"
+    return f"{found}{doubt} So {NAMES[leader]} was fitted on all rows."

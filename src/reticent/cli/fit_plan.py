@@ -35,6 +35,10 @@ FOURIER = (
     "are linear. Before you spend anything, compare such a model with trees, both without privacy, on public rows."
 )
 
+COMPARE = (
+    "Or add --compare: it compares a linear model with one on random Fourier features first, privately and within the "
+    "same ε and δ, and makes the better one."
+)
 ONE_MODEL = (
     "One-shot is one private model that answers without end and never learns from queries: --learner private-model. "
     "Its guarantee protects the rows, and not queries, whose contents it does not store."
@@ -185,13 +189,14 @@ class FitChoice:
             loss = f"{option.loss:.1%}" if option.possible else f"cannot be done: {option.why}"
             if not option.possible and option.name == _votes(1) and self.answers == "endless":
                 loss += " (--answers N)"
-            lines.append(f"{mark} {option.name:14} {loss}")
+            lines.append(f"{mark} {option.name:25} {loss}")
         if schema.group is not None:
             lines.append(ONE_ROW)
         if self.learner != "private-model" and self.advice.best.name == "one-shot" and self._serves(self.advice.best):
             lines.append(ONE_MODEL)
         if self.advice.reference == "linear":
             lines.append(CHECK.format(how="--learner trees"))
+            lines.append(COMPARE)
         elif self.learner == "trees":
             lines.append(FOURIER)
         return "\n".join(lines)

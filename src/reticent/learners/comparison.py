@@ -215,11 +215,6 @@ class Scores:
         leads = [self.lead(self.leader, other) for other in range(len(self.counts)) if other != self.leader]
         return all(lead > CLEAR * error for lead, error in leads)
 
-    @property
-    def chosen(self) -> int:
-        """The index of the estimator that is fitted on all rows: the leader if its lead is clear, else the first."""
-        return self.leader if self.clear else 0
-
     def lead(self, ahead: int, behind: int) -> tuple[float, float]:
         """How far one estimator is ahead of another, as a share of all answers, and the standard error of that.
 
@@ -242,8 +237,7 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     A small share of the budget pays for the comparison. Part of the rows is held out. Each estimator is fitted
     privately on the others, and its right answers on the held-out rows are counted with noise. The estimator with more
-    of them is fitted again, on all rows, with the rest of the budget. If the lead is not clear, that is
-    the first estimator of the list.
+    of them is fitted again, on all rows, with the rest of the budget. `scores_` says whether its lead is clear.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, features and label, for the trials, the counts and the
     model together (with groups: for a replaced group, of which one row is used).
@@ -260,7 +254,6 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     estimators : sequence of PrivateLogisticRegression
         The estimators to compare, at least two. Their `epsilon`, `delta`, `classes` and `unsafe_seed` are replaced.
-        The first is taken if no lead is clear.
     epsilon : float or Fraction
         Privacy-loss bound ε of everything together.
     delta : float or Fraction
@@ -284,7 +277,7 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     scores_ : Scores
         Noisy counts of right answers on the held-out rows.
     best_ : int
-        The index of the estimator that was chosen: `scores_.chosen`.
+        The index of the estimator that was fitted on all rows: `scores_.leader`.
     model_ : PrivateLogisticRegression
         The chosen estimator, fitted on all rows. Its event and guarantee count the comparison as well.
     classes_ : array
@@ -387,15 +380,15 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         with silent():
             scores = compare(plan, X, labels, unsafe_noise)
-            model = plan.finals[scores.chosen].fit_with_noise(X, labels, unsafe_noise)
-        self.scores_, self.best_, self.model_, self.classes_ = scores, scores.chosen, model, classes
+            model = plan.finals[scores.leader].fit_with_noise(X, labels, unsafe_noise)
+        self.scores_, self.best_, self.model_, self.classes_ = scores, scores.leader, model, classes
         self.event_ = release(None, plan.event, unsafe_noise).event
         self.guarantee_ = guarantee(self.event_, delta=self.delta, unit="row" if groups is None else "group")
         model.event_, model.guarantee_ = self.event_, self.guarantee_
         return self
 
     def estimator_of(self, scores: Scores) -> PrivateLogisticRegression:
-        """The unfitted estimator that these scores choose, as it is fitted on all rows.
+        """The unfitted estimator that leads, as it is fitted on all rows.
 
         Parameters
         ----------
@@ -405,7 +398,7 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rest = left_for_last_fit(
             check_epsilon(self.epsilon), check_delta(self.delta, positive=True), check_share(self.share, "share")
         )
-        return clone_with(self.estimators[scores.chosen], epsilon=rest, delta=self.delta, classes=self.classes)
+        return clone_with(self.estimators[scores.leader], epsilon=rest, delta=self.delta, classes=self.classes)
 
     def predict(self, X: Matrix) -> NDArray[Any]:
         """The most likely class of each row.
