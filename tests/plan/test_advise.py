@@ -15,7 +15,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 import reticent
 from experiments import advise as experiment
-from experiments.advise import HELD_OUT, SETTINGS, TOLERANCE, TUNED, Setting, gap, kept
+from experiments.advise import TOLERANCE, gap, kept
+from experiments.advise_problems import turning_clusters
+from experiments.advise_settings import HELD_OUT, SETTINGS, TUNED, Setting
 from reticent.concepts import Floats, Thresholds
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.plan.advise import OPTIONS, advise
@@ -69,7 +71,7 @@ def test_what_is_advised_was_accepted_and_what_was_refused_is_not_advised(settin
 def test_measuring_again_gives_what_is_on_file(name: str) -> None:
     setting = next(one for one in SETTINGS if one.name == name)
     stored = json.loads(experiment.MEASURED.read_text(encoding="utf-8"))["results"][name]["accuracy"]
-    again = experiment.measured(setting, experiment.made(setting, Path(), 0), 0)
+    again = experiment.measured(setting, Path(), 0)
     for way, accuracy in again.items():
         kept_one = stored[way][0]
         assert (accuracy is None) == (kept_one is None)
@@ -87,7 +89,7 @@ def test_tables_name_every_setting() -> None:
 
 def test_clusters_turn_as_they_are_said_to() -> None:
     setting = next(one for one in SETTINGS if one.data == "clusters 20")
-    X, y = experiment._clusters(np.random.default_rng(0), 3 * setting.rows + 1000, setting, 20)
+    X, y = turning_clusters(np.random.default_rng(0), 3 * setting.rows + 1000, setting, 20)
     for start, degrees in ((0, 0), (3 * setting.rows, 20)):
         some, labels = X[start : start + 1000], y[start : start + 1000]
         centre = some[labels == 1].mean(axis=0)

@@ -67,6 +67,7 @@ class Cell(NamedTuple):
         for column in schema.columns:
             if column.kind == "number":
                 low, high = column.range or (0, 0)
+                assert not isinstance(column.missing, str)
                 value = column.missing if self.number is None else min(max(self.number, low), high)
                 row.append(((value or 0) - (low + high) / 2) / ((high - low) / 2))
             else:

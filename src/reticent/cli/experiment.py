@@ -13,7 +13,10 @@ from reticent.cli.options import Flag
 from reticent.errors import MissingExtra
 from reticent.extras import require
 
-SHARED = ("__init__", "drawing", "everlasting_cases", "linear_models", "table", "tracing")  # no experiments
+SHARED = (
+    "__init__", "advise_problems", "advise_settings", "drawing", "everlasting_cases", "linear_models", "table",
+    "tracing",
+)  # fmt: skip  # no experiments
 
 
 def experiment(

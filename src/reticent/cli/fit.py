@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from reticent.cli.charging import charge
+from reticent.cli.compare import compared_learner, comparison, in_advance
+from reticent.cli.compare import in_words as compared_in_words
 from reticent.cli.errors import UsageError, as_usage_errors
 from reticent.cli.fit_plan import BetterOption, FitChoice, Learner, choose
 from reticent.cli.notices import one_answer
@@ -50,6 +52,7 @@ def fit(
     client_phases: Annotated[int, Parameter(converter=whole_number(least=1))] = 1,
     data: str | None = None,
     again: Flag = False,
+    compare: Flag = False,
     yes: Flag = False,
     quiet: Flag = False,
 ) -> int:
@@ -103,6 +106,9 @@ def fit(
         The data set whose budget pays (see `reticent data`); by default the one that has these rows, or a new one.
     again
         Pay once more for rows whose budget is spent: its cap is raised by epsilon and delta.
+    compare
+        Compare a linear model with one on random Fourier features first, privately and within the same epsilon and
+        delta, and make the better one; with --learner private-model or auto.
     yes
         Continue although another option is better.
     quiet
@@ -111,7 +117,6 @@ def fit(
     from reticent.cli.private_schema import SchemaPurchase, checked_schema_share, search
     from reticent.predictors.parameters import CheckedParameters
     from reticent.service import home, tables
-    from reticent.service.status import in_words
 
     if not 0 < client_share <= 1:
         raise UsageError(f"--client-share must be above 0 and at most 1, got {float(client_share):g}")
@@ -129,6 +134,8 @@ def fit(
             rows = found.count(advance)
         if rows == 0:
             raise UsageError(f"{table} has no rows")
+        if compare:
+            learner = compared_learner(learner, drift=drift)
         options: dict[str, Any] = {
             "answers": answers, "drift": drift, "client_share": client_share, "client_phases": client_phases,
         }  # fmt: skip
@@ -144,10 +151,13 @@ def fit(
             choice = purchase.choice
         else:
             choice = choose(declared, rows, learner, epsilon=epsilon, delta=delta, **options)
-        promised = CheckedParameters.of(
-            _predictor(choice, client_share=client_share, client_phases=client_phases).get_params(deep=False)
-        ).guarantee(grouped=choice.schema.group is not None, seeded=False)
+        planned = _predictor(choice, compare, client_share=client_share, client_phases=client_phases)
+        promised = CheckedParameters.of(planned.get_params(deep=False)).guarantee(
+            grouped=choice.schema.group is not None, seeded=False
+        )
         _show(choice, table, promised, client_share, client_phases)
+        if compare:
+            print("\n" + in_advance(planned.learner, choice.schema, rows))
         if (better := choice.better()) is not None:
             _confirm(better, yes)
         charge(
@@ -165,18 +175,27 @@ def fit(
         if purchase is not None:
             choice = purchase.made(folder.with_name(f"{folder.name}.schema.toml"))
             _show(choice, table, promised, client_share, client_phases)
-        predictor = _predictor(choice, client_share=client_share, client_phases=client_phases)
+        predictor = _predictor(choice, compare, client_share=client_share, client_phases=client_phases)
         training = read_rows(found, choice.schema, rows, quiet=quiet)
         _learn(predictor, choice.schema, training, quiet=quiet)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta, share)).close()
+    _report(predictor, choice, folder)
+    return 0
+
+
+def _report(predictor: EverlastingPredictor, choice: FitChoice, folder: Path) -> None:
+    """Print what was made, what was spent on it, and what comes next."""
+    from reticent.service.status import in_words
+
+    if predictor.comparison_ is not None:
+        print("\n" + compared_in_words(predictor.comparison_))
     print(f"\n{in_words(predictor.guarantee_, public_model=predictor.model_ is not None)}")
-    if purchase is not None:
+    if choice.besides is not None:
         print(f"\n{choice.spent()}")
-    print(f"\nIt is in {folder}. Next: reticent serve {shlex.quote(name)}")
+    print(f"\nIt is in {folder}. Next: reticent serve {shlex.quote(folder.name)}")
     if predictor.one_answer_ is not None:
         print(one_answer(predictor.one_answer_))
-    return 0
 
 
 def _check_writable(root: Path) -> None:
@@ -237,11 +256,13 @@ def _confirm(better: BetterOption, yes: bool) -> None:
     raise UsageError(f"another option is better: add --yes to continue, or {better.instead}")
 
 
-def _predictor(choice: FitChoice, *, client_share: Any, client_phases: int) -> EverlastingPredictor:
+def _predictor(choice: FitChoice, compare: bool, *, client_share: Any, client_phases: int) -> EverlastingPredictor:
     from reticent.predictors.everlasting import EverlastingPredictor
 
     learner: Any = None
-    if choice.learner == "trees":
+    if compare:
+        learner = comparison(choice.schema, epsilon=choice.epsilon, delta=choice.delta)
+    elif choice.learner == "trees":
         from sklearn.tree import DecisionTreeClassifier
 
         learner = DecisionTreeClassifier(random_state=0)

@@ -13,7 +13,8 @@ from reticent.cli.errors import UsageError
 
 if TYPE_CHECKING:
     from reticent.data.schema import Schema
-    from reticent.plan.advise import Advice, Option
+    from reticent.plan.advise import Advice
+    from reticent.plan.options import Option
     from reticent.plan.planned_phases import Everlasting
     from reticent.privacy.guarantee import Guarantee
 
@@ -44,6 +45,10 @@ FOURIER = (
     "are linear. Before you spend anything, compare such a model with trees, both without privacy, on public rows."
 )
 
+COMPARE = (
+    "Or add --compare: it compares a linear model with one on random Fourier features first, privately and within the "
+    "same ε and δ, and makes the better one."
+)
 ONE_MODEL = (
     "One-shot is one private model that answers without end and never learns from queries: --learner private-model. "
     "Its guarantee protects the rows, and not queries, whose contents it does not store."
@@ -217,13 +222,14 @@ class FitChoice:
             loss = f"{option.loss:.1%}" if option.possible else f"cannot be done: {option.why}"
             if not option.possible and option.name == _votes(1) and self.answers == "endless":
                 loss += " (--answers N)"
-            lines.append(f"{mark} {option.name:14} {loss}")
+            lines.append(f"{mark} {option.name:25} {loss}")
         if schema.group is not None:
             lines.append(ONE_ROW)
         if self.learner != "private-model" and self.advice.best.name == "one-shot" and self._serves(self.advice.best):
             lines.append(ONE_MODEL)
         if self.advice.reference == "linear":
             lines.append(CHECK.format(how="--learner trees"))
+            lines.append(COMPARE)
         elif self.learner == "trees":
             lines.append(FOURIER)
         return "\n".join(lines)
@@ -311,8 +317,9 @@ def choose(
     stage: Stage = "given",
 ) -> FitChoice:
     """Choose the learner and plan its phases, from public numbers alone."""
-    from reticent.plan.advise import DRIFT_GROWTH, advise
+    from reticent.plan.advise import advise
     from reticent.plan.everlasting import everlasting
+    from reticent.plan.expectations import DRIFT_GROWTH
 
     if learner == "thresholds" and (schema.width != 1 or len(schema.classes) != 2):
         raise UsageError("--learner thresholds is for two classes and one column, which is a number")

@@ -2,6 +2,7 @@
 
 from reticent.learners.active import ActiveLearner
 from reticent.learners.charged import Charged
+from reticent.learners.comparison import PrivateComparison
 from reticent.learners.exponential import ExponentialLearner
 from reticent.learners.label_boost import LabelBoost
 from reticent.learners.label_private import LabelPrivateLearner, SemiPrivateLearner
@@ -20,6 +21,7 @@ __all__ = [
     "LabelBoost",
     "LabelPrivateLearner",
     "PointLearner",
+    "PrivateComparison",
     "PrivateLogisticRegression",
     "PrivatePipeline",
     "RectangleLearner",

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from reticent.data.queries import as_queries, client_names
+from reticent.learners.comparison import Scores
 from reticent.predictors.answers import Answers
 from reticent.predictors.engines.engine import Drift, Engine
 from reticent.predictors.engines.model import ModelEngine
@@ -143,6 +144,11 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
     def event_(self) -> Event:
         """What the present phase costs one of its rows."""
         return self._machine.engine.event
+
+    @property
+    def comparison_(self) -> Scores | None:
+        """What a private comparison found before the model was trained; None without one. It is released."""
+        return getattr(self._machine.engine, "scores", None)
 
     @property
     def closes_early_(self) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from reticent.data.rows import Rows
 from reticent.errors import InsufficientData
 from reticent.exact import Number
+from reticent.learners.comparison import PrivateComparison
 from reticent.learners.linear import Linear
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.mechanisms.release import Release
@@ -77,6 +78,8 @@ class ChainFactory(PrivateModels):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.learner, PrivateComparison):
+            raise TypeError("learner must be one private learner for engine='chain': engine='model' takes a comparison")
         if self.retrain not in get_args(Retrain):
             raise ValueError(f"retrain must be 'drift', 'always' or 'never', got {self.retrain!r}")
         check_share(self.false_alarm, "false_alarm")

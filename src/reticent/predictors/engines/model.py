@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from reticent.data.rows import Rows
 from reticent.errors import InsufficientData
+from reticent.learners.comparison import PrivateComparison, Scores
 from reticent.noise import Noise
 from reticent.predictors.engines.engine import Array, Drift, Engine, EngineSettings, EngineState, NoPhase
 from reticent.predictors.engines.private_model import (
@@ -64,13 +65,18 @@ class ModelFactory(PrivateModels):
     @silent()
     def first(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> ModelEngine:
         """Train the model."""
-        return ModelEngine(self.trained(self.prepared(), rows, first_of_each_group(rows), unsafe_noise))
+        model = self.trained(self.prepared(), rows, first_of_each_group(rows), unsafe_noise)
+        return ModelEngine(model.model_, model.scores_) if isinstance(model, PrivateComparison) else ModelEngine(model)
 
     def restore(
         self, header: Mapping[str, Any], arrays: Mapping[str, Array], phase: Phase, *, trust_models: bool = False
     ) -> ModelEngine:
         """The engine that `ModelEngine.state` described."""
-        return ModelEngine(restored_model(self.prepared(), header["model"], arrays))
+        learner, noted = self.prepared(), header.get("comparison")
+        scores = None if noted is None else Scores(**noted | {"counts": tuple(noted["counts"])})
+        if scores is not None:
+            learner = learner.estimator_of(scores)
+        return ModelEngine(restored_model(learner, header["model"], arrays), scores)
 
 
 class ModelEngine(ModelAnswers):
@@ -81,11 +87,22 @@ class ModelEngine(ModelAnswers):
 
     Why. The model is (ε, δ)-DP in the rows, and answers are a function of the model and the query: post-processing.
     With groups, the model sees one row of each group. An answer depends on its own query and on no other query.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted private learner.
+    scores : Scores or None, default None
+        What a private comparison found before the model was trained; None without one.
     """
+
+    def __init__(self, model: Any, scores: Scores | None = None) -> None:
+        super().__init__(model)
+        self.scores = scores
 
     @property
     def event(self) -> Event:
-        """What the learner spent."""
+        """What the learner spent, and the comparison before it."""
         event: Event = self.model.event_
         return event
 
@@ -99,6 +116,7 @@ class ModelEngine(ModelAnswers):
         raise NoPhase("engine='model' has one phase")
 
     def state(self) -> EngineState:
-        """The model."""
+        """The model, and what a comparison found."""
         header, arrays = model_state(self.model)
-        return {"model": header}, arrays
+        noted = {} if self.scores is None else {"comparison": asdict(self.scores)}
+        return {"model": header, **noted}, arrays

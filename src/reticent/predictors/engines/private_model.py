@@ -20,6 +20,7 @@ from reticent.exact import Number, rational
 from reticent.learners.base import ConceptLearner
 from reticent.learners.bounded import Bounds
 from reticent.learners.class_weights import checked_class_weight, public_weights
+from reticent.learners.comparison import PrivateComparison
 from reticent.learners.descent import DescentPlan
 from reticent.learners.features import FeatureMap
 from reticent.learners.linear import Linear
@@ -51,8 +52,9 @@ def is_private_learner(estimator: object) -> bool:
     >>> is_private_learner(LabelPrivateLearner(Thresholds(bits=8), epsilon=1))
     False
     """
-    if isinstance(estimator, PrivateLogisticRegression):
-        return type(estimator).fit_with_noise is PrivateLogisticRegression.fit_with_noise
+    for kind in (PrivateLogisticRegression, PrivateComparison):
+        if isinstance(estimator, kind):
+            return type(estimator).fit_with_noise is kind.fit_with_noise
     if not isinstance(estimator, ConceptLearner) or isinstance(estimator, StablePredictor):  # stable is not private
         return False
     return type(estimator).fit_with_noise is ConceptLearner.fit_with_noise and estimator.protects == "rows"
@@ -112,6 +114,8 @@ class PrivateModels:
         known: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta}
         if isinstance(learner, PrivateLogisticRegression):
             known |= {"classes": list(range(self.classes)), "class_weight": indexed_weights(learner, self.classes)}
+        elif isinstance(learner, PrivateComparison):
+            known["classes"] = list(range(self.classes))
         return learner.set_params(**{name: known[name] for name in known if name in learner.get_params(deep=False)})
 
     def trained(self, learner: Any, rows: Rows, indices: Integers, unsafe_noise: Noise | None) -> Any:
