@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent import noise
-from reticent.concepts.input import refuse_bad_points
+from reticent.concepts.input import check_concept_class, refuse_bad_points
 from reticent.concepts.interface import ConceptClass
 from reticent.data.labels import as_binary_labels, as_target
 from reticent.data.points import Array, Labels, as_point_table, points_of
@@ -22,7 +21,7 @@ from reticent.errors import InsufficientData, OutOfReach
 from reticent.exact import Number
 from reticent.learners.label_boost import label_boost
 from reticent.learners.relabelling_costs import LOG4, Variant
-from reticent.mechanisms.release import noise_or_system
+from reticent.mechanisms.release import noise_from_seed, noise_or_system
 from reticent.noise import Noise
 from reticent.predictors.answers import Answers
 from reticent.predictors.bbl_phases import (
@@ -39,12 +38,11 @@ from reticent.predictors.bbl_phases import (
 )
 from reticent.predictors.bbl_running import BBLRules, RunningPhases, draw_rows
 from reticent.predictors.bbl_schedules import SCORED, TAU, BBLSchedule, Calibrated, Constants, Printed
-from reticent.predictors.stable import check_class
 from reticent.privacy import Guarantee
 from reticent.privacy.events import ApproximateDP, Event, Parallel, SeededRelease, Subsampled
 from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.pairs import amplified
-from reticent.privacy.parameters import check_delta, check_epsilon, check_positive, float_above
+from reticent.privacy.parameters import check_choice, check_delta, check_epsilon, check_positive, float_above
 from reticent.promises import check_memory, check_share, in_reach
 from reticent.silence import silent
 
@@ -180,8 +178,7 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Begin the first phase from the rows of `X`, of shape (rows, columns), and their labels `y`, 0 or 1."""
-        seeded = None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed)
-        return self.fit_with_noise(X, y, unsafe_noise=seeded)
+        return self.fit_with_noise(X, y, unsafe_noise=noise_from_seed(self.unsafe_seed))
 
     def predict(self, X: ArrayLike) -> Labels:
         """A private label, 0 or 1, for each row of `X`, one after another; each is counted, repeated ones too.
@@ -415,15 +412,14 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_share(self.error, "error")
         check_share(self.failure, "failure")
         check_positive(self.tau, "tau")
-        check_class(self.concept_class)
+        check_concept_class(self.concept_class)
         named = (
             ("labeller", ("between-thresholds", "gaussian")),
             ("constants", ("printed", "calibrated")),
             ("variant", ("max", "printed")),
         )
         for name, accepted in named:
-            if getattr(self, name) not in accepted:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}, got {getattr(self, name)!r}")
+            check_choice(getattr(self, name), name, accepted)
         if self.phases is not None:
             given = list(self.phases)
             if not given or not all(isinstance(phase, BBLPhase) for phase in given):

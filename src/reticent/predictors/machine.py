@@ -17,7 +17,7 @@ from reticent.data.rows import Rows, RowStore
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.noise import Noise
 from reticent.predictors.admission import Admission
-from reticent.predictors.answers import Answers
+from reticent.predictors.answers import Answers, exhausted
 from reticent.predictors.engines.engine import Engine, EngineFactory, EngineState, NoPhase
 from reticent.predictors.phases import Phase, Schedule
 
@@ -291,8 +291,7 @@ class PhaseMachine:
         return "this phase closed before it gathered a row"
 
     def _spent(self, done: int, why: str) -> BudgetExhausted:
-        also = f"; {done} queries of this call were answered and count" if done else ""
-        return BudgetExhausted(f"{why} (phase {self.phase.number}, {self.answered} queries answered in total){also}")
+        return exhausted(f"{why} (phase {self.phase.number}, {self.answered} queries answered in total)", done)
 
     # ── saving and replaying ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,19 +10,18 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent import noise as noise_module
 from reticent.concepts.class_order import warn_of_order
-from reticent.concepts.input import refuse_bad_points
+from reticent.concepts.input import check_concept_class, refuse_bad_points
 from reticent.concepts.interface import ConceptClass
 from reticent.data.classes import as_classes, declared_classes
 from reticent.data.executor import Executor
 from reticent.data.groups import as_groups, numbered
 from reticent.data.labels import as_class_indices, as_labels
 from reticent.data.points import Array, Labels, as_point_table, points_of
-from reticent.data.tables import Integers, as_private_table, as_table
+from reticent.data.tables import Integers, as_private_table, as_table, kind_of
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.exact import Number, integer
-from reticent.mechanisms.release import noise_or_system
+from reticent.mechanisms.release import noise_from_seed, noise_or_system
 from reticent.noise import Noise
 from reticent.predictors.private_setups import (
     Flip,
@@ -36,11 +35,11 @@ from reticent.predictors.private_setups import (
     vote,
     votes_setup,
 )
-from reticent.predictors.stable import check_class, check_net, draw_concept
+from reticent.predictors.stable import check_net, draw_concept
 from reticent.privacy import fits, guarantee
 from reticent.privacy.events import BoundedRange, Event, PureDP, Repeated, SeededRelease
 from reticent.privacy.guard import Guard, Guarded
-from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.privacy.parameters import check_choice, check_delta, check_epsilon
 from reticent.promises import check_memory, check_rows, check_share, fewest_rows, in_reach, rows_needed
 from reticent.silence import silent
 from reticent.teachers import Teachers
@@ -217,8 +216,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
         `groups` names for each row the person, or whatever else is to be protected as a whole; for "votes" only.
         """
-        seeded = None if self.unsafe_seed is None else noise_module.Seeded(unsafe_seed=self.unsafe_seed)
-        return self.fit_with_noise(X, y, groups, unsafe_noise=seeded)
+        return self.fit_with_noise(X, y, groups, unsafe_noise=noise_from_seed(self.unsafe_seed))
 
     def predict(self, X: Any) -> Array:
         """A private answer to each row of `X`. `BudgetExhausted` if that would be more than are left: then to none."""
@@ -258,7 +256,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         Raises `OutOfReach` if `fit` cannot run on that many. Planning, in floating point.
         """
         self._check_parameters()
-        check_class(self.learner, "learner, for a promise,")
+        check_concept_class(self.learner, "learner, for a promise,")
         alpha = float(check_share(error, "error"))
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
 
@@ -317,7 +315,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
         # All at once, now that nothing can fail: rows of a fit that failed must not be answered from.
         self.guarantee_, self.event_, self.classes_, self.setup_ = promised, seeded, classes, setup
-        self._floats = getattr(getattr(table, "dtype", None), "kind", "") == "f"
+        self._floats = kind_of(table) == "f"
         self._learned_, self._noise, self._guard, self._left = learned, source, Guard(type(self)), queries
         return self
 
@@ -390,10 +388,9 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         epsilon, delta = check_epsilon(self.epsilon), check_delta(self.delta)
         queries = integer(self.queries, "queries", least=1)
         declared_classes(self.classes)
-        if self.method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {self.method!r}")
+        check_choice(self.method, "method", METHODS)
         if self.method != "votes":
-            check_class(self.learner, f"learner, for method={self.method!r},")
+            check_concept_class(self.learner, f"learner, for method={self.method!r},")
         if self.teachers != "auto":
             integer(self.teachers, "teachers", least=1)
         if self.flip != "auto" and check_share(self.flip, "flip") >= Fraction(1, 2):
@@ -401,6 +398,6 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         check_share(self.failure, "failure")
         if self.error is not None:
             check_share(self.error, "error")
-            check_class(self.learner, "learner, for a promise of an error,")
+            check_concept_class(self.learner, "learner, for a promise of an error,")
         integer(self.random_state, "random_state", least=0)
         return epsilon, delta, queries

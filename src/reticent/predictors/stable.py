@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from reticent.concepts.input import check_concept_class
 from reticent.concepts.interface import ConceptClass
 from reticent.data.points import Array, Labels
 from reticent.errors import InsufficientData
@@ -184,7 +185,7 @@ class StablePredictor(ConceptLearner):
         """Raise if a parameter is invalid. It reads no data."""
         super().check_parameters()
         check_share(self.stability, "stability")
-        check_class(self.concept_class)
+        check_concept_class(self.concept_class)
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
         self.refuse_bad_rows(rows)
@@ -203,12 +204,6 @@ class StablePredictor(ConceptLearner):
     def hypothesis_class(self) -> ConceptClass[Any]:
         """The concept class that the hypothesis belongs to."""
         return self.concept_class
-
-
-def check_class(concept_class: object, name: str = "concept_class") -> None:
-    """Refuse what is no concept class."""
-    if not isinstance(concept_class, ConceptClass):
-        raise TypeError(f"{name} must be a ConceptClass, got {type(concept_class).__name__}")
 
 
 # ── what the draw is good for; planning, in floating point ────────────────────────────────────────────────────────

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 FORMAT, VERSION = "reticent-state", 1
 STATE = "state.json"
 SEAL = b"sha256:"
-KINDS = "biufUSMm"  # of arrays: numbers, truths, strings, datetimes; never objects, which would have to be unpickled
+STORED_KINDS = "biufUSMm"  # of arrays: numbers, truths, strings, datetimes; never objects, which need a pickle
 NAME = re.compile(r"[A-Za-z0-9_]+(?:[./-][A-Za-z0-9_]+)*")
 CHUNK = 1 << 24  # bytes worked on at a time
 LARGE = 1 << 26  # an array of more bytes is mapped, not read into memory
@@ -92,7 +92,7 @@ def _checked(name: str, array: Array) -> Array:
     if not NAME.fullmatch(name):
         raise ValueError(f"names of arrays must be words, joined by '/', '.' or '-', got {name!r}")
     array = np.asarray(array)
-    if array.dtype.kind not in KINDS:
+    if array.dtype.kind not in STORED_KINDS:
         raise TypeError(f"array {name!r} must hold numbers, strings or datetimes, got {array.dtype}")
     return array
 
@@ -279,7 +279,7 @@ def _described(file: IO[bytes], start: int) -> tuple[tuple[int, ...], np.dtype[A
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    if fortran or dtype.kind not in KINDS:
+    if fortran or dtype.kind not in STORED_KINDS:
         raise ValueError
     return shape, dtype, file.tell()
 

@@ -46,8 +46,8 @@ def grouped(pair: Pair, size: int) -> Pair | None:
 def pair(event: Event) -> Pair | None:
     """Return the (ε, δ) of an event by basic composition, exactly; None if it has no (ε, δ) of its own.
 
-    >>> from reticent.privacy.events import SparseVector
-    >>> pair(SparseVector(epsilon=0.5, halts=3, delta=1e-6))
+    >>> from reticent.privacy.events import SparseVectorRun
+    >>> pair(SparseVectorRun(epsilon=0.5, halts=3, delta=1e-6))
     (Fraction(3, 2), Fraction(1, 1000000))
     """
     epsilon = delta = Fraction(0)

@@ -160,9 +160,7 @@ class KeyTable(Guarded):
         The client stays the same: its answers, its quota, and its share of the rows of a phase. With another key it
         would be another client, whose queries are protected separately.
         """
-        key = self._named(name_or_id)
-        if key.revoked is not None:
-            raise ValueError(f"the key of {key.name} is revoked: make a new one")
+        key = self._valid(name_or_id)
         token = _token(key.id)
         with self._guard.claim():
             self._connection.execute("UPDATE keys SET digest = ? WHERE id = ?", (digest_of(token), key.id))
@@ -180,15 +178,20 @@ class KeyTable(Guarded):
 
         A new rate without a burst allows as many answers at once as in one second.
         """
-        key = self._named(name_or_id)
-        if key.revoked is not None:
-            raise ValueError(f"the key of {key.name} is revoked: make a new one")
+        key = self._valid(name_or_id)
         if burst is UNCHANGED:
             burst = key.burst if rate is UNCHANGED else None
         limits = _limits(key.rate if rate is UNCHANGED else rate, burst, key.quota if quota is UNCHANGED else quota)
         with self._guard.claim():
             self._connection.execute("UPDATE keys SET rate = ?, burst = ?, quota = ? WHERE id = ?", (*limits, key.id))
         return replace(key, rate=limits[0], burst=limits[1], quota=limits[2])
+
+    def _valid(self, name_or_id: str) -> Key:
+        """A key that can be used, by its name or id."""
+        key = self._named(name_or_id)
+        if key.revoked is not None:
+            raise ValueError(f"the key of {key.name} is revoked: make a new one")
+        return key
 
     def _named(self, name_or_id: str) -> Key:
         keys = self.all()
