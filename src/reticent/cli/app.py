@@ -30,11 +30,11 @@ for command in (schema, fit, serve, ask, status, backup, restore, experiment, de
     app.command(command)
 app.command(plan, help_flags=[], version_flags=[])  # it has a help of its own for each function that plans
 
-audit_app = App(name="audit", help="Attack our own claims.")
+audit_app = App(name="audit", help="Attack the privacy claims of this package, to test them.")
 audit_app.command(mechanisms)
 app.command(audit_app)
 
-keys_app = App(name="keys", help="Who may ask, observe or administer a service.")
+keys_app = App(name="keys", help="Manage the keys of those who may ask, observe or administer a service.")
 keys_app.command(keys.add)
 keys_app.command(keys.list_all, name="list")
 keys_app.command(keys.set_limits, name="set")

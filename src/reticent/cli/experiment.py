@@ -32,7 +32,7 @@ def experiment(
     out
         A directory to write NAME.md and its plots to.
     data
-        A directory with data sets: measurements on them are made again, and kept beside the experiment.
+        A directory with data sets: repeat the measurements on them, and store the results next to the experiment.
     list
         List the experiments.
     """
