@@ -13,7 +13,8 @@ from reticent.cli.options import Flag
 from reticent.errors import MissingExtra
 from reticent.extras import require
 
-SHARED = ("__init__", "drawing", "everlasting_cases", "linear_models", "table", "tracing")  # no experiments
+# Modules that are no experiments.
+SHARED = ("__init__", "drawing", "everlasting_cases", "linear_models", "table", "table4_printed", "tracing")
 
 
 def experiment(
