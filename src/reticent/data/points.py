@@ -36,17 +36,17 @@ def as_array(values: ArrayLike, name: str) -> Array:
     if array.ndim == 0:
         raise TypeError(f"{name} must be an array or a sequence of points, got a single {type(values).__name__}")
     if array.dtype == object:
-        return _settled(array, name)
+        return _of_one_type(array, name)
     if array.dtype.kind not in "biufM":
         kind = {"U": "strings", "S": "bytes", "c": "complex numbers", "m": "time differences"}.get(array.dtype.kind)
         raise TypeError(f"{name} must hold numbers or datetimes, got {kind or array.dtype}; encode them as numbers")
     return array
 
 
-def _settled(array: Array, name: str) -> Array:
+def _of_one_type(array: Array, name: str) -> Array:
     """An array of objects as what its objects are; a refusal does not tell what they are."""
     try:
-        found = _settled_by_kind(array, name)
+        found = _by_common_kind(array, name)
     except Exception as error:
         if isinstance(error, _RefusedPoints):
             raise TypeError(str(error)) from None
@@ -60,7 +60,7 @@ class _RefusedPoints(Exception):
     """A refusal in words of our own."""
 
 
-def _settled_by_kind(array: Array, name: str) -> Array | None:
+def _by_common_kind(array: Array, name: str) -> Array | None:
     """An array of objects as what its objects are; None if they are not all numbers or all datetimes."""
     kinds = set(map(type, array.flat))
     if all(issubclass(kind, (Integral, np.bool_)) for kind in kinds):

@@ -150,7 +150,8 @@ class AnsweringService(Guarded):
             ) from None
         except (ValueError, KeyError) as error:
             self.close()
-            raise Damaged(f"the service cannot continue from {path} and the store: {traces.said(error)}") from error
+            why = traces.message_of(error)
+            raise Damaged(f"the service cannot continue from {path} and the store: {why}") from error
         except BaseException:
             self.close()
             raise
