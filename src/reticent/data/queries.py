@@ -49,7 +49,7 @@ def as_queries(X: Any) -> Array:
 
 
 def _exactly(cell: object) -> float | int:
-    """A cell as `as_number` reads it, but for a whole number that a float may not hold: that number."""
+    """A cell as `as_number` reads it; a whole number that a float may not hold stays that number."""
     if isinstance(cell, np.ndarray) and cell.ndim == 0:  # NumPy takes it for a number if all others are numbers
         cell = cell[()]
     if isinstance(cell, (int, np.integer)) and not -EXACT < cell < EXACT:

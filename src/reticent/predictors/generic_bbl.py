@@ -85,8 +85,8 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     the next caller learns which it was (`docs/predictors/generic_bbl.md` has the exact δ).
 
     Promise. With n ≥ `n_required(error)` rows drawn independently and labelled by a concept of the class, and queries
-    from the same distribution, every answer is wrong with probability at most `error`, in all phases at once but for a
-    probability of `failure`. A given list of `phases` comes without a promise.
+    from the same distribution, every answer is wrong with probability at most `error`, in all phases at once, except with
+    probability `failure`. A given list of `phases` comes without a promise.
 
     Source. Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*: Algorithm GenericBBL with Algorithm LabelBoost
     and Algorithm BetweenThresholds, Definitions 3.1 and 3.4, Figure 1 (the game), Theorems 5.1, 5.2 and A.2, Claims 2.7
@@ -177,7 +177,15 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Begin the first phase from the rows of `X`, of shape (rows, columns), and their labels `y`, 0 or 1."""
+        """Begin the first phase, and return the predictor.
+
+        Parameters
+        ----------
+        X : array-like of shape (rows, columns)
+            The training rows.
+        y : array-like
+            Their labels, 0 or 1.
+        """
         return self.fit_with_noise(X, y, unsafe_noise=noise_from_seed(self.unsafe_seed))
 
     def predict(self, X: ArrayLike) -> Labels:
@@ -186,6 +194,11 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Where the phase ends, the next one begins. Raises `BudgetExhausted` where it cannot: before any query is looked
         at if there are more than a given list of phases answers; and among the queries when the labeller
         "between-thresholds" has halted for the last time. The error says how many were answered: `answer` returns them.
+
+        Parameters
+        ----------
+        X : array-like
+            The queries.
         """
         labels, _, refused = self.answer(X)
         if refused is not None:
@@ -208,13 +221,26 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """How many rows the constants ask for to promise this error with this probability of failure.
 
         Raises `OutOfReach` if `fit` cannot run on that many.
+
+        Parameters
+        ----------
+        error : float, Fraction or None, default None
+            The error to promise, in (0, 1); None is the predictor's own.
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the predictor's own.
         """
         self.check_parameters()
         source = self._source(error, failure)
         return in_reach(source.required, lambda rows: self._check_first(rows, source.schedule(rows).first))
 
     def check_size(self, rows: int) -> None:
-        """Raise `OutOfReach` if `fit` cannot run on this many rows; by public numbers alone."""
+        """Raise `OutOfReach` if `fit` cannot run on this many rows; by public numbers alone.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows.
+        """
         source = self._source()
         self._check_first(rows, source.schedule(max(rows, source.required)).first)
 

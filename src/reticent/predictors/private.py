@@ -212,14 +212,29 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return self._left
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Take rows `X` with their labels `y`; with method "votes", teachers learn from them.
+        """Take the rows; with method "votes", teachers learn from them.
 
-        `groups` names for each row the person, or whatever else is to be protected as a whole; for "votes" only.
+        Parameters
+        ----------
+        X : array-like
+            The training rows.
+        y : array-like
+            Their labels.
+        groups : array-like, default None
+            The person that each row belongs to, or whatever else is protected as a whole; for "votes" only.
         """
         return self.fit_with_noise(X, y, groups, unsafe_noise=noise_from_seed(self.unsafe_seed))
 
     def predict(self, X: Any) -> Array:
-        """A private answer to each row of `X`. `BudgetExhausted` if that would be more than are left: then to none."""
+        """Return a private answer to each query.
+
+        Raises `BudgetExhausted`, and answers none, if fewer answers are left than queries.
+
+        Parameters
+        ----------
+        X : array-like
+            The queries.
+        """
         check_is_fitted(self)
         with self._guard.claim():
             table = self._table(X)
@@ -238,7 +253,13 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return answers
 
     def setup(self, rows: int) -> Setup:
-        """How questions will be answered from this many rows (or groups, if given)."""
+        """How questions will be answered from this many rows (or groups, if given).
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows, or of groups.
+        """
         epsilon, delta, queries = self._check_parameters()
         rows = integer(rows, "rows", least=1)
         teachers = None if self.teachers == "auto" else integer(self.teachers, "teachers", least=1)
@@ -251,9 +272,16 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return net_setup(self.learner, rows, each, spared, flip=flip, teachers=teachers)
 
     def n_required(self, error: Number, failure: Number | None = None) -> int:
-        """The rows with which an error can be promised for a concept class, but for a `failure`; see Promise.
+        """The rows with which an error can be promised for a concept class; see Promise.
 
         Raises `OutOfReach` if `fit` cannot run on that many. Planning, in floating point.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the predictor's own.
         """
         self._check_parameters()
         check_concept_class(self.learner, "learner, for a promise,")
@@ -269,7 +297,13 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return in_reach(fewest_rows(kept), self.check_size)
 
     def check_size(self, rows: int) -> None:
-        """Raise `OutOfReach` if `fit` cannot run on this many rows (or groups); by public numbers alone."""
+        """Raise `OutOfReach` if `fit` cannot run on this many rows (or groups); by public numbers alone.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows, or of groups.
+        """
         setup = self.setup(rows)
         if not isinstance(self.learner, ConceptClass):
             return

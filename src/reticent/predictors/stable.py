@@ -159,10 +159,17 @@ class StablePredictor(ConceptLearner):
         self.unsafe_seed = unsafe_seed
 
     def n_required(self, error: Number, failure: Number | None = None) -> int:
-        """The rows with which the error is at most `error` above the best concept's, but for a `failure`.
+        """The rows with which the error is at most `error` above that of the best concept.
 
         `failure` is the predictor's own unless it is given. Raises `OutOfReach` if `fit` cannot run on that many.
         Planning, in floating point.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the predictor's own.
         """
         self.check_parameters()
         alpha = float(check_share(error, "error"))

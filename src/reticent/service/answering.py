@@ -150,8 +150,9 @@ class AnsweringService(Guarded):
             ) from None
         except (ValueError, KeyError) as error:
             self.close()
-            why = traces.message_of(error)
-            raise Damaged(f"the service cannot continue from {path} and the store: {why}") from error
+            raise Damaged(
+                f"the service cannot continue from {path} and the store: {traces.message_of(error)}"
+            ) from error
         except BaseException:
             self.close()
             raise

@@ -52,6 +52,15 @@ def write(folder: Path, file: Path, *, final: bool = False) -> Backup:
 
     A process that is killed leaves no file of that name. Call this again to make it. If only the renaming was left
     to do, this does that: there are never two files that both continue.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the predictor.
+    file : Path
+        The file to write.
+    final : bool, default False
+        Whether to retire the predictor first, so that the backup can continue in its place.
     """
     if file.exists():
         raise FileExistsError(f"{file} exists: name another file")
@@ -182,6 +191,15 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
     priced for, and queries would become rows of two phases. So it may answer only if no answer is missing from it:
     the store was retired before it was copied, or `head`, the last hash of the log of the original, is the last hash
     of the backup. Otherwise it is marked as incomplete and only its records can be read. See docs/service/store.md.
+
+    Parameters
+    ----------
+    file : Path
+        The backup.
+    folder : Path
+        The new folder.
+    head : str or None, default None
+        The last hash of the answer log when the predictor stopped, if you know it.
     """
     from reticent.predictors import state_file  # slow to import
 

@@ -90,7 +90,7 @@ def _ours(trace: TracebackType | None) -> bool:
 class LocationFormatter(logging.Formatter):
     """Formats records: ours with their message, all others by where they were logged; errors as `rendered`.
 
-    Other libraries put errors into their messages: asyncio the error of a task, uvicorn everything that a lifespan reports.
+    Other libraries put errors into their messages: asyncio the error of a task, uvicorn the report of a lifespan.
     """
 
     def format(self, record: logging.LogRecord) -> str:

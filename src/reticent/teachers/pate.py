@@ -247,7 +247,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._fit(X, y, public, groups, noise_from_seed(self.unsafe_seed))
 
     def predict(self, X: Any) -> Array:
-        """Return the class that the student gives to each row of `X`."""
+        """Return the class that the student gives to each row of `X`.
+
+        Parameters
+        ----------
+        X : array-like
+            The rows to label.
+        """
         check_is_fitted(self)
         labels: Array = self.classes_[np.asarray(self.student_.predict(self._student_rows(X)), dtype=np.int64)]
         return labels

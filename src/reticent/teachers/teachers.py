@@ -210,7 +210,13 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         return self.restore(voters, classes=labels, columns=X.shape[1])
 
     def votes(self, X: Any) -> Integers:
-        """Return how many teachers vote for each class, one row per query and one column per class. **Not private.**"""
+        """Return how many teachers vote for each class, one row per query and one column per class. **Not private.**
+
+        Parameters
+        ----------
+        X : array-like
+            The queries.
+        """
         return self.count_rows(self._queries(X))
 
     @silent()
