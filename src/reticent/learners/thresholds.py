@@ -186,7 +186,7 @@ class ThresholdLearner(ConceptLearner):
         return Fraction(spare, rows) if spare < rows else Fraction(1, 2)
 
     def _finds(self, errors: int, rows: int, beta: Number) -> bool:
-        """Whether the search makes at most this many errors on rows that some threshold fits, except with probability β."""
+        """Whether the search makes at most this many errors on rows that some threshold fits; it may fail by β."""
         return self._promise(Fraction(errors, rows), beta) <= rows
 
     def _promise(self, accuracy: Fraction, beta: Number) -> int:

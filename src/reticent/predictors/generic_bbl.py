@@ -85,8 +85,8 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     the next caller learns which it was (`docs/predictors/generic_bbl.md` has the exact δ).
 
     Promise. With n ≥ `n_required(error)` rows drawn independently and labelled by a concept of the class, and queries
-    from the same distribution, every answer is wrong with probability at most `error`, in all phases at once, except with
-    probability `failure`. A given list of `phases` comes without a promise.
+    from the same distribution, every answer is wrong with probability at most `error`, in all phases at once, except
+    with probability `failure`. A given list of `phases` comes without a promise.
 
     Source. Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*: Algorithm GenericBBL with Algorithm LabelBoost
     and Algorithm BetweenThresholds, Definitions 3.1 and 3.4, Figure 1 (the game), Theorems 5.1, 5.2 and A.2, Claims 2.7
