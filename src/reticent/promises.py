@@ -30,7 +30,7 @@ def none_suffices() -> ValueError:
 
 
 def fewest_rows(suffices: Callable[[int], bool]) -> int:
-    """The least number of rows that suffices, for a condition that goes on to hold once it does."""
+    """The least number of rows that suffices, for a condition that stays true once it is true."""
     high = 1
     while not suffices(high):
         high *= 2

@@ -49,7 +49,7 @@ def experiment(
 
 
 def experiments() -> list[str]:
-    """Names of all experiments. They are beside the package's source tree, and not installed with it."""
+    """Names of all experiments. They are next to the package's source tree, and not installed with it."""
     source = Path(reticent.__file__).parents[1]
     folder = source.parent / "experiments"
     if source.name != "src" or not (folder / "__init__.py").is_file():

@@ -86,7 +86,7 @@ def as_numeric_table(X: Table, name: str = "X") -> Table:
         return X
     table = np.asarray(X)
     try:
-        if table.dtype.kind == "O":  # such as nullable columns, where what is missing is no number
+        if table.dtype.kind == "O":  # such as nullable columns, where a missing value is not a number
             known = [np.nan if is_missing(value) else value for value in table.flat]
             return np.array(known, dtype=object).reshape(table.shape).astype(np.float64)
     except Exception:  # a number too large for a float, or a cell whose own code fails; its message may hold data

@@ -77,7 +77,7 @@ def log_bad(concept_class: ConceptClass[Any], rows: int, error: float, *, rate: 
 def log_bad_excess(concept_class: ConceptClass[Any], rows: int, excess: float, *, rate: float) -> float:
     """A bound on the logarithm of the probability that the exponential mechanism draws a concept worse by `excess`.
 
-    It is compared with the best concept. The rows are labelled in any way; the draw is from all labellings of theirs,
+    It is compared with the best concept. The rows are labelled in any way; the draw is from all their labellings,
     at `rate` = ε/2. For a bad concept h let x be its errors less those of the best concept, on a row: −1, 0 or 1, with
     a mean above α = `excess`. h is drawn with probability at most e^(−tΣx), for any t up to the rate. Of m further
     rows, Σx ≥ m(α − v) with probability at least 1/2, if v = √(2 ln(2)/m). As above, and with Hoeffding's lemma, the

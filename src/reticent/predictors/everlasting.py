@@ -197,7 +197,7 @@ class EverlastingPredictor(ResumablePredictor):
 
     def fit_with_noise(self, X: Any, y: Any, groups: Any = None, *, unsafe_noise: Noise | None) -> Self:
         """`fit` on a given noise, for audits; unless it is None, the guarantee is marked as seeded."""
-        self.__dict__.pop("guarantee_", None)  # not fitted any more, nor yet
+        self.__dict__.pop("guarantee_", None)  # not fitted until this fit succeeds
         checked, concepts = CheckedParameters.of(self.get_params(deep=False)), concepts_of(self.learner)
         declared_classes(self.classes)
         warn_of_order(concepts, self.classes, stacklevel=3)

@@ -102,7 +102,7 @@ class PhaseMachine:
     def open(self, phase: Phase, engine: Engine) -> None:
         """Begin a phase. The rows that the last one learned from are not referred to any more."""
         store = self._limits.store(phase.handed_on) if phase.handed_on else None
-        # From here on nothing can fail: a new phase never stands beside rows of the old one.
+        # From here on nothing can fail: a new phase never coexists with rows of the old one.
         self._ahead: Future[tuple[Phase, Engine]] | None = None
         self.admission.begin(window=phase.window)
         self._members: list[Integers] = []  # groups of the rows gathered, if there are groups

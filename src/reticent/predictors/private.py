@@ -410,7 +410,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
     @staticmethod
     def _class_indices(labels: Array, classes: Array) -> Labels:
-        """One message for all labels that are none; its words are those that scikit-learn's checks look for."""
+        """One message for all labels that are not classes; its words are those that scikit-learn's checks look for."""
         try:
             return as_class_indices(labels, classes)
         except ValueError as error:

@@ -177,11 +177,11 @@ def load(path: str | os.PathLike[str], *, again: bool = False) -> State:
 def claim(path: str | os.PathLike[str], identity: str, *, again: bool = False) -> None:
     """Mark the state in this file as continued; refuse if it is marked already, unless `again`.
 
-    Two copies that continue from one state would both give the answers that are left in it, each with its own noise, so
-    that its rows would pay twice. The mark is an empty file beside it, named after the identity of the state, which one
-    process alone can create, and which is on the disk before this returns. It stays when a new state is saved under the
-    same name, and it is the same for a state that is saved or copied under two names in one folder; so an old state
-    that is put back is known for what it is. A copy in another folder is not.
+    Two copies that continue from one state would both give the answers that are left in it, each with its own noise.
+    Its rows would pay twice. The mark is an empty file in the same folder, named after the identity of the state. Only
+    one process can create it, and it is on the disk before this returns. It stays when a new state is saved under the
+    same name, and it is the same for a state that is saved or copied under two names in one folder. So an old state
+    that is put back is recognised. A copy in another folder is not.
     """
     folder = Path(path).resolve().parent
     mark = folder / f"{identity[:16]}.claimed"

@@ -34,7 +34,7 @@ class ProcessExecutor:
     """Runs tasks one after another, each in a new process that starts with a fresh interpreter.
 
     It is an `Executor` (see docs/extending/executor.md). A process ends with the one that started it, however that
-    ends. What it writes down of errors and warnings names types and locations, never data.
+    ends. Its log of errors and warnings names types and locations, never data.
 
     Attributes
     ----------

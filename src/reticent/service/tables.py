@@ -345,7 +345,7 @@ def _as_array(column: Any) -> Array:
 
 
 def progress(*, quiet: bool = False) -> Progress:
-    """Bars on standard error, gone when done; nothing where that is no terminal."""
+    """Bars on standard error, removed when done; nothing if that is not a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

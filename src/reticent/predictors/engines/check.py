@@ -151,7 +151,7 @@ def _check_labels(engine: Engine, queries: Array, classes: int) -> None:
     asked = queries.copy()
     asked.flags.writeable = False
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a warning would tell of a query
+        warnings.simplefilter("error")  # a warning would reveal something about a query
         found = engine.label(asked)
     _require(found.dtype == np.int64 and found.ndim == 1, "label must return a vector of int64")
     _require(len(found) <= len(asked), "label must give at most one label per query")
