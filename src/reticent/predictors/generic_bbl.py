@@ -69,20 +69,10 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     are drawn, E = ε_v + AMP_{q_S}(ε_S), it is (AMP_{q_0}(E), q_0·δ_v) for a training row and the largest of
     (AMP_{q_D}(ln 4 + E), q_D·δ_v) for a query, where AMP_q(ε) = ln(1 + q(e^ε − 1)). Nothing adds up over the phases.
 
-    Why. *Training row.* S_1 is an ordered random part of the training rows, the index in it decides the teacher, so AMP
-    holds. A row of S_1 changes one vote: all answers of phase 1 are (ε_v, δ_v)-private. The queries of phase 1 are the
-    adversary's; which labels a part of them gets is a draw that a row of S_1 meets with probability q_S and that is
-    ε_S-private: ε_L in the variant "max", 2·ln(1 + e^(ε_L/2)) in the variant "printed", of which only the queries are
-    kept. So the answers of phase 1 together with S_2 are (E, δ_v)-private, and all that follows is computed from them.
-    *Query, "gaussian".* Let query j of phase i be replaced. The answers to the others, and their number, do not depend
-    on it: noise is fresh for each, a phase ends after a fixed number, and its label is not kept. So the answers of the
-    phases up to i, together with S_i, have the same law. Given these, the queries of phase i differ in one query.
-    It is drawn with probability q_D. By the lemma of `label_boost` the labels of the others then change by a factor of
-    at most 4, and given these, S_{i+1} differs in one row. Answers of phase i + 1 and S_{i+2} are (E, δ_v)-private for
-    it, as above; the rest is computed from them. *Query, "between-thresholds".* There is no such proof, and the claim
-    is false: the replaced query decides whether a halt is counted, hence whether the *next* query is answered. With
-    one halt left, a query on which the teachers are split closes the predictor and one on which they agree does not:
-    the next caller learns which it was (`docs/predictors/generic_bbl.md` has the exact δ).
+    Why. A row of a phase changes one vote, and the labels that its queries get are drawn privately; all later phases
+    are computed from these. With "gaussian", a query changes no other answer of its phase, and one row of the next.
+    With "between-thresholds" the same claim for queries is false: a query decides whether a halt is counted, and so
+    whether the next query is answered. docs/predictors/generic_bbl.md has the proofs, and the exact δ of this attack.
 
     Promise. With n ≥ `n_required(error)` rows drawn independently and labelled by a concept of the class, and queries
     from the same distribution, every answer is wrong with probability at most `error`, in all phases at once, except

@@ -83,22 +83,10 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
     ε = ln(1 + γ(1 − 2α)/α); for "net" (ε₀, δ₀) as in `net_cost`. Questions are not protected. Every `fit` is a release
     of its own: two fits to the same rows cost twice.
 
-    Why. Votes: a replaced row moves one teacher's vote, hence one count down and another up by 1. The log-probabilities
-    move by ε/2 up, down, or not at all, and all by the same normaliser: a loss of range ε, so |loss| ≤ ε.
-
-    Flip: P(1) = α + (1 − 2α)p lies between α and 1 − α, and p moves by at most γ. The largest ratio is at p = 0.
-
-    Net: let row 1 be replaced, giving S' from S. A pair of concepts that agree on the n' − 1 other rows drawn, but
-    differ on k or more of the n − 1 rows that stay, exists with probability at most β = ½τ(n−1)²(1 − k/(n−1))^(n'−1).
-    If none does, let h stand for a labelling of the rows drawn, 1 among them, and g for one of those with another row,
-    or with the new row 1, in its place, both with the same labels on the rest. They differ on at most k rows of S. So
-    the weights e^(−errors/k) are within a factor e of each other, and so are the laws of the votes, where each
-    relabelled row costs 1/k. Every h has one or two such g, and every g one or two h: the sums of weights are within
-    2e, and the law of the answer is at most C = 4e³ times the other. A row is drawn with probability q = n'/n. The
-    answer with row 1 in the net is at most C times both the one without it and the one with the new row, on all but β
-    of the draws: amplification gives e^ε' = 1 + q(C − 1) and q·β (Balle, Barthe, Gaboardi). At last, for a fixed net,
-    replacing the row among those that are counted, relabelled and learned from costs 2/k for the draw and 1/k for the
-    votes.
+    Why. Votes: a replaced row moves one vote, so the log-weights move by at most ε/2, and the loss has range ε. Flip:
+    P(1) lies between α and 1 − α, and moves by at most (1 − 2α)γ. Net: concepts that agree on a random net rarely
+    differ on k rows, each relabelled row costs 1/k, and drawing the net amplifies. The proofs are in
+    docs/predictors/private.md.
 
     Promise. As in `StablePredictor`, with n ≥ `n_required(error)`, for a concept class. For "flip" add α. For "votes"
     some concept must label all rows correctly: if all K teachers err with probability at most e, more than a quarter of
