@@ -122,7 +122,7 @@ class SearchGoal(NamedTuple):
         return SearchGoal(self.promise * self.accuracy / 2, Fraction(1, 4))
 
 
-class Budget(NamedTuple):
+class LevelBudget(NamedTuple):
     """What one level may spend: ε on its draw, and (ε, δ) on each of its two interval releases (none at the lowest)."""
 
     draw: Fraction
@@ -130,7 +130,7 @@ class Budget(NamedTuple):
     delta: Fraction
 
 
-def _search(pieces: Pieces, unit: int, goal: SearchGoal, budgets: Sequence[Budget], *, noise: Noise) -> int:
+def _search(pieces: Pieces, unit: int, goal: SearchGoal, budgets: Sequence[LevelBudget], *, noise: Noise) -> int:
     """One level of the recursion. Scores are whole multiples of 1/unit, so that they stay exact integers."""
     budget, *deeper = budgets
     parts = [pieces]
@@ -167,7 +167,7 @@ def window_quality(pieces: Pieces, unit: int, goal: SearchGoal) -> tuple[Pieces,
 
 
 def _released(
-    pieces: Pieces, unit: int, *, shift: int, width: int, budget: Budget, noise: Noise
+    pieces: Pieces, unit: int, *, shift: int, width: int, budget: LevelBudget, noise: Noise
 ) -> tuple[int, int] | None:
     """The best interval [low, high] of the cut of [shift, T] into intervals of 2^width points, if released."""
     top = pieces.size - 1
@@ -324,7 +324,7 @@ def _needs_of_levels(
     return (*needs, _Need(2 / (alpha * scale) * (math.log(lowest) - math.log(beta))))
 
 
-def _budgets(needs: tuple[_Need, ...], *, epsilon: Number, delta: Number) -> Sequence[Budget]:
+def _budgets(needs: tuple[_Need, ...], *, epsilon: Number, delta: Number) -> Sequence[LevelBudget]:
     """ε in proportion to what each call needs (so that one promise suits all), δ in equal parts.
 
     Any split that adds up is private; this one almost minimises the promise needed.
@@ -333,11 +333,11 @@ def _budgets(needs: tuple[_Need, ...], *, epsilon: Number, delta: Number) -> Seq
 
 
 @lru_cache(maxsize=256)
-def _split(needs: tuple[_Need, ...], epsilon: Fraction, delta: Fraction) -> tuple[Budget, ...]:
+def _split(needs: tuple[_Need, ...], epsilon: Fraction, delta: Fraction) -> tuple[LevelBudget, ...]:
     shares = [(math.ceil(need.draw), math.ceil(need.interval)) for need in needs]
     unit = epsilon / sum(draw + 2 * interval for draw, interval in shares)
     each = delta / max(1, 2 * (len(needs) - 1))
-    return tuple(Budget(draw * unit, interval * unit, each) for draw, interval in shares)
+    return tuple(LevelBudget(draw * unit, interval * unit, each) for draw, interval in shares)
 
 
 def _ranges(size: int) -> list[int]:
@@ -348,7 +348,7 @@ def _ranges(size: int) -> list[int]:
     return sizes
 
 
-def _prepare_tables(budgets: Sequence[Budget], epsilon: Number) -> None:
+def _prepare_tables(budgets: Sequence[LevelBudget], epsilon: Number) -> None:
     """Build the tables of release probabilities before the scores are read, so that run time does not reveal scores."""
     try:
         for budget in budgets:
