@@ -18,7 +18,7 @@ from reticent.service.client_messages import ServiceError
 
 
 class AnswerFile:
-    """A file of answers and, until it is finished, next to it a record of the current request.
+    """A file of answers and, until it is finished, a record beside it of the request under way.
 
     The record holds a random id of the run, the rows of the request, and the length of the file before it. It is on
     disk before the request is sent. Id and rows make the idempotency key. So whenever a run ends, `--resume` repeats
@@ -27,7 +27,7 @@ class AnswerFile:
     Parameters
     ----------
     out : Path
-        The file of answers; it is created, or continued if there is a record next to it.
+        The file of answers; it is created, or continued if there is a record beside it.
     target : str
         Header of its only column.
     rows, size : int

@@ -34,7 +34,7 @@ audit_app = App(name="audit", help="Attack the privacy claims of this package, t
 audit_app.command(mechanisms)
 app.command(audit_app)
 
-keys_app = App(name="keys", help="Manage the keys of those who may ask, observe or administer a service.")
+keys_app = App(name="keys", help="Who may ask, observe or administer a service.")
 keys_app.command(keys.add)
 keys_app.command(keys.list_all, name="list")
 keys_app.command(keys.set_limits, name="set")

@@ -18,7 +18,7 @@ from reticent.plan.thresholds import threshold
 from reticent.predictors.engines import votes
 from reticent.predictors.phases import MOST_NOISE, Phase, Schedule, check_schedule, relative_noise
 from reticent.privacy import Guarantee
-from reticent.privacy.parameters import check_delta, check_epsilon, check_flag, float_above
+from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 from reticent.teachers.pate_settings import active_queries, auto_teachers
 
 Reference = Literal["linear", "black box", "threshold"]
@@ -260,7 +260,8 @@ class _Asked:
     bits: int | None
 
     def __post_init__(self) -> None:
-        check_flag(self.black_box, "black_box")
+        if not isinstance(self.black_box, bool):
+            raise TypeError(f"black_box must be True or False, got {type(self.black_box).__name__}")
         if self.concept not in (None, "thresholds"):
             raise ValueError(f"concept must be None or 'thresholds', got {self.concept!r}")
         if self.thresholds and (self.black_box or self.classes > 2 or self.features > 1):
