@@ -127,7 +127,7 @@ def _shown(accuracies: list[float]) -> str:
 
 
 def measure(folder: Path) -> None:
-    """Measure on the data sets in a folder, and keep accuracies in `private_linear.json` beside this module."""
+    """Measure on the data sets in a folder, and keep accuracies in `private_linear.json` next to this module."""
     found = [asdict(measured(cell, *rows_of(cell.data, folder))) for cell in CELLS]
     lines = ",\n".join(json.dumps(each) for each in found)
     text = '{"made by": "reticent experiment private_linear --data DIR",\n'

@@ -19,6 +19,15 @@ from sklearn.preprocessing import normalize
 from experiments import datasets, linear_models
 from experiments.linear_models import LEARNERS, PASSIVE_AGGRESSIVE
 from experiments.table import Table
+from experiments.table4_printed import (
+    ASQ,
+    PRINTED,
+    PRINTED_ASKED,
+    PRINTED_SPLITS,
+    PSQ,
+    half_width,
+    standard_errors_apart,
+)
 from reticent import labellers
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.noise import Seeded
@@ -44,22 +53,8 @@ SPLITS = {
 ROW_NORMS = {"mushrooms": math.sqrt(22), "a9a": math.sqrt(14), "phishing_urls": 1.0, "enron_spam": 1.0}
 MEASURED = Path(__file__).with_name("table4.json")
 
-PSQ, ASQ, RANDOM, ASKED = "PSQ", "ASQ", "random 30 %", "asked by ASQ"
+RANDOM, ASKED = "random 30 %", "asked by ASQ"
 OURS, OURS_RANDOM, ONE_SHOT, NOT_PRIVATE = "defaults", "defaults, random 30 %", "one shot", "not private"
-
-# What the paper prints at ε = 0.5, 1, 2 and without noise: accuracy, ±; and the mean number of rows that ASQ asked.
-PRINTED = {
-    "mushrooms": {
-        PSQ: ((0.6416, 0.0036), (0.7534, 0.0045), (0.8974, 0.0027), (0.9773, 0.0006)),
-        ASQ: ((0.6418, 0.0091), (0.7727, 0.0098), (0.8858, 0.0059), (0.9146, 0.0036)),
-    },
-    "a9a": {
-        PSQ: ((0.5040, 0.0034), (0.5171, 0.0050), (0.5176, 0.0070), (0.5555, 0.0157)),
-        ASQ: ((0.5212, 0.0088), (0.5369, 0.0103), (0.5543, 0.0089), (0.5461, 0.0160)),
-    },
-}
-PRINTED_ASKED = {"mushrooms": (40.1, 42.9, 46.5, 47.3), "a9a": (293.0, 290.8, 290.3, 225.6)}
-PRINTED_SPLITS = 30
 
 
 def tables() -> list[Table]:
@@ -72,11 +67,16 @@ def tables() -> list[Table]:
 
 
 def measure(folder: Path) -> None:
-    """Measure on the data sets in a folder, and keep the accuracies of every split in `table4.json` beside this module.
+    """Measure on the data sets in a folder; keep the accuracies of every split in `table4.json` next to this module.
 
     Every split is kept as soon as it is measured: if interrupted, measuring goes on after the last one. All noise is
-    seeded by the number of the split, so measuring again gives the same figures, but for few cells of `PATEClassifier`,
-    in which the last bits of sums seem to decide.
+    seeded by the number of the split, so measuring again gives the same figures, except for a few cells of
+    `PATEClassifier`, in which the last bits of sums seem to decide.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder with the files of the data sets.
     """
     kept = _read() if MEASURED.exists() else {}
     if kept.get("parameters") != _parameters() or not any(_missing(kept)):
@@ -96,13 +96,21 @@ def _missing(kept: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 
 def rows_of(name: str, folder: Path | None) -> tuple[Any, Integers]:
-    """A data set as it is learned from: text with rows of length 1, one-hot rows as they are."""
+    """A data set as it is learned from: text with rows of length 1, one-hot rows as they are.
+
+    Parameters
+    ----------
+    name : str
+        The name of the data set.
+    folder : Path or None
+        The folder with its files; None for synthetic rows.
+    """
     X, y = datasets.load(name, folder)
     return (normalize(X) if ROW_NORMS[name] == 1 else X), y
 
 
 def sizes(rows: int) -> tuple[int, int]:
-    """How many rows are private, and how many public.
+    """How many of this many rows are private, and how many public.
 
     >>> sizes(8_124), sizes(48_842)
     ((6499, 163), (39074, 976))
@@ -154,19 +162,27 @@ class Split:
         return 1 / len(self.private[1])
 
     def accuracy(self, model: Any) -> float:
-        """On the test rows."""
+        """The accuracy of a fitted model on the test rows."""
         test = self.parts[2]
         return round(float(np.mean(np.asarray(model.predict(self.X[test])) == self.y[test])), 5)
 
 
 def on_split(part: str, split: Split) -> Row:
-    """What a part measures on one split: accuracies at each ε, and last without noise where there is that."""
+    """What a part measures on one split: accuracies at each ε, and last without noise where there is that.
+
+    Parameters
+    ----------
+    part : str
+        The name of the part.
+    split : Split
+        The rows of one split.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # δ = 1/n is warned about, rightly, and models that do not converge
         return PARTS[part](split)
 
 
-def of_methods(split: Split) -> Row:
+def _methods_part(split: Split) -> Row:
     """The accuracy of every method."""
     found = _theirs(split)
     found[OURS] = [_of_defaults(split, epsilon) for epsilon in EPSILONS]
@@ -176,7 +192,7 @@ def of_methods(split: Split) -> Row:
     return found
 
 
-def of_learners(split: Split) -> Row:
+def _learners_part(split: Split) -> Row:
     """The accuracy of PSQ with each linear model, for teachers and student alike."""
     found: Row = {}
     for learner in LEARNERS:
@@ -187,7 +203,7 @@ def of_learners(split: Split) -> Row:
     return found
 
 
-def of_defaults(split: Split) -> Row:
+def _without_part(split: Split) -> Row:
     """The accuracy of `PATEClassifier` with each of its defaults set back to what the paper has, and with all."""
     theirs: dict[str, dict[str, Any]] = {
         "small teachers": {"n_teachers": len(split.private[1]) // ROWS_A_TEACHER},
@@ -202,7 +218,7 @@ def of_defaults(split: Split) -> Row:
     }
 
 
-PARTS = {"methods": of_methods, "learners": of_learners, "without": of_defaults}
+PARTS = {"methods": _methods_part, "learners": _learners_part, "without": _without_part}
 
 
 def _of_defaults(split: Split, epsilon: float, **options: Any) -> float:
@@ -359,24 +375,16 @@ def _results(part: str) -> Results:
 NOISELESS = len(EPSILONS)  # the column of what was measured without noise
 
 
-def half_width(accuracies: Floats) -> Floats:
-    """1.96 standard errors of the mean over the splits, for each ε."""
-    return np.asarray(1.96 * np.std(accuracies, axis=0, ddof=1) / math.sqrt(len(accuracies)))
-
-
-def standard_errors_apart(again: Floats, mean: float, printed: float) -> float:
-    """How far a printed mean is from what was measured again, in standard errors of their difference.
-
-    The printed ± is 1.96 standard errors, divided once too often by the root of the number of splits: it is
-    multiplied by that root.
-    """
-    theirs = printed * math.sqrt(PRINTED_SPLITS) / 1.96
-    ours = np.std(again, ddof=1) / math.sqrt(len(again))
-    return float((again.mean() - mean) / math.hypot(theirs, ours))
-
-
 def width_of_test_rows(mean: float, name: str) -> float:
-    """The ± that the choice of the test rows alone makes, if a model with this mean accuracy were always the same."""
+    """The ± that the choice of the test rows alone makes, if a model with this mean accuracy were always the same.
+
+    Parameters
+    ----------
+    mean : float
+        The mean accuracy.
+    name : str
+        The name of the data set.
+    """
     rows = datasets.DATA_SETS[name].rows
     test = rows - sum(sizes(rows))
     return 1.96 * math.sqrt(mean * (1 - mean) / test * (1 - test / rows) / PRINTED_SPLITS)

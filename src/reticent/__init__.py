@@ -112,7 +112,7 @@ __all__ = [
     "teachers",
 ]
 
-# The module of every public name that is no module itself. The imports above say the same to type checkers.
+# The module of every public name that is not a module itself. The imports above say the same to type checkers.
 _HOMES = {
     name: home
     for home, names in {

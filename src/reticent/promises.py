@@ -17,13 +17,25 @@ def check_share(value: object, name: str) -> Fraction:
     return number
 
 
+def check_promise(error: object, failure: object) -> None:
+    """Refuse an error or a probability of failure that is not strictly between 0 and 1; None promises no error."""
+    check_share(failure, "failure")
+    if error is not None:
+        check_share(error, "error")
+
+
+def none_suffices() -> ValueError:
+    """The error for a promise that no number of rows keeps."""
+    return ValueError("no number of rows below 2^60 is enough: ask for a larger error or epsilon")
+
+
 def fewest_rows(suffices: Callable[[int], bool]) -> int:
-    """The least number of rows that suffices, for a condition that goes on to hold once it does."""
+    """The least number of rows that suffices, for a condition that stays true once it is true."""
     high = 1
     while not suffices(high):
         high *= 2
         if high > 1 << 60:
-            raise ValueError("no number of rows below 2^60 would do: ask for a larger error or epsilon")
+            raise none_suffices()
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""Work on private data gives no warnings, and logs to nobody but the data holder: both would tell of the data."""
+"""Work on private data gives no warnings, and logs only to the data holder: both would reveal the data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _working: dict[int, int] = {}  # threads in private work, and how deep; each cha
 def silent() -> Iterator[None]:
     """No warnings, of Python or of NumPy, while private work is done: for a `with` block, or as a decorator.
 
-    An estimator that warns of rows that it does not like tells of these rows; under `-W error` it even fails. What is
+    An estimator that warns about some of its rows reveals them; under `-W error` it even fails. What is
     said on purpose, from public numbers, is a `PrivacyWarning`, which is let through, or said outside of private work.
 
     Any number of threads may be at it. `warnings.catch_warnings` would not do: it swaps the filters of all threads.
@@ -35,7 +35,7 @@ def silent() -> Iterator[None]:
     Not covered: a thread of the caller's that changes the filters or `warnings.showwarning` meanwhile, and an estimator
     that speaks by other means. It may print, write to a log, replace `warnings.showwarning`, start threads that raise
     errors, or kill the process in which it runs, which joblib reports as a `TerminatedWorkerError`. Such an estimator
-    can tell of its rows.
+    can reveal its rows.
 
     >>> with silent():
     ...     warnings.warn("the third row is odd")

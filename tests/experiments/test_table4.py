@@ -12,21 +12,8 @@ import pytest
 
 from experiments import datasets, table4
 from experiments.linear_models import LEARNERS, ONE_PASS, PASSIVE_AGGRESSIVE, OnePass
-from experiments.table4 import (
-    ASQ,
-    EPSILONS,
-    NOT_PRIVATE,
-    ONE_SHOT,
-    OURS,
-    OURS_RANDOM,
-    PRINTED,
-    PSQ,
-    RANDOM,
-    Split,
-    half_width,
-    on_split,
-    standard_errors_apart,
-)
+from experiments.table4 import EPSILONS, NOT_PRIVATE, ONE_SHOT, OURS, OURS_RANDOM, RANDOM, Split, on_split
+from experiments.table4_printed import ASQ, PRINTED, PRINTED_SPLITS, PSQ, half_width, standard_errors_apart
 from reticent import cli
 
 KEPT, LINEAR, WITHOUT = (table4._results(part) for part in table4.PARTS)
@@ -74,7 +61,7 @@ def test_psq_on_mushrooms_agrees_with_the_paper() -> None:
     for again in (KEPT["mushrooms"][PSQ], LINEAR["mushrooms"][PASSIVE_AGGRESSIVE]):
         assert all(abs(each) < 2 for each in apart(again, "mushrooms"))
     as_printed = [
-        standard_errors_apart(again[:, place], mean, width / math.sqrt(table4.PRINTED_SPLITS))
+        standard_errors_apart(again[:, place], mean, width / math.sqrt(PRINTED_SPLITS))
         for place, (mean, width) in enumerate(PRINTED["mushrooms"][PSQ])
     ]
     assert [abs(each) < 2 for each in as_printed] == [True, True, True, False]

@@ -159,14 +159,14 @@ def test_growth_forgotten_is_rejected() -> None:
 
 def test_array_and_mapping_agree() -> None:
     epsilon, delta = Fraction(2), Fraction(1, 10)
-    by_place = law(lambda noise: choosing([4, 0, 6], epsilon=epsilon, delta=delta, unsafe_noise=noise).value)
+    by_location = law(lambda noise: choosing([4, 0, 6], epsilon=epsilon, delta=delta, unsafe_noise=noise).value)
     names = {0: "b", 2: "a", None: None}
     for counts in ({"a": 6, "b": 4}, {"b": 4, "a": 6}, {"b": 4, "c": 0, "a": 6}):
         by_name = law(lambda noise, counts=counts: choosing(  # type: ignore[misc]
             counts, epsilon=epsilon, delta=delta, unsafe_noise=noise).value)
         for place, name in names.items():
-            assert by_name.probability(name) == pytest.approx(by_place.probability(place), rel=1e-12)
-    assert exact(by_place, by_place).delta(0)[1] < 1e-20
+            assert by_name.probability(name) == pytest.approx(by_location.probability(place), rel=1e-12)
+    assert exact(by_location, by_location).delta(0)[1] < 1e-20
 
 
 def test_seeded_runs_do_not_depend_on_the_order_of_insertion() -> None:

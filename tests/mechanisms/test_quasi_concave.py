@@ -20,7 +20,7 @@ from reticent.mechanisms import quasi_concave as module
 from reticent.mechanisms.exponential import draw_integer
 from reticent.mechanisms.pieces import Pieces, median_pieces
 from reticent.mechanisms.quasi_concave import (
-    Budget,
+    LevelBudget,
     SearchGoal,
     best_interval,
     choose_depth,
@@ -175,7 +175,7 @@ def test_pieces_match_brute_force(seed: int) -> None:
                         assert best_interval(pieces, shift, exponent + 3) == (best, lead)
 
 
-def listed_law(scores: Sequence[Any], goal: SearchGoal, budgets: Sequence[Budget]) -> Any:
+def listed_law(scores: Sequence[Any], goal: SearchGoal, budgets: Sequence[LevelBudget]) -> Any:
     """The law of the mechanism by its definition, point by point."""
     budget, *deeper = budgets
     if not deeper:
@@ -361,9 +361,9 @@ def doubled_draw(parts: Sequence[Pieces], *, rate: Fraction, noise: Noise) -> in
     return draw_integer(parts, rate=2 * rate, noise=noise)
 
 
-def budgets_for_one_call_a_level(needs: tuple[Any, ...], *, epsilon: Any, delta: Any) -> list[Budget]:
+def budgets_for_one_call_a_level(needs: tuple[Any, ...], *, epsilon: Any, delta: Any) -> list[LevelBudget]:
     """Charges N calls, not 3N − 2."""
-    return [Budget(epsilon / Fraction(len(needs)), epsilon / Fraction(len(needs)), each.delta)
+    return [LevelBudget(epsilon / Fraction(len(needs)), epsilon / Fraction(len(needs)), each.delta)
             for each in _budgets(needs, epsilon=epsilon, delta=delta)]  # fmt: skip
 
 

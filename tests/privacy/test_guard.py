@@ -112,7 +112,7 @@ UNGUARDED = {
     "asks a server, which counts": [
         "service.client.AsyncClient", "service.client.Client", "service.client.ServiceClient",
     ],
-    "writes the lines of the log": ["service.traces.ByPlace"],
+    "writes the lines of the log": ["service.traces.LocationFormatter"],
     "reads a table": ["service.tables.Arrow", "service.tables.Csv", "service.tables.Parquet"],
     "a broken twin, or a model of a store, for tests: it protects nobody": [
         "audit.twins.Lengthless", "audit.twins.Stale", "audit.twins.UpperFollows", "audit.twins.Weaker",

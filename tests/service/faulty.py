@@ -129,8 +129,8 @@ def put_in() -> None:
     if os.environ.get("TWIN"):
         twin: Any = traces
         twin.rendered = lambda error: "".join(traceback.format_exception(error))
-        twin.by_place, twin.watch = nullcontext, lambda loop: None
-        twin.log_by_place = lambda: logging.config.dictConfig(uvicorn.config.LOGGING_CONFIG)
+        twin.by_location, twin.watch = nullcontext, lambda loop: None
+        twin.log_by_location = lambda: logging.config.dictConfig(uvicorn.config.LOGGING_CONFIG)
 
 
 put_in()

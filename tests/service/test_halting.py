@@ -175,11 +175,11 @@ def test_an_error_is_rendered_with_its_chain_and_its_group_and_no_message() -> N
 def test_only_a_message_that_was_written_here_is_repeated() -> None:
     with pytest.raises(ValueError, match="two dimensions") as ours:
         Client(model="clinic")._questions([1.0], None).__next__()
-    assert traces.said(ours.value) == "rows must have two dimensions, got 1"
+    assert traces.message_of(ours.value) == "rows must have two dimensions, got 1"
     with pytest.raises(ValueError, match=MARKER) as theirs:
         Client(f"http://localhost:{MARKER}", model="clinic")
-    assert MARKER not in traces.said(theirs.value)
-    assert "reticent.service.client:" in traces.said(theirs.value)
+    assert MARKER not in traces.message_of(theirs.value)
+    assert "reticent.service.client:" in traces.message_of(theirs.value)
 
 
 def test_errors_that_cause_each_other_are_rendered_once() -> None:

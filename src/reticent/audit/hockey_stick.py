@@ -32,7 +32,13 @@ class Divergence:
     second: Law
 
     def delta(self, epsilon: Number) -> tuple[float, float]:
-        """Return (lower, upper) bounds on the least δ for which the pair is (ε, δ)-indistinguishable."""
+        """Return (lower, upper) bounds on the least δ for which the pair is (ε, δ)-indistinguishable.
+
+        Parameters
+        ----------
+        epsilon : float or Fraction
+            The ε.
+        """
         exact = rational(epsilon, "epsilon")
         if exact < 0:
             raise ValueError(f"epsilon must be a finite number ≥ 0, got {epsilon}")
@@ -46,6 +52,11 @@ class Divergence:
 
         The upper bound is infinite if an event beyond any ε cannot be excluded. At δ = 0 this is the case as soon as
         some of the noise was not walked.
+
+        Parameters
+        ----------
+        delta : float or Fraction
+            The δ.
         """
         exact = check_delta(delta) * ONE
         scales = [_scale(first, second, exact) for first, second in self._directions()]
@@ -53,7 +64,13 @@ class Divergence:
         return _log(lower)[0], _log(upper)[1]
 
     def curve(self, epsilons: Iterable[Number]) -> list[tuple[float, float]]:
-        """Return `delta` at each ε."""
+        """Return `delta` at each ε.
+
+        Parameters
+        ----------
+        epsilons : iterable of float or Fraction
+            Values of ε.
+        """
         return [self.delta(epsilon) for epsilon in epsilons]
 
     def _directions(self) -> tuple[tuple[Law, Law], tuple[Law, Law]]:

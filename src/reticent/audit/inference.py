@@ -176,7 +176,7 @@ def telling_queries(first: Any, second: Any, pool: Array, count: int) -> Array:
     Parameters
     ----------
     first, second : Teachers
-        Ensembles that an attacker trains with and without the row. Anything with `votes` will do.
+        Ensembles that an attacker trains with and without the row. Any object with `votes` works.
     pool : ndarray
         Rows to choose from.
     count : int

@@ -222,7 +222,7 @@ class _Walker(Noise):
         if size is None:
             return self._walk(draw)
         if len(draw.values) > 1 and size * log2(len(draw.values)) > log2(self.most_paths) + 1:
-            raise _too_many(self.most_paths)  # at once, and not after so many
+            raise _too_many(self.most_paths)  # at once, not after that many paths
         return np.array([self._walk(draw) for _ in range(size)], dtype=dtype)
 
     def random_bytes(self, count: int) -> bytes:

@@ -31,7 +31,7 @@ for command in (schema, fit, serve, ask, status, export, backup, restore, experi
     app.command(command)
 app.command(plan, help_flags=[], version_flags=[])  # it has a help of its own for each function that plans
 
-audit_app = App(name="audit", help="Attack our own claims.")
+audit_app = App(name="audit", help="Attack the privacy claims of this package, to test them.")
 audit_app.command(mechanisms)
 app.command(audit_app)
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def plain_console() -> Console:
-    """Standard output on which brackets are text, and which is wide enough for a table if it is no terminal."""
+    """Standard output on which brackets are text, and which is wide enough for a table if it is not a terminal."""
     from rich.console import Console
 
     console = Console(markup=False, highlight=False)

@@ -68,4 +68,4 @@ def _message(error: Exception) -> str:
         return f"the store or the keys cannot be used: {error}"
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    return traces.said(error)
+    return traces.message_of(error)

@@ -13,10 +13,8 @@ from reticent.cli.options import Flag
 from reticent.errors import MissingExtra
 from reticent.extras import require
 
-SHARED = (
-    "__init__", "advise_problems", "advise_settings", "drawing", "everlasting_cases", "linear_models", "table",
-    "tracing",
-)  # fmt: skip  # no experiments
+MARK = "
+def tables("  # what an experiment has, and no other module of the folder
 
 
 def experiment(
@@ -35,7 +33,7 @@ def experiment(
     out
         A directory to write NAME.md and its plots to.
     data
-        A directory with data sets: measurements on them are made again, and kept beside the experiment.
+        A directory with data sets: repeat the measurements on them, and store the results next to the experiment.
     list
         List the experiments.
     """
@@ -51,7 +49,7 @@ def experiment(
 
 
 def experiments() -> list[str]:
-    """Names of all experiments. They are beside the package's source tree, and not installed with it."""
+    """Names of all experiments. They are next to the package's source tree, and not installed with it."""
     source = Path(reticent.__file__).parents[1]
     folder = source.parent / "experiments"
     if source.name != "src" or not (folder / "__init__.py").is_file():
@@ -61,7 +59,7 @@ def experiments() -> list[str]:
         )
     if str(folder.parent) not in sys.path:
         sys.path.insert(0, str(folder.parent))
-    return sorted(path.stem for path in folder.glob("*.py") if path.stem not in SHARED)
+    return sorted(path.stem for path in folder.glob("*.py") if MARK in path.read_text(encoding="utf-8"))
 
 
 def _run(name: str, out: Path | None, data: Path | None) -> None:

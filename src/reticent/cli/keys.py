@@ -45,7 +45,7 @@ def add(
     burst: Whole | None = None,
     quota: Whole | None = None,
 ) -> int:
-    """Make a key and print it. It is shown only now: just its hash is stored.
+    """Make a key and print it. Only its hash is stored, so the key cannot be shown again.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def add(
     burst
         Answers at once; default: the rate, as many as in one second.
     quota
-        Answers in all.
+        Answers in total.
     """
     from reticent.service.keys import check_name, make_key
 
@@ -113,7 +113,7 @@ def set_limits(name: str, who: str, *, rate: Rate = None, burst: Count = None, q
     burst
         Answers at once, or none for as many as in one second.
     quota
-        Answers in all, including those given so far, or none for no limit.
+        Answers in total, including those given so far, or none for no limit.
     """
     given = {"rate": rate, "burst": burst, "quota": quota}
     limits: dict[str, Any] = {

@@ -35,7 +35,7 @@ def whole_number(
     least : int, default None
         The smallest number that is accepted.
     any_word : bool, default False
-        Pass on whatever is no number, for the command to check.
+        Pass on whatever is not a number, for the command to check.
 
     Returns
     -------

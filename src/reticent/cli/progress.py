@@ -10,7 +10,7 @@ from contextlib import contextmanager
 def progress_bar(description: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """Show a bar while a step runs; it is gone when the step is done.
 
-    Nothing is shown where standard error is no terminal.
+    Nothing is shown if standard error is not a terminal.
 
     Parameters
     ----------

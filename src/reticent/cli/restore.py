@@ -24,7 +24,7 @@ def restore(file: Path, *, name: str, head: str | None = None, quiet: Flag = Fal
         The name of the restored predictor.
     head
         The last hash of the answer log when the original predictor stopped for good. If the backup ends with it, no
-        answer is missing, and the predictor continues. Nothing can check that it is the last one: you vouch for it.
+        answer is missing, and the predictor continues. Nobody can check that it is the last one, so be sure of it.
     quiet
         Show no progress.
     """

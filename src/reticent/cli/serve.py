@@ -65,7 +65,7 @@ def serve(
     from reticent.service.http.service import Service
     from reticent.service.processes import ending_in_good_order
 
-    with traces.by_place(), as_usage_errors(serving=True), ending_in_good_order(code=0), ExitStack() as cleanup:
+    with traces.by_location(), as_usage_errors(serving=True), ending_in_good_order(code=0), ExitStack() as cleanup:
         folder = existing_folder(name)
         answering = open_predictor(name, own)
         until_served = cleanup.enter_context(ExitStack())

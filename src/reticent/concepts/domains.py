@@ -377,6 +377,22 @@ def declared(bits: int | None, domain: Domain | None) -> Domain | None:
     return Integers(bits)
 
 
+def required_domain(bits: int | None, domain: Domain | None) -> Domain:
+    """Return the domain that is given by `bits` or `domain`, as `declared` does; refuse if neither is given.
+
+    Parameters
+    ----------
+    bits : int or None
+        Short for `Integers(bits)`.
+    domain : Domain or None
+        The domain. One of the two is given.
+    """
+    found = declared(bits, domain)
+    if found is None:
+        raise ValueError("give bits, or a domain such as Floats() or Integers(): which values there are is public")
+    return found
+
+
 def natural(array: Array) -> Domain:
     """Return the domain that the type of an array stands for."""
     if array.dtype.kind == "f":

@@ -17,7 +17,7 @@ from reticent.concepts.domains import check_finite
 from reticent.concepts.interface import ConceptClass, Dichotomies, check_concept
 from reticent.concepts.labellings import sauer
 from reticent.concepts.values import Concept
-from reticent.data.points import Array, Labels, as_rows, zeros_and_ones
+from reticent.data.points import Array, Labels, as_rows, nearest_float, zeros_and_ones
 from reticent.exact import integer
 
 MOST_PARTITIONS = 1 << 20  # the most that are listed
@@ -128,7 +128,7 @@ def _sides(concepts: list[Halfspace], points: Array) -> Array:
     """
     if not len(concepts) or not len(points):
         return np.zeros((len(concepts), len(points)), dtype=bool)
-    normals = np.array([[_nearly(number) for number in (*concept.normal, concept.offset)] for concept in concepts])
+    normals = np.array([[nearest_float(one) for one in (*concept.normal, concept.offset)] for concept in concepts])
     near = np.append(_nearly_all(points), np.full((len(points), 1), -1.0), axis=1)
     with np.errstate(over="ignore", invalid="ignore"):
         values = normals @ near.T
@@ -141,17 +141,10 @@ def _sides(concepts: list[Halfspace], points: Array) -> Array:
     return sides
 
 
-def _nearly(number: int) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf
-
-
 def _nearly_all(points: Array) -> Array:
     if points.dtype != object:
         return points.astype(np.float64)
-    return np.array([_nearly(number) for number in points.flat]).reshape(points.shape)
+    return np.array([nearest_float(number) for number in points.flat]).reshape(points.shape)
 
 
 def _exact(number: Any) -> int | Fraction:

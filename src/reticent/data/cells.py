@@ -1,8 +1,8 @@
 """The one reader of cells: of tables that are learned from and of queries, in every form.
 
-A cell can hold anything: a number, text, bytes, a truth, nothing, a list, an object. Each is read by itself, and none
-is refused: what is no value is taken for a missing one. Whether a row is taken, or a query counts, must not depend on
-what it holds. So every form of a table and of a query reads its cells here, by the same rules.
+A cell can hold anything: a number, text, bytes, a boolean, nothing, a list, an object. Each is read by itself, and
+none is refused: what is not a value counts as missing. Whether a row is used, or a query counts, must not depend on its
+content. So every form of a table and of a query reads its cells here, by the same rules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BITS = 13_000  # of a whole number that is written out: Python refuses to write 
 
 
 def as_number(cell: object) -> float:
-    """A cell as a number; NaN for what is missing or is no number, and an infinity for what is beyond all floats.
+    """A cell as a number; NaN if it is missing or not a number, and an infinity if it is beyond all floats.
 
     >>> [as_number(one) for one in (1, " 2.5 ", True, "false", 10**400, b"3")]
     [1.0, 2.5, 1.0, 0.0, inf, 3.0]
@@ -44,7 +44,7 @@ def as_number(cell: object) -> float:
 
 
 def as_text(cell: object) -> str:
-    """A cell as a CSV file would write it, without the spaces around it; empty for what is missing or is no value.
+    """A cell as a CSV file would write it, without the spaces around it; empty if it is missing or not a value.
 
     >>> [as_text(one) for one in (" a ", b"b", True, 3.0, 0.5, None, [1])]
     ['a', 'b', 'true', '3', '0.5', '', '']
@@ -72,7 +72,7 @@ def as_numbers(cells: Any) -> NDArray[np.float64]:
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "cmMV":
         raise TypeError("a column of numbers must hold numbers")
     some = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
-    with suppress(ValueError):  # the same numbers, sooner, where all of them are written as such
+    with suppress(ValueError):  # the same numbers, faster, if all of them are written as such
         if all(type(one) is str for one in some) and _is_plain("".join(some)):
             return np.fromiter((float(one or "nan") for one in some), dtype=np.float64, count=len(some))
     return np.fromiter(each(some, as_number), dtype=np.float64, count=len(some))

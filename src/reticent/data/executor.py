@@ -129,6 +129,13 @@ def as_executor(n_jobs: int | Executor | None, *, in_threads: bool = False) -> E
     """The executor that a parameter `n_jobs` names: itself if it is one, else joblib with that number of jobs.
 
     With `in_threads`, for work in NumPy that gains nothing from other processes, threads take the place of joblib.
+
+    Parameters
+    ----------
+    n_jobs : int, Executor or None
+        As for joblib, or an executor.
+    in_threads : bool, default False
+        Whether threads take the place of joblib, for work in NumPy.
     """
     if isinstance(n_jobs, Executor):
         return n_jobs

@@ -76,7 +76,7 @@ def as_column(values: Any, rows: int, name: str) -> Array:
 
 
 def as_labels(y: Any, rows: int, classes: Any) -> Array:
-    """Labels, one per row. If the classes are public, an error may also tell that a label is none."""
+    """Labels, one per row. If the classes are public, an error may also say that a label is not one of them."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None: y must have one value per row")
     labels = as_column(y, rows, "y")
@@ -124,7 +124,7 @@ def class_indices(labels: Array, classes: Array) -> Integers:
 
 
 def class_indices_of_any(labels: Array, classes: Array) -> Integers:
-    """`class_indices` for labels of any kind: what cannot be compared with the classes is none of them.
+    """`class_indices` for labels of any kind: what cannot be compared with the classes is not one of them.
 
     >>> class_indices_of_any(np.array([1, None, {}, 0.0], dtype=object), np.array([0, 1])).tolist()
     [1, -1, -1, 0]
@@ -164,7 +164,7 @@ def _is_itself(value: Any) -> bool:
 
 
 def indices_in_declared(y: Any, classes: Array) -> Integers:
-    """The index of each label among the declared classes. One message refuses all labels that are none of them."""
+    """The index of each label among the declared classes. One message refuses all other labels."""
     indices = class_indices_of_any(label_array(y), classes)
     if bool((indices < 0).any()):
         raise ValueError("y must hold no label but those in classes")

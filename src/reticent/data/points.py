@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from reticent.data.lists import as_floats
+from reticent.data.tables import check_two_dimensions, refuse_complex, refuse_masked
 
 Array = NDArray[Any]
 Labels = NDArray[np.int64]
@@ -25,8 +26,7 @@ def as_array(values: ArrayLike, name: str) -> Array:
 
     Lists are read value by value: numpy by itself would turn [2**63, -1] into floats.
     """
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be a plain array, got a masked one; fill or drop what is masked")
+    refuse_masked(values, name)
     if hasattr(values, "__array__"):
         array = np.asarray(values)
     elif isinstance(values, (str, bytes, dict, set)) or not isinstance(values, Iterable):
@@ -36,17 +36,17 @@ def as_array(values: ArrayLike, name: str) -> Array:
     if array.ndim == 0:
         raise TypeError(f"{name} must be an array or a sequence of points, got a single {type(values).__name__}")
     if array.dtype == object:
-        return _settled(array, name)
+        return _of_one_type(array, name)
     if array.dtype.kind not in "biufM":
         kind = {"U": "strings", "S": "bytes", "c": "complex numbers", "m": "time differences"}.get(array.dtype.kind)
         raise TypeError(f"{name} must hold numbers or datetimes, got {kind or array.dtype}; encode them as numbers")
     return array
 
 
-def _settled(array: Array, name: str) -> Array:
+def _of_one_type(array: Array, name: str) -> Array:
     """An array of objects as what its objects are; a refusal does not tell what they are."""
     try:
-        found = _settled_by_kind(array, name)
+        found = _by_common_kind(array, name)
     except Exception as error:
         if isinstance(error, _RefusedPoints):
             raise TypeError(str(error)) from None
@@ -60,7 +60,7 @@ class _RefusedPoints(Exception):
     """A refusal in words of our own."""
 
 
-def _settled_by_kind(array: Array, name: str) -> Array | None:
+def _by_common_kind(array: Array, name: str) -> Array | None:
     """An array of objects as what its objects are; None if they are not all numbers or all datetimes."""
     kinds = set(map(type, array.flat))
     if all(issubclass(kind, (Integral, np.bool_)) for kind in kinds):
@@ -74,7 +74,7 @@ def _settled_by_kind(array: Array, name: str) -> Array | None:
     if all(issubclass(kind, Real) and not issubclass(kind, np.longdouble) for kind in kinds) and any(
         issubclass(kind, (float, np.floating)) for kind in kinds
     ):
-        floats = [_nearest(value) for value in array.flat]
+        floats = [nearest_float(value) for value in array.flat]
         # Python compares whole numbers with floats exactly; numpy would round them first.
         if all(mine == theirs or math.isnan(mine) for mine, theirs in zip(floats, array.flat, strict=True)):
             return np.array(floats).reshape(array.shape)
@@ -87,7 +87,8 @@ def _settled_by_kind(array: Array, name: str) -> Array | None:
     return None
 
 
-def _nearest(value: Any) -> float:
+def nearest_float(value: Any) -> float:
+    """A number as a float; infinity if it is larger than all floats."""
     try:
         return float(value)
     except OverflowError:
@@ -145,11 +146,9 @@ def as_point_table(X: ArrayLike, name: str = "X", *, domain_declared: bool = Tru
         X = as_floats(X, name)
     if sparse.issparse(X):
         raise TypeError(f"{name} must be a dense array, got a sparse matrix; call its toarray()")
-    if getattr(getattr(X, "dtype", None), "kind", "") == "c":
-        raise ValueError(f"Complex data not supported: {name} must hold real numbers")
+    refuse_complex(X, name)
     array = as_array(X, name)
-    if array.ndim != 2:
-        raise ValueError(f"{name} must have two dimensions, rows and columns, got {array.ndim}. Reshape your data")
+    check_two_dimensions(array, name)
     for count, what in zip(array.shape, ("sample", "feature"), strict=True):
         if count == 0:
             raise ValueError(f"{name} has 0 {what}(s) (shape={array.shape}) while a minimum of 1 is required.")

@@ -29,7 +29,7 @@ EIGHT_BYTES = 8  # a longer float is read as one of this length, as it is in a c
 
 @silent()
 def as_queries(X: Any) -> Array:
-    """A dense table of numbers, NaN for what is none; its rows and columns are what was given, or it is refused.
+    """Read queries as a dense table of numbers, with NaN for every cell that is not a number.
 
     Cells that declare no type, as those of a list, are read one by one: no query changes how another is read. If one of
     them is a whole number that a float may not hold, the table is one of objects, floats and such whole numbers.
@@ -49,7 +49,7 @@ def as_queries(X: Any) -> Array:
 
 
 def _exactly(cell: object) -> float | int:
-    """A cell as `as_number` reads it, but for a whole number that a float may not hold: that number."""
+    """A cell as `as_number` reads it; a whole number that a float may not hold stays that number."""
     if isinstance(cell, np.ndarray) and cell.ndim == 0:  # NumPy takes it for a number if all others are numbers
         cell = cell[()]
     if isinstance(cell, (int, np.integer)) and not -EXACT < cell < EXACT:

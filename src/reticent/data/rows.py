@@ -225,7 +225,7 @@ class StoredColumn:
 
 
 def _memory(size: int) -> mmap.mmap:
-    """Memory that is taken page by page as it is written; asking for more than there is is no error yet."""
+    """Memory that is taken page by page as it is written; asking for more than there is is not an error yet."""
     if not hasattr(mmap, "MAP_ANONYMOUS"):
         return mmap.mmap(-1, size)
     unreserved = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)

@@ -31,8 +31,7 @@ def as_table(X: Any, name: str = "X") -> Table:
     elif is_frame(X):
         table = X
     else:
-        if isinstance(X, np.ma.MaskedArray):
-            raise TypeError(f"{name} must be a plain array, got a masked one; fill or drop what is masked")
+        refuse_masked(X, name)
         if hasattr(X, "collect_schema"):  # as of polars
             raise TypeError(f"{name} must be a frame in memory, got a {type(X).__name__}: call its .collect()")
         try:
@@ -49,7 +48,7 @@ def as_table(X: Any, name: str = "X") -> Table:
         raise ValueError(f"{name} must have two dimensions, rows and columns, got {len(table.shape)}")
     if table.shape[1] == 0:
         raise ValueError(f"{name} must have at least one column")
-    if getattr(getattr(table, "dtype", None), "kind", "") == "c":
+    if kind_of(table) == "c":
         raise TypeError(f"{name} must hold real numbers, no complex ones")
     return table
 
@@ -71,6 +70,11 @@ def _contiguous(rows: Array, dtype: DTypeLike) -> Array:
     return np.ascontiguousarray(rows, dtype=dtype)
 
 
+def kind_of(X: Any) -> str:
+    """The letter of NumPy for the type of an array or a sparse matrix; empty for a frame, whose columns have theirs."""
+    return str(getattr(getattr(X, "dtype", None), "kind", ""))
+
+
 def is_frame(X: Any) -> bool:
     """Whether `X` is a frame of pandas, polars or their like: a table with names for its columns."""
     return not isinstance(X, np.ndarray) and hasattr(X, "shape") and hasattr(X, "columns")
@@ -82,7 +86,7 @@ def as_numeric_table(X: Table, name: str = "X") -> Table:
         return X
     table = np.asarray(X)
     try:
-        if table.dtype.kind == "O":  # such as nullable columns, where what is missing is no number
+        if table.dtype.kind == "O":  # such as nullable columns, where a missing value is not a number
             known = [np.nan if is_missing(value) else value for value in table.flat]
             return np.array(known, dtype=object).reshape(table.shape).astype(np.float64)
     except Exception:  # a number too large for a float, or a cell whose own code fails; its message may hold data
@@ -111,19 +115,35 @@ def check_missing(X: Table, *, allow_nan: bool, name: str = "X") -> None:
         raise ValueError(f"{name} must be finite: it holds NaN or inf; impute in a pipeline, or fill or drop them")
 
 
+def refuse_masked(X: Any, name: str) -> None:
+    """Refuse an array that hides some of its values."""
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a plain array, got a masked one; fill or drop what is masked")
+
+
+def refuse_complex(X: Any, name: str) -> None:
+    """Refuse complex numbers, in the words that scikit-learn checks for."""
+    if kind_of(X) == "c":
+        raise ValueError(f"Complex data not supported: {name} must hold real numbers")
+
+
+def check_two_dimensions(array: Any, name: str) -> None:
+    """Refuse an array that is not a table, in the words that scikit-learn checks for."""
+    if array.ndim != 2:
+        raise ValueError(f"{name} must have two dimensions, rows and columns, got {array.ndim}. Reshape your data")
+
+
 def refuse_unreadable(X: Any, name: str = "X") -> None:
     """Refuse rows that scikit-learn would refuse by quoting them, or would read as something else than numbers."""
     try:
         array = X if sparse.issparse(X) else np.asarray(X)
     except Exception:
         raise ValueError(f"{name} must be an array, a data frame or a sparse matrix, with rows of one length") from None
-    if array.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: {name} must hold real numbers")
+    refuse_complex(array, name)
     if array.dtype.kind in "mMUS":
         kind = "dates or times" if array.dtype.kind in "mM" else "strings"
         raise ValueError(f"{name} must hold numbers, got {kind}; encode them as columns of numbers")
-    if array.ndim != 2:
-        raise ValueError(f"{name} must have two dimensions, rows and columns, got {array.ndim}. Reshape your data")
+    check_two_dimensions(array, name)
     if array.dtype.kind == "O":
         try:
             array.astype(np.float64)

@@ -171,6 +171,14 @@ class SparseVector(AbstainingLabeller):
         Number of declined questions after which it closes.
     unsafe_noise : Noise or None, default None
         For tests only: replaces the noise of the operating system.
+
+    Examples
+    --------
+    900 of 1,000 teachers agree. The chance that the noise leads to another answer is below 10⁻⁴⁰.
+
+    >>> labeller = SparseVector(teachers=1000, epsilon=1, delta=1e-6, halts=1)
+    >>> labeller.label([[100, 900], [900, 100]]).tolist()
+    [1, 0]
     """
 
     name = "sparse-vector"

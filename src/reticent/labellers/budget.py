@@ -11,7 +11,7 @@ from reticent.privacy import accounting, calibrate
 from reticent.privacy.events import ContinuousGaussian, RenyiDP
 from reticent.privacy.parameters import check_delta, check_epsilon
 
-_MOST_ANSWERS = 10**100  # with more, the share of one answer could not be told from 0
+_MOST_ANSWERS = 10**100  # with more, the share of one answer could not be distinguished from 0
 _HIGHEST_ORDER = Fraction(999_999)  # tables are certified up to here
 
 

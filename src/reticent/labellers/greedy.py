@@ -124,9 +124,9 @@ def greedy_table(teachers: int, *, order: Number, divergence: Number) -> VoteTab
     `VoteTable.divergence` certifies again on the finished table. No symmetric table with that property answers with the
     majority more often, at any number of votes (up to the rounding to 62 bits and one part in 10^9 of the budget).
 
-    Why. The largest entry q that is allowed beside an entry p grows with p, so by induction from the middle outwards no
-    allowed table has a larger entry. Each entry is found as an integer, from the integer before it: rounding a finished
-    table could break the bound. The page "Greedy" of the documentation has the proof.
+    Why. The largest entry q that is allowed next to an entry p grows with p, so by induction from the middle outwards
+    no allowed table has a larger entry. Each entry is found as an integer, from the integer before it: rounding a
+    finished table could break the bound. The page "Greedy" of the documentation has the proof.
 
     Parameters
     ----------

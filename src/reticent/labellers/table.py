@@ -89,7 +89,7 @@ class VoteTable:
         alpha = check_order(order)
         worst = float(np.max(excess_moments(self.entries[:-1], self.entries[1:], alpha)))
         if not math.isfinite(worst):
-            raise ValueError("the table leaks without bound: an entry is too close to 0 or 2^62 beside one that is not")
+            raise ValueError("the table leaks without bound: an entry is too close to 0 or 2^62, the next is not")
         return Fraction(math.log1p(max(worst, 1e-300)) / (alpha - 1) * (1 + _PAD))
 
     def profile(self, answers: int) -> games.Profile:
@@ -103,7 +103,7 @@ class VoteTable:
         """
         ends = np.sort(np.stack(log_ratios(self.entries[:-1], self.entries[1:])), axis=0)
         if not bool(np.isfinite(ends).all()):
-            raise ValueError("the table leaks without bound: an entry is 0 or 2^62 beside one that is not")
+            raise ValueError("the table leaks without bound: an entry is 0 or 2^62 next to one that is not")
         return games.profile(games.Coins(ends[1], -ends[0]), integer(answers, "answers", least=1))
 
 

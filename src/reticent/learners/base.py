@@ -20,7 +20,7 @@ from reticent.noise import Noise
 from reticent.privacy import fits, guarantee
 from reticent.privacy.events import Event
 from reticent.privacy.guarantee import Protects
-from reticent.promises import check_memory, check_rows, check_share, rows_needed
+from reticent.promises import check_memory, check_promise, check_rows, check_share, rows_needed
 from reticent.silence import silent
 
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
@@ -208,9 +208,7 @@ class ConceptLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def check_parameters(self) -> None:
         """Raise if a parameter is invalid. It reads no data."""
-        check_share(self.failure, "failure")
-        if self.error is not None:
-            check_share(self.error, "error")
+        check_promise(self.error, self.failure)
 
     def hypothesis_class(self) -> ConceptClass[Any]:
         """The concept class that the hypothesis belongs to."""

@@ -19,7 +19,7 @@ from reticent.learners.sample_bounds import log_step, log_step_excess
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy.events import BoundedRange
-from reticent.privacy.parameters import check_epsilon
+from reticent.privacy.parameters import check_epsilon, check_flag
 from reticent.promises import check_share, in_reach
 
 MOST_LISTED = 1 << 20  # concepts that are scored one by one where a class does not count its dichotomies
@@ -224,8 +224,7 @@ class ExponentialLearner(ConceptLearner):
     def check_parameters(self) -> None:
         """Raise if a parameter is invalid. It reads no data."""
         super().check_parameters()
-        if not isinstance(self.realizable, bool):
-            raise TypeError(f"realizable must be True or False, got {type(self.realizable).__name__}")
+        check_flag(self.realizable, "realizable")
         check_epsilon(self.epsilon)
         check_concept_class(self.concept_class)
         self.n_candidates()

@@ -26,7 +26,7 @@ from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import fits
 from reticent.privacy.events import ApproximateDP, Event, Parallel, PureDP, Subsampled
-from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.privacy.parameters import check_delta, check_epsilon, check_flag
 from reticent.promises import check_memory, check_share, fewest_rows, in_reach
 
 _MOST_ROUNDS = 4  # that rounds="auto" tries; sizes grow as a tower of exponentials
@@ -449,8 +449,7 @@ class LabelBoost(PartlyLabelled):
         check_delta(self.delta)
         check_variant(self.variant)
         self._rounds()
-        if not isinstance(self.agnostic, bool):
-            raise TypeError(f"agnostic must be True or False, got {type(self.agnostic).__name__}")
+        check_flag(self.agnostic, "agnostic")
         check_concept_class(self.concept_class)
         if not isinstance(self.learner, ConceptLearner) or "epsilon" not in self.learner.get_params(deep=False):
             raise TypeError(

@@ -1,4 +1,4 @@
-"""Learners for data whose points need no protection: secret labels, and secret rows beside public points."""
+"""Learners for data whose points need no protection: secret labels, and secret rows with public points."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ class SemiPrivateLearner(NetLearner):
         self.unsafe_seed = unsafe_seed
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, public: ArrayLike | None = None) -> Self:
-        """Learn from private rows, beside public points.
+        """Learn from private rows, with public points.
 
         Parameters
         ----------
@@ -411,7 +411,7 @@ def rows_beside_net(
     name: str,
     agnostic: bool = False,
 ) -> int:
-    """The number of rows, beside a net, with which the draw is good except with probability β.
+    """The number of rows, with a net, with which the draw is good except with probability β.
 
     The net and the draw get half of the failure each.
 

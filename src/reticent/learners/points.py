@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from reticent.concepts.domains import Domain
+from reticent.concepts.domains import Domain, required_domain
 from reticent.concepts.order import Line
 from reticent.concepts.points import KPoints, Point, Points, PointSet
 from reticent.data.points import Array, Labels
@@ -146,8 +146,7 @@ class PointLearner(ConceptLearner):
         """Raise if a parameter is invalid. It reads no data."""
         super().check_parameters()
         release_table(epsilon=check_epsilon(self.epsilon), delta=check_delta(self.delta, positive=True))
-        if Points(self.bits, domain=self.domain).values is None and self.domain is None:
-            raise ValueError("give bits, or a domain such as Floats() or Integers(): which values there are is public")
+        required_domain(self.bits, self.domain)
 
     def hypothesis_class(self) -> Points | KPoints:
         """The concept class that the hypothesis belongs to."""

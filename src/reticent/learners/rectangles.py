@@ -23,6 +23,7 @@ from reticent.learners.partitions import (
 )
 from reticent.learners.ranks import first_and_last
 from reticent.learners.sides import SideSearch, plan_side_search, side_scores
+from reticent.mechanisms.quasi_concave import check_depth
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import fits
@@ -218,9 +219,7 @@ class RectangleLearner(ConceptLearner):
             The depth, the privacy and the promise of one search.
         """
         if self.depth != "auto":
-            if isinstance(self.depth, str):
-                raise ValueError(f'depth must be "auto" or a whole number ≥ 1, got {self.depth!r}')
-            integer(self.depth, "depth", least=1)
+            check_depth(self.depth)
         return plan_side_search(
             self.domain_size() + 1,
             sides=sides,

@@ -42,7 +42,7 @@ def log_error(
     with that labelling. Draw m rows more. If c is bad, it errs on at least ⌊m·error⌋ of them with probability at least
     1/2, a median. So the probability is at most twice the expected sum of e^(−t·J)·1[K ≥ ⌊m·error⌋] over all labellings
     of the n + m rows and of those that get a label, K being the errors on the m. Permuting the n + m rows bounds each
-    term by (1 + (n/m)(1 − e^(−t)))^−⌊m·error⌋, as `sample_bounds` proves. If `targets` = 1, the sum is over all
+    term by (1 + (n/m)(1 − e^(−t)))^−⌊m·error⌋, as for `sample_bounds`. If `targets` = 1, the sum is over all
     concepts that may have labelled the rows, too.
     """
     kept = -math.expm1(-rate)

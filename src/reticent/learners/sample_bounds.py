@@ -1,4 +1,4 @@
-"""What a sample of labelled rows says of *all* concepts of a class at once, in numbers rather than in O(·).
+"""What a sample of labelled rows says about *all* concepts of a class at once, in numbers rather than in O(·).
 
 Let τ(n) be the most labellings that the class gives to n points (Sauer), let n rows be drawn independently and labelled
 by a fixed concept, and call a concept *bad* if it mislabels a fresh row with probability above α. For every t ≥ 0 and
@@ -7,13 +7,7 @@ if a concept that stands for it is bad, has at most the expectation
 
     2·τ(n + m)·(1 + (n/m)(1 − e^(−t)))^(−⌊mα⌋).
 
-Proof. Draw m rows more. A bad concept errs on at least r = ⌊mα⌋ of them with probability at least 1/2, as a binomial
-median is at least ⌊mα⌋. So the sum is at most twice the expected sum of e^(−tJ)·1[K ≥ r] over the labellings of all
-n + m rows, J and K being the errors on the first n and on the last m. The rows may be permuted first. Of the T errors
-of a labelling, those on the first n are then hypergeometric: T draws without replacement, of which a share
-ν = n/(n + m) counts. For s ≥ 1, e^(−tJ)·1[K ≥ r] ≤ s^(−r)·s^T·(e^(−t)/s)^J, which is convex in J; so its expectation
-is at most that of T draws *with* replacement (Hoeffding): s^(−r)·(ν·e^(−t) + (1 − ν)·s)^T. Take the s for which the
-base of the second power is 1. ∎
+The proof, by m rows more and a random permutation of all n + m, is in docs/learners/label_private.md.
 
 With t = ∞ this bounds the probability that some bad concept makes no error; times e^(tk), that some bad one makes at
 most k; with t = ε/2, that the exponential mechanism over all labellings draws a bad one, since a labelling is drawn
@@ -77,7 +71,7 @@ def log_bad(concept_class: ConceptClass[Any], rows: int, error: float, *, rate: 
 def log_bad_excess(concept_class: ConceptClass[Any], rows: int, excess: float, *, rate: float) -> float:
     """A bound on the logarithm of the probability that the exponential mechanism draws a concept worse by `excess`.
 
-    It is compared with the best concept. The rows are labelled in any way; the draw is from all labellings of theirs,
+    It is compared with the best concept. The rows are labelled in any way; the draw is from all their labellings,
     at `rate` = ε/2. For a bad concept h let x be its errors less those of the best concept, on a row: −1, 0 or 1, with
     a mean above α = `excess`. h is drawn with probability at most e^(−tΣx), for any t up to the rate. Of m further
     rows, Σx ≥ m(α − v) with probability at least 1/2, if v = √(2 ln(2)/m). As above, and with Hoeffding's lemma, the

@@ -24,7 +24,7 @@ from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import fits
 from reticent.privacy.events import ApproximateDP, Composed, Event, PureDP, Repeated
-from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.privacy.parameters import check_delta, check_epsilon, check_flag
 from reticent.promises import check_rows, check_share, fewest_rows, in_reach, rows_needed
 from reticent.sanitizers.base import Sanitizer
 from reticent.sanitizers.nets import NetSanitizer
@@ -366,8 +366,7 @@ class SanitizedLearner(ConceptLearner):
     def check_parameters(self) -> None:
         """Raise if a parameter is invalid. It reads no data."""
         super().check_parameters()
-        if not isinstance(self.realizable, bool):
-            raise TypeError(f"realizable must be True or False, got {type(self.realizable).__name__}")
+        check_flag(self.realizable, "realizable")
         self._budget()
         self._step()
         check_concept_class(self.concept_class)

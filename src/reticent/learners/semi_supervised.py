@@ -27,7 +27,7 @@ from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy.events import Parallel
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_share, fewest_rows, in_reach, rows_needed
+from reticent.promises import check_share, fewest_rows, in_reach, none_suffices, rows_needed
 from reticent.sanitizers.base import Sanitizer, public_generator
 from reticent.sanitizers.nets import NetSanitizer
 from reticent.sanitizers.points import PointSanitizer
@@ -181,7 +181,7 @@ class SemiSupervisedLearner(PartlyLabelled, NetLearner):
             step = sample_bounds.log_step(alpha, alpha * NEAR, rate=self._rate())
         candidates = sample_bounds.log_growth(self.concept_class, self._net_rows(alpha, math.exp(log_quarter)))
         if step == 0:
-            raise ValueError("no number of rows below 2^60 would do: ask for a larger error or epsilon")
+            raise none_suffices()
         return math.ceil((candidates - log_quarter) / -step)
 
     def unlabelled_required(self, error: Number, failure: Number | None = None) -> int:

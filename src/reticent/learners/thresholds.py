@@ -14,12 +14,12 @@ from reticent.concepts.domains import Domain
 from reticent.concepts.order import Line
 from reticent.concepts.thresholds import Sign, Threshold, Thresholds, check_sign
 from reticent.data.points import Array, Labels
-from reticent.exact import Number, integer
+from reticent.exact import Number
 from reticent.learners.base import ConceptLearner
 from reticent.learners.ranks import first_and_last, rank_type
 from reticent.mechanisms.exponential import exponential_over_pieces
 from reticent.mechanisms.pieces import Pieces
-from reticent.mechanisms.quasi_concave import SMALL, choose_depth, quasi_concave_maximum, required_promise
+from reticent.mechanisms.quasi_concave import SMALL, check_depth, choose_depth, quasi_concave_maximum, required_promise
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.privacy.parameters import check_delta, check_epsilon
@@ -186,7 +186,7 @@ class ThresholdLearner(ConceptLearner):
         return Fraction(spare, rows) if spare < rows else Fraction(1, 2)
 
     def _finds(self, errors: int, rows: int, beta: Number) -> bool:
-        """Whether the search makes at most this many errors on rows that some threshold fits, but for a failure β."""
+        """Whether the search makes at most this many errors on rows that some threshold fits; it may fail by β."""
         return self._promise(Fraction(errors, rows), beta) <= rows
 
     def _promise(self, accuracy: Fraction, beta: Number) -> int:
@@ -227,9 +227,8 @@ class ThresholdLearner(ConceptLearner):
             # The promises of all depths are inversely proportional to the accuracy, so any one compares them.
             tenth = Fraction(1, 10)
             return choose_depth(size, accuracy=tenth, epsilon=self.epsilon, delta=self.delta, failure=failure)
-        if isinstance(self.depth, str):
-            raise ValueError(f'depth must be "auto" or a whole number ≥ 1, got {self.depth!r}')
-        return integer(self.depth, "depth", least=1) if size > SMALL + 1 else 1
+        depth = check_depth(self.depth)
+        return depth if size > SMALL + 1 else 1
 
 
 def error_counts(ranks: Array, labels: Labels, domain: Domain) -> tuple[Array, Array, Array]:

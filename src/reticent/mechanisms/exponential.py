@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from reticent.exact import Number
-from reticent.mechanisms.pieces import Pieces
+from reticent.mechanisms.pieces import Pieces, check_pieces
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.noise.reading import exact_numbers
@@ -96,8 +96,7 @@ def exponential_over_pieces(pieces: Pieces, *, epsilon: Number, unsafe_noise: No
     True
     """
     event = BoundedRange(check_epsilon(epsilon))
-    if not isinstance(pieces, Pieces):
-        raise TypeError(f"pieces must be Pieces, got {type(pieces).__name__}")
+    check_pieces(pieces)
     noise = noise_or_system(unsafe_noise)
     return release(draw_integer([pieces], rate=event.epsilon / 2, noise=noise), event, unsafe_noise)
 

@@ -148,6 +148,12 @@ class Pieces:
         return self.offsets.dtype.type(number)
 
 
+def check_pieces(pieces: object) -> None:
+    """Refuse a parameter that is not `Pieces`."""
+    if not isinstance(pieces, Pieces):
+        raise TypeError(f"pieces must be Pieces, got {type(pieces).__name__}")
+
+
 def window_minima(pieces: Pieces) -> Array:
     """Return L(j) for 0 ≤ j ≤ J = ⌊log2 size⌋: the greatest minimum of the values over a window of 2^j integers.
 

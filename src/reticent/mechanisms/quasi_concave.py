@@ -11,15 +11,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from reticent.exact import Number, integer, rational
+from reticent.exact import Number, integer
 from reticent.mechanisms.exponential import draw_integer
-from reticent.mechanisms.pieces import Pieces, whole_units, window_minima
+from reticent.mechanisms.pieces import Pieces, check_pieces, whole_units, window_minima
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.mechanisms.stable_argmax import release_gap, release_table
 from reticent.noise import Noise
 from reticent.noise.reading import Array
 from reticent.privacy.events import ApproximateDP, BoundedRange, Event
 from reticent.privacy.parameters import check_delta, check_epsilon, check_positive
+from reticent.promises import check_share
 
 SMALL = 32  # for ranges [0, T] with T ≤ SMALL, the exponential mechanism is used directly
 
@@ -91,10 +92,9 @@ def quasi_concave_maximum(
     >>> score(value) >= 2000, event
     (True, ApproximateDP(epsilon=Fraction(1, 1), delta=Fraction(1, 1000000)))
     """
-    if not isinstance(pieces, Pieces):
-        raise TypeError(f"pieces must be Pieces, got {type(pieces).__name__}")
-    goal = SearchGoal(check_positive(promise, "promise"), _share(accuracy, "accuracy"))
-    exact, rest, share = check_epsilon(epsilon), check_delta(delta), _share(failure, "failure")
+    check_pieces(pieces)
+    goal = SearchGoal(check_positive(promise, "promise"), check_share(accuracy, "accuracy"))
+    exact, rest, share = check_epsilon(epsilon), check_delta(delta), check_share(failure, "failure")
     if depth == "auto":
         depth = choose_depth(pieces.size, accuracy=goal.accuracy, epsilon=exact, delta=rest, failure=share)
     needs = _needs(pieces.size, accuracy=goal.accuracy, delta=rest, failure=share, depth=depth)
@@ -122,7 +122,7 @@ class SearchGoal(NamedTuple):
         return SearchGoal(self.promise * self.accuracy / 2, Fraction(1, 4))
 
 
-class Budget(NamedTuple):
+class LevelBudget(NamedTuple):
     """What one level may spend: ε on its draw, and (ε, δ) on each of its two interval releases (none at the lowest)."""
 
     draw: Fraction
@@ -130,7 +130,7 @@ class Budget(NamedTuple):
     delta: Fraction
 
 
-def _search(pieces: Pieces, unit: int, goal: SearchGoal, budgets: Sequence[Budget], *, noise: Noise) -> int:
+def _search(pieces: Pieces, unit: int, goal: SearchGoal, budgets: Sequence[LevelBudget], *, noise: Noise) -> int:
     """One level of the recursion. Scores are whole multiples of 1/unit, so that they stay exact integers."""
     budget, *deeper = budgets
     parts = [pieces]
@@ -167,7 +167,7 @@ def window_quality(pieces: Pieces, unit: int, goal: SearchGoal) -> tuple[Pieces,
 
 
 def _released(
-    pieces: Pieces, unit: int, *, shift: int, width: int, budget: Budget, noise: Noise
+    pieces: Pieces, unit: int, *, shift: int, width: int, budget: LevelBudget, noise: Noise
 ) -> tuple[int, int] | None:
     """The best interval [low, high] of the cut of [shift, T] into intervals of 2^width points, if released."""
     top = pieces.size - 1
@@ -255,6 +255,13 @@ def required_promise(
     return math.ceil(max(promises) * Fraction(1.000000001))
 
 
+def check_depth(depth: object) -> int:
+    """Return a depth that is not "auto": a whole number from 1 on."""
+    if isinstance(depth, str):
+        raise ValueError(f'depth must be "auto" or a whole number ≥ 1, got {depth!r}')
+    return integer(depth, "depth", least=1)
+
+
 def choose_depth(
     size: int, *, accuracy: Number, epsilon: Number, delta: Number = 0, failure: Number = 0.05
 ) -> int:
@@ -296,7 +303,7 @@ def _needs(size: int, *, accuracy: Number, delta: Number, failure: Number, depth
     if isinstance(depth, str):
         raise ValueError(f'depth must be "auto" or a whole number ≥ 1, got {depth!r}')
     ranges = _ranges(size)[: integer(depth, "depth", least=1)]
-    shares = _share(accuracy, "accuracy"), _share(failure, "failure")
+    shares = check_share(accuracy, "accuracy"), check_share(failure, "failure")
     return _needs_of_levels(len(ranges), ranges[-1], *shares, check_delta(delta, positive=len(ranges) > 1))
 
 
@@ -317,7 +324,7 @@ def _needs_of_levels(
     return (*needs, _Need(2 / (alpha * scale) * (math.log(lowest) - math.log(beta))))
 
 
-def _budgets(needs: tuple[_Need, ...], *, epsilon: Number, delta: Number) -> Sequence[Budget]:
+def _budgets(needs: tuple[_Need, ...], *, epsilon: Number, delta: Number) -> Sequence[LevelBudget]:
     """ε in proportion to what each call needs (so that one promise suits all), δ in equal parts.
 
     Any split that adds up is private; this one almost minimises the promise needed.
@@ -326,11 +333,11 @@ def _budgets(needs: tuple[_Need, ...], *, epsilon: Number, delta: Number) -> Seq
 
 
 @lru_cache(maxsize=256)
-def _split(needs: tuple[_Need, ...], epsilon: Fraction, delta: Fraction) -> tuple[Budget, ...]:
+def _split(needs: tuple[_Need, ...], epsilon: Fraction, delta: Fraction) -> tuple[LevelBudget, ...]:
     shares = [(math.ceil(need.draw), math.ceil(need.interval)) for need in needs]
     unit = epsilon / sum(draw + 2 * interval for draw, interval in shares)
     each = delta / max(1, 2 * (len(needs) - 1))
-    return tuple(Budget(draw * unit, interval * unit, each) for draw, interval in shares)
+    return tuple(LevelBudget(draw * unit, interval * unit, each) for draw, interval in shares)
 
 
 def _ranges(size: int) -> list[int]:
@@ -341,14 +348,7 @@ def _ranges(size: int) -> list[int]:
     return sizes
 
 
-def _share(value: Number, name: str) -> Fraction:
-    number = rational(value, name)
-    if not 0 < number < 1:
-        raise ValueError(f"{name} must be in (0, 1), got {value}")
-    return number
-
-
-def _prepare_tables(budgets: Sequence[Budget], epsilon: Number) -> None:
+def _prepare_tables(budgets: Sequence[LevelBudget], epsilon: Number) -> None:
     """Build the tables of release probabilities before the scores are read, so that run time does not reveal scores."""
     try:
         for budget in budgets:

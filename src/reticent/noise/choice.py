@@ -189,7 +189,7 @@ class _ExactPool:
         below = self.rate.denominator * self.top.denominator * under  # x = above/below
         if above.bit_length() > below.bit_length() + last.bit_length():
             return last
-        drop = max(0, below.bit_length() - 2 * WORD)  # long division is slow, and a little less than ⌊x⌋ will do
+        drop = max(0, below.bit_length() - 2 * WORD)  # long division is slow, and a little less than ⌊x⌋ is enough
         return int(min(last, (above >> drop) // ((below >> drop) + (drop > 0))))
 
     def draw(self, noise: Noise, bucket: int) -> int:

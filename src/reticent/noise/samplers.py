@@ -99,6 +99,11 @@ class Noise:
 
         It is the order of random 64-bit keys, drawn again if two are equal. Given that they differ, every order of
         independent keys is equally likely.
+
+        Parameters
+        ----------
+        n : int
+            The number of indices.
         """
         n = integer(n, "n", least=0)
         while True:
@@ -113,6 +118,13 @@ class Noise:
 
         These are the first k distinct values of a uniform sequence, in order of appearance; if k is more than half of
         n, the first k of a permutation.
+
+        Parameters
+        ----------
+        n : int
+            The number of indices.
+        k : int
+            How many of them are drawn.
         """
         n = integer(n, "n", least=0, most=1 << 63)
         k = integer(k, "k", least=0, most=n)
@@ -129,7 +141,13 @@ class Noise:
     # ── coins ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def bernoulli(self, probability: Fraction) -> bool:
-        """Return True with exactly the given rational probability."""
+        """Return True with exactly the given rational probability.
+
+        Parameters
+        ----------
+        probability : Fraction
+            The probability, in [0, 1].
+        """
         p = _rational(probability, "probability")
         if not 0 <= p <= 1:
             raise ValueError(f"probability must be in [0, 1], got {probability}")
@@ -227,11 +245,26 @@ class Noise:
         """Return how many of the ascending integers `cuts` a discrete Laplace draw reaches (is ≥): 0..len(cuts).
 
         Mechanisms that only compare their noise use this method, so that the audit can enumerate their law.
+
+        Parameters
+        ----------
+        scale : Fraction
+            The scale of the noise.
+        cuts : sequence of int
+            Ascending integers.
         """
         return bisect_right(_ascending(cuts), self.discrete_laplace(scale))
 
     def gaussian_cell(self, sigma: Fraction, cuts: Sequence[int]) -> int:
-        """Return how many of the ascending integers `cuts` a discrete Gaussian draw reaches (is ≥)."""
+        """Return how many of the ascending integers `cuts` a discrete Gaussian draw reaches (is ≥).
+
+        Parameters
+        ----------
+        sigma : Fraction
+            The scale σ of the noise.
+        cuts : sequence of int
+            Ascending integers.
+        """
         return bisect_right(_ascending(cuts), self.discrete_gaussian(sigma))
 
     # ── choice ────────────────────────────────────────────────────────────────────────────────────────────────────

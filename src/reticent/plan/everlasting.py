@@ -28,10 +28,9 @@ from reticent.predictors.phases import (
     check_schedule,
     epsilon_required,
     relative_noise,
-    rows_required,
 )
 from reticent.privacy import Guarantee
-from reticent.privacy.parameters import check_delta, check_epsilon, check_positive, float_above
+from reticent.privacy.parameters import check_choice, check_delta, check_epsilon, check_positive, float_above
 from reticent.promises import check_share
 
 PlannedLearner = Literal["linear", "thresholds", "other", "private", "private-model"]
@@ -133,8 +132,7 @@ def everlasting(
     schedule = check_schedule(
         growth=growth, held_back=held_back, answers=answers, max_rows=max_rows, training_stream=training_stream
     )
-    if learner not in (known_learners := get_args(PlannedLearner)):
-        raise ValueError(f"learner must be one of {', '.join(map(repr, known_learners))}, got {learner!r}")
+    check_choice(learner, "learner", get_args(PlannedLearner))
     if learner == "private-model" and schedule.trusted:
         raise ValueError("training_stream must be 'queries' for a single private model, which learns from `fit` alone")
     votes.check_labeller_choice(labeller, labeller_options)
@@ -242,14 +240,7 @@ def _votes(
         **known,
         phases=tuple(_planned(recipe, one, disagreement) for one in accepted),
         sustained=sustained,
-        rows_required=rows_required(
-            answers=schedule.horizon,
-            growth=schedule.growth,
-            rows_per_teacher=recipe.rows_per_teacher,
-            epsilon=recipe.epsilon,
-            most_noise=recipe.most_noise,
-            **budget,
-        ),
+        rows_required=recipe.rows_required(schedule),
         epsilon_required=epsilon_required(most, first.answers, most_noise=recipe.most_noise, **budget),
         finite=finite if finite and not (sustained and schedule.horizon is None) else None,
         two_coin=_two_coin(recipe, most, first.answers, disagreement),

@@ -132,7 +132,7 @@ def vote_sigma(phase: BBLPhase) -> Fraction:
 
 @lru_cache(maxsize=256)
 def least_sigma(teachers: int, answers: int, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The least σ that fits; for many answers by their divergence of one order, which is all but as good and fast."""
+    """The least σ that fits; for many answers by their divergence of one order, which is nearly as good, and fast."""
     order = default_order(epsilon, delta)
 
     def event(sigma: Fraction) -> Event:

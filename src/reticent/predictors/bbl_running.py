@@ -16,7 +16,7 @@ from reticent.errors import BudgetExhausted
 from reticent.mechanisms.release import noise_or_system
 from reticent.mechanisms.votes import noisy_majority
 from reticent.noise import Noise
-from reticent.predictors.answers import Answers
+from reticent.predictors.answers import Answers, exhausted
 from reticent.predictors.bbl_phases import BBLLabeller, BBLPhase, between_thresholds, vote_epsilon, vote_sigma
 from reticent.predictors.bbl_schedules import BBLSchedule
 
@@ -75,8 +75,7 @@ class RunningPhases:
                 self._make_ready()
                 found = self._label(queries[done : done + self.left])
             except BudgetExhausted as error:
-                also = f"; {done} queries of this call were answered and count" if done else ""
-                refused = BudgetExhausted(f"{error}{also}")
+                refused = exhausted(error, done)
                 break
             except Exception as error:
                 if not done:

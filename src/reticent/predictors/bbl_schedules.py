@@ -56,7 +56,7 @@ class Printed:
         self.share = epsilon / (3 + exp_fractions(epsilon + 4, 64)[1])
 
     def shard(self, i: int) -> int:
-        """λ_i, i = 1, 2, …: enough for a consistent concept to be α_i-good but for β_i."""
+        """λ_i, i = 1, 2, …: enough for a consistent concept to be α_i-good, except with probability β_i."""
         alpha, beta = self._alpha_beta(i)
         return math.ceil((8 * self.dimension * math.log2(13 / alpha) + 4 * math.log2(2 / beta)) / alpha)
 
@@ -105,14 +105,15 @@ class Calibrated:
     are off those of phase i by at most a_i = e/(4i(i + 1)), which adds up to e/4; the votes of a phase are off its
     labels by at most 3e/4 more. In phase i, β_i = β/(i(i + 1)) is for what may go wrong.
 
-    *Teachers.* But for 1/32, the points of a shard are such that any two concepts which agree on them differ by at
-    most t = 7e/50 (so it does not matter that the labels depend on the points). At most 1/16 of the shards are not
-    such, but for β_i/4 if T ≥ 512·ln(4/β_i). A quarter of the teachers or more are wrong only where 1/4 − 1/16 of them
-    are that are t-good: for at most (15/16)·t/(3/16) = 7e/10 of the points. *Noise.* Elsewhere the votes are T/4 away
-    from half. "gaussian": the noise of an answer is larger with probability at most e/20. "between-thresholds": so are
-    half the band, the noise of the thresholds (but for β_i/4, in all segments) and that of an answer (but for e/20)
-    together; halts are as many as 3e/4 of R, and what Chernoff's bound adds for β_i/4. *Labels.* By the bound of
-    `log_error`, for labels that a concept gave which itself depends on the points, but for β_i/4.
+    *Teachers.* Except with probability 1/32, the points of a shard are such that any two concepts which agree on them
+    differ by at most t = 7e/50 (so it does not matter that the labels depend on the points). Except with probability
+    β_i/4, at most 1/16 of the shards are not such if T ≥ 512·ln(4/β_i). A quarter of the teachers or more are wrong
+    only where 1/4 − 1/16 of them are that are t-good: for at most (15/16)·t/(3/16) = 7e/10 of the points. *Noise.*
+    Elsewhere the votes are T/4 away from half. "gaussian": the noise of an answer is larger with probability at most
+    e/20. "between-thresholds": so are half the band, the noise of the thresholds (except with probability β_i/4, in all
+    segments) and that of an answer (except with probability e/20) together; halts are as many as 3e/4 of R, and what
+    Chernoff's bound adds for β_i/4. *Labels.* By the bound of `log_error`, for labels that a concept gave which itself
+    depends on the points, except with probability β_i/4.
     """
 
     def __init__(

@@ -110,13 +110,9 @@ def drift_summary(
     Guarantee. (ε, δ)-differential privacy for a replaced row, features and label. The event is `DiscreteGaussian` for
     δ > 0, `PureDP(ε)` for δ = 0. Public are the number of rows, columns and classes.
 
-    Why. With L = 1024 a row becomes an integer vector v with |v|² ≤ L², which is checked in integers. It is added to
-    the sum of its class, and L to the count of its class, which is not kept for class 0. If a row is replaced by one of
-    the same class, the sum of this class moves by at most 2L, and no count. If the class is another, two sums move by
-    at most L each and two counts by L each. The squares add up to at most 4L² both times. The absolute values of the
-    entries of v are at most ⌊√(d·L²)⌋ together for d columns, by Cauchy–Schwarz; so with Laplace noise a replaced row
-    counts for 2·⌊√(d·L²)⌋ + 2L. Without columns L is 1 and a replaced row moves two counts by 1, or the only one if
-    there are two classes. All sums are sums of whole numbers below 2⁵³, exact in any order.
+    Why. A row becomes an integer vector whose squared length is at most L² = 1024², checked in integers. It is added to
+    the sum of its class, and L to the count of its class. So a replaced row moves the released vector by a squared
+    length of at most 4L². All sums are exact. The proof is in docs/predictors/drift.md.
 
     Source. New; the noise is that of `gaussian_count` and `laplace_count`.
 

@@ -10,7 +10,6 @@ from typing import Any, Self
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from reticent import noise
 from reticent.concepts.class_order import warn_of_order
 from reticent.data.classes import declared_classes
 from reticent.data.executor import Executor
@@ -22,6 +21,7 @@ from reticent.data.tables import as_training_rows
 from reticent.errors import EndingWarning, OneAnswerWarning
 from reticent.exact import Number
 from reticent.labellers.registry import LabellerLike
+from reticent.mechanisms.release import noise_from_seed
 from reticent.noise import Noise
 from reticent.predictors.engines.choice import EngineChoice
 from reticent.predictors.parameters import CheckedParameters, Fitted, concepts_of
@@ -199,12 +199,11 @@ class EverlastingPredictor(ResumablePredictor):
         groups : array-like of shape (n,), default None
             The person that each row belongs to. All rows of a person are then protected together.
         """
-        seeded = None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed)
-        return self.fit_with_noise(X, y, groups, unsafe_noise=seeded)
+        return self.fit_with_noise(X, y, groups, unsafe_noise=noise_from_seed(self.unsafe_seed))
 
     def fit_with_noise(self, X: Any, y: Any, groups: Any = None, *, unsafe_noise: Noise | None) -> Self:
         """`fit` on a given noise, for audits; unless it is None, the guarantee is marked as seeded."""
-        self.__dict__.pop("guarantee_", None)  # not fitted any more, nor yet
+        self.__dict__.pop("guarantee_", None)  # not fitted until this fit succeeds
         checked, concepts = CheckedParameters.of(self.get_params(deep=False)), concepts_of(self.learner)
         declared_classes(self.classes)
         warn_of_order(concepts, self.classes, stacklevel=3)

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent import noise
-from reticent.concepts.input import refuse_bad_points
+from reticent.concepts.input import check_concept_class, refuse_bad_points
 from reticent.concepts.interface import ConceptClass
 from reticent.data.labels import as_binary_labels, as_target
 from reticent.data.points import Array, Labels, as_point_table, points_of
@@ -22,7 +21,7 @@ from reticent.errors import InsufficientData, OutOfReach
 from reticent.exact import Number
 from reticent.learners.label_boost import label_boost
 from reticent.learners.relabelling_costs import LOG4, Variant
-from reticent.mechanisms.release import noise_or_system
+from reticent.mechanisms.release import noise_from_seed, noise_or_system
 from reticent.noise import Noise
 from reticent.predictors.answers import Answers
 from reticent.predictors.bbl_phases import (
@@ -39,12 +38,11 @@ from reticent.predictors.bbl_phases import (
 )
 from reticent.predictors.bbl_running import BBLRules, RunningPhases, draw_rows
 from reticent.predictors.bbl_schedules import SCORED, TAU, BBLSchedule, Calibrated, Constants, Printed
-from reticent.predictors.stable import check_class
 from reticent.privacy import Guarantee
 from reticent.privacy.events import ApproximateDP, Event, Parallel, SeededRelease, Subsampled
 from reticent.privacy.guard import Guard, Guarded
 from reticent.privacy.pairs import amplified
-from reticent.privacy.parameters import check_delta, check_epsilon, check_positive, float_above
+from reticent.privacy.parameters import check_choice, check_delta, check_epsilon, check_positive, float_above
 from reticent.promises import check_memory, check_share, in_reach
 from reticent.silence import silent
 
@@ -71,24 +69,14 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     are drawn, E = ε_v + AMP_{q_S}(ε_S), it is (AMP_{q_0}(E), q_0·δ_v) for a training row and the largest of
     (AMP_{q_D}(ln 4 + E), q_D·δ_v) for a query, where AMP_q(ε) = ln(1 + q(e^ε − 1)). Nothing adds up over the phases.
 
-    Why. *Training row.* S_1 is an ordered random part of the training rows, the index in it decides the teacher, so AMP
-    holds. A row of S_1 changes one vote: all answers of phase 1 are (ε_v, δ_v)-private. The queries of phase 1 are the
-    adversary's; which labels a part of them gets is a draw that a row of S_1 meets with probability q_S and that is
-    ε_S-private: ε_L in the variant "max", 2·ln(1 + e^(ε_L/2)) in the variant "printed", of which only the queries are
-    kept. So the answers of phase 1 together with S_2 are (E, δ_v)-private, and all that follows is computed from them.
-    *Query, "gaussian".* Let query j of phase i be replaced. The answers to the others, and their number, do not depend
-    on it: noise is fresh for each, a phase ends after a fixed number, and its label is not kept. So the answers of the
-    phases up to i, together with S_i, have the same law. Given these, the queries of phase i differ in one query.
-    It is drawn with probability q_D. By the lemma of `label_boost` the labels of the others then change by a factor of
-    at most 4, and given these, S_{i+1} differs in one row. Answers of phase i + 1 and S_{i+2} are (E, δ_v)-private for
-    it, as above; the rest is computed from them. *Query, "between-thresholds".* There is no such proof, and the claim
-    is false: the replaced query decides whether a halt is counted, hence whether the *next* query is answered. With
-    one halt left, a query on which the teachers are split closes the predictor and one on which they agree does not:
-    the next caller learns which it was (`docs/predictors/generic_bbl.md` has the exact δ).
+    Why. A row of a phase changes one vote, and the labels that its queries get are drawn privately; all later phases
+    are computed from these. With "gaussian", a query changes no other answer of its phase, and one row of the next.
+    With "between-thresholds" the same claim for queries is false: a query decides whether a halt is counted, and so
+    whether the next query is answered. docs/predictors/generic_bbl.md has the proofs, and the exact δ of this attack.
 
     Promise. With n ≥ `n_required(error)` rows drawn independently and labelled by a concept of the class, and queries
-    from the same distribution, every answer is wrong with probability at most `error`, in all phases at once but for a
-    probability of `failure`. A given list of `phases` comes without a promise.
+    from the same distribution, every answer is wrong with probability at most `error`, in all phases at once, except
+    with probability `failure`. A given list of `phases` comes without a promise.
 
     Source. Naor, Nissim, Stemmer, Yan, *Private Everlasting Prediction*: Algorithm GenericBBL with Algorithm LabelBoost
     and Algorithm BetweenThresholds, Definitions 3.1 and 3.4, Figure 1 (the game), Theorems 5.1, 5.2 and A.2, Claims 2.7
@@ -179,9 +167,16 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Begin the first phase from the rows of `X`, of shape (rows, columns), and their labels `y`, 0 or 1."""
-        seeded = None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed)
-        return self.fit_with_noise(X, y, unsafe_noise=seeded)
+        """Begin the first phase, and return the predictor.
+
+        Parameters
+        ----------
+        X : array-like of shape (rows, columns)
+            The training rows.
+        y : array-like
+            Their labels, 0 or 1.
+        """
+        return self.fit_with_noise(X, y, unsafe_noise=noise_from_seed(self.unsafe_seed))
 
     def predict(self, X: ArrayLike) -> Labels:
         """A private label, 0 or 1, for each row of `X`, one after another; each is counted, repeated ones too.
@@ -189,6 +184,11 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Where the phase ends, the next one begins. Raises `BudgetExhausted` where it cannot: before any query is looked
         at if there are more than a given list of phases answers; and among the queries when the labeller
         "between-thresholds" has halted for the last time. The error says how many were answered: `answer` returns them.
+
+        Parameters
+        ----------
+        X : array-like
+            The queries.
         """
         labels, _, refused = self.answer(X)
         if refused is not None:
@@ -211,13 +211,26 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """How many rows the constants ask for to promise this error with this probability of failure.
 
         Raises `OutOfReach` if `fit` cannot run on that many.
+
+        Parameters
+        ----------
+        error : float, Fraction or None, default None
+            The error to promise, in (0, 1); None is the predictor's own.
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the predictor's own.
         """
         self.check_parameters()
         source = self._source(error, failure)
         return in_reach(source.required, lambda rows: self._check_first(rows, source.schedule(rows).first))
 
     def check_size(self, rows: int) -> None:
-        """Raise `OutOfReach` if `fit` cannot run on this many rows; by public numbers alone."""
+        """Raise `OutOfReach` if `fit` cannot run on this many rows; by public numbers alone.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows.
+        """
         source = self._source()
         self._check_first(rows, source.schedule(max(rows, source.required)).first)
 
@@ -415,15 +428,14 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_share(self.error, "error")
         check_share(self.failure, "failure")
         check_positive(self.tau, "tau")
-        check_class(self.concept_class)
+        check_concept_class(self.concept_class)
         named = (
             ("labeller", ("between-thresholds", "gaussian")),
             ("constants", ("printed", "calibrated")),
             ("variant", ("max", "printed")),
         )
         for name, accepted in named:
-            if getattr(self, name) not in accepted:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}, got {getattr(self, name)!r}")
+            check_choice(getattr(self, name), name, accepted)
         if self.phases is not None:
             given = list(self.phases)
             if not given or not all(isinstance(phase, BBLPhase) for phase in given):

@@ -17,7 +17,7 @@ from reticent.data.rows import Rows, RowStore
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.noise import Noise
 from reticent.predictors.admission import Admission
-from reticent.predictors.answers import Answers
+from reticent.predictors.answers import Answers, exhausted
 from reticent.predictors.engines.engine import Engine, EngineFactory, EngineState, NoPhase
 from reticent.predictors.phases import Phase, Schedule
 
@@ -102,7 +102,7 @@ class PhaseMachine:
     def open(self, phase: Phase, engine: Engine) -> None:
         """Begin a phase. The rows that the last one learned from are not referred to any more."""
         store = self._limits.store(phase.handed_on) if phase.handed_on else None
-        # From here on nothing can fail: a new phase never stands beside rows of the old one.
+        # From here on nothing can fail: a new phase never coexists with rows of the old one.
         self._ahead: Future[tuple[Phase, Engine]] | None = None
         self.admission.begin(window=phase.window)
         self._members: list[Integers] = []  # groups of the rows gathered, if there are groups
@@ -291,8 +291,7 @@ class PhaseMachine:
         return "this phase closed before it gathered a row"
 
     def _spent(self, done: int, why: str) -> BudgetExhausted:
-        also = f"; {done} queries of this call were answered and count" if done else ""
-        return BudgetExhausted(f"{why} (phase {self.phase.number}, {self.answered} queries answered in total){also}")
+        return exhausted(f"{why} (phase {self.phase.number}, {self.answered} queries answered in total)", done)
 
     # ── saving and replaying ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -23,7 +23,7 @@ from reticent.predictors.engines.engine import EngineFactory, EngineSettings
 from reticent.predictors.machine import PhaseMachine, RowLimits
 from reticent.predictors.phases import Schedule, check_schedule
 from reticent.privacy.guarantee import Guarantee
-from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.privacy.parameters import check_delta, check_epsilon, check_flag, float_above
 
 Array = NDArray[Any]
 
@@ -85,8 +85,7 @@ class CheckedParameters:
             raise ValueError(f"client_share must be in (0, 1], got {given['client_share']}")
         if not float(rational(given["most_noise"], "most_noise")) > 0:
             raise ValueError(f"most_noise must be positive, got {given['most_noise']}")
-        if not isinstance(given["background"], bool):
-            raise TypeError(f"background must be True or False, got {type(given['background']).__name__}")
+        check_flag(given["background"], "background")
         if given["retrain"] not in get_args(chain.Retrain):
             raise ValueError(f"retrain must be 'drift', 'always' or 'never', got {given['retrain']!r}")
         votes.check_labeller_choice(given["labeller"], given["labeller_options"])

@@ -10,19 +10,18 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent import noise as noise_module
 from reticent.concepts.class_order import warn_of_order
-from reticent.concepts.input import refuse_bad_points
+from reticent.concepts.input import check_concept_class, refuse_bad_points
 from reticent.concepts.interface import ConceptClass
 from reticent.data.classes import as_classes, declared_classes
 from reticent.data.executor import Executor
 from reticent.data.groups import as_groups, numbered
 from reticent.data.labels import as_class_indices, as_labels
 from reticent.data.points import Array, Labels, as_point_table, points_of
-from reticent.data.tables import Integers, as_private_table, as_table
+from reticent.data.tables import Integers, as_private_table, as_table, kind_of
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.exact import Number, integer
-from reticent.mechanisms.release import noise_or_system
+from reticent.mechanisms.release import noise_from_seed, noise_or_system
 from reticent.noise import Noise
 from reticent.predictors.private_setups import (
     Flip,
@@ -36,11 +35,11 @@ from reticent.predictors.private_setups import (
     vote,
     votes_setup,
 )
-from reticent.predictors.stable import check_class, check_net, draw_concept
+from reticent.predictors.stable import check_net, draw_concept
 from reticent.privacy import fits, guarantee
 from reticent.privacy.events import BoundedRange, Event, PureDP, Repeated, SeededRelease
 from reticent.privacy.guard import Guard, Guarded
-from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.privacy.parameters import check_choice, check_delta, check_epsilon
 from reticent.promises import check_memory, check_rows, check_share, fewest_rows, in_reach, rows_needed
 from reticent.silence import silent
 from reticent.teachers import Teachers
@@ -84,22 +83,10 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
     ε = ln(1 + γ(1 − 2α)/α); for "net" (ε₀, δ₀) as in `net_cost`. Questions are not protected. Every `fit` is a release
     of its own: two fits to the same rows cost twice.
 
-    Why. Votes: a replaced row moves one teacher's vote, hence one count down and another up by 1. The log-probabilities
-    move by ε/2 up, down, or not at all, and all by the same normaliser: a loss of range ε, so |loss| ≤ ε.
-
-    Flip: P(1) = α + (1 − 2α)p lies between α and 1 − α, and p moves by at most γ. The largest ratio is at p = 0.
-
-    Net: let row 1 be replaced, giving S' from S. A pair of concepts that agree on the n' − 1 other rows drawn, but
-    differ on k or more of the n − 1 rows that stay, exists with probability at most β = ½τ(n−1)²(1 − k/(n−1))^(n'−1).
-    If none does, let h stand for a labelling of the rows drawn, 1 among them, and g for one of those with another row,
-    or with the new row 1, in its place, both with the same labels on the rest. They differ on at most k rows of S. So
-    the weights e^(−errors/k) are within a factor e of each other, and so are the laws of the votes, where each
-    relabelled row costs 1/k. Every h has one or two such g, and every g one or two h: the sums of weights are within
-    2e, and the law of the answer is at most C = 4e³ times the other. A row is drawn with probability q = n'/n. The
-    answer with row 1 in the net is at most C times both the one without it and the one with the new row, on all but β
-    of the draws: amplification gives e^ε' = 1 + q(C − 1) and q·β (Balle, Barthe, Gaboardi). At last, for a fixed net,
-    replacing the row among those that are counted, relabelled and learned from costs 2/k for the draw and 1/k for the
-    votes.
+    Why. Votes: a replaced row moves one vote, so the log-weights move by at most ε/2, and the loss has range ε. Flip:
+    P(1) lies between α and 1 − α, and moves by at most (1 − 2α)γ. Net: concepts that agree on a random net rarely
+    differ on k rows, each relabelled row costs 1/k, and drawing the net amplifies. The proofs are in
+    docs/predictors/private.md.
 
     Promise. As in `StablePredictor`, with n ≥ `n_required(error)`, for a concept class. For "flip" add α. For "votes"
     some concept must label all rows correctly: if all K teachers err with probability at most e, more than a quarter of
@@ -213,15 +200,29 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return self._left
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Take rows `X` with their labels `y`; with method "votes", teachers learn from them.
+        """Take the rows; with method "votes", teachers learn from them.
 
-        `groups` names for each row the person, or whatever else is to be protected as a whole; for "votes" only.
+        Parameters
+        ----------
+        X : array-like
+            The training rows.
+        y : array-like
+            Their labels.
+        groups : array-like, default None
+            The person that each row belongs to, or whatever else is protected as a whole; for "votes" only.
         """
-        seeded = None if self.unsafe_seed is None else noise_module.Seeded(unsafe_seed=self.unsafe_seed)
-        return self.fit_with_noise(X, y, groups, unsafe_noise=seeded)
+        return self.fit_with_noise(X, y, groups, unsafe_noise=noise_from_seed(self.unsafe_seed))
 
     def predict(self, X: Any) -> Array:
-        """A private answer to each row of `X`. `BudgetExhausted` if that would be more than are left: then to none."""
+        """Return a private answer to each query.
+
+        Raises `BudgetExhausted`, and answers none, if fewer answers are left than queries.
+
+        Parameters
+        ----------
+        X : array-like
+            The queries.
+        """
         check_is_fitted(self)
         with self._guard.claim():
             table = self._table(X)
@@ -240,7 +241,13 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return answers
 
     def setup(self, rows: int) -> Setup:
-        """How questions will be answered from this many rows (or groups, if given)."""
+        """How questions will be answered from this many rows (or groups, if given).
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows, or of groups.
+        """
         epsilon, delta, queries = self._check_parameters()
         rows = integer(rows, "rows", least=1)
         teachers = None if self.teachers == "auto" else integer(self.teachers, "teachers", least=1)
@@ -253,12 +260,19 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return net_setup(self.learner, rows, each, spared, flip=flip, teachers=teachers)
 
     def n_required(self, error: Number, failure: Number | None = None) -> int:
-        """The rows with which an error can be promised for a concept class, but for a `failure`; see Promise.
+        """The rows with which an error can be promised for a concept class; see Promise.
 
         Raises `OutOfReach` if `fit` cannot run on that many. Planning, in floating point.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the predictor's own.
         """
         self._check_parameters()
-        check_class(self.learner, "learner, for a promise,")
+        check_concept_class(self.learner, "learner, for a promise,")
         alpha = float(check_share(error, "error"))
         beta = float(check_share(self.failure if failure is None else failure, "failure"))
 
@@ -271,7 +285,13 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return in_reach(fewest_rows(kept), self.check_size)
 
     def check_size(self, rows: int) -> None:
-        """Raise `OutOfReach` if `fit` cannot run on this many rows (or groups); by public numbers alone."""
+        """Raise `OutOfReach` if `fit` cannot run on this many rows (or groups); by public numbers alone.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows, or of groups.
+        """
         setup = self.setup(rows)
         if not isinstance(self.learner, ConceptClass):
             return
@@ -317,7 +337,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
         # All at once, now that nothing can fail: rows of a fit that failed must not be answered from.
         self.guarantee_, self.event_, self.classes_, self.setup_ = promised, seeded, classes, setup
-        self._floats = getattr(getattr(table, "dtype", None), "kind", "") == "f"
+        self._floats = kind_of(table) == "f"
         self._learned_, self._noise, self._guard, self._left = learned, source, Guard(type(self)), queries
         return self
 
@@ -378,7 +398,7 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
     @staticmethod
     def _class_indices(labels: Array, classes: Array) -> Labels:
-        """One message for all labels that are none; its words are those that scikit-learn's checks look for."""
+        """One message for all labels that are not classes; its words are those that scikit-learn's checks look for."""
         try:
             return as_class_indices(labels, classes)
         except ValueError as error:
@@ -390,10 +410,9 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         epsilon, delta = check_epsilon(self.epsilon), check_delta(self.delta)
         queries = integer(self.queries, "queries", least=1)
         declared_classes(self.classes)
-        if self.method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {self.method!r}")
+        check_choice(self.method, "method", METHODS)
         if self.method != "votes":
-            check_class(self.learner, f"learner, for method={self.method!r},")
+            check_concept_class(self.learner, f"learner, for method={self.method!r},")
         if self.teachers != "auto":
             integer(self.teachers, "teachers", least=1)
         if self.flip != "auto" and check_share(self.flip, "flip") >= Fraction(1, 2):
@@ -401,6 +420,6 @@ class PrivatePredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         check_share(self.failure, "failure")
         if self.error is not None:
             check_share(self.error, "error")
-            check_class(self.learner, "learner, for a promise of an error,")
+            check_concept_class(self.learner, "learner, for a promise of an error,")
         integer(self.random_state, "random_state", least=0)
         return epsilon, delta, queries

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from reticent.concepts.input import check_concept_class
 from reticent.concepts.interface import ConceptClass
 from reticent.data.points import Array, Labels
 from reticent.errors import InsufficientData
@@ -93,17 +94,11 @@ class StablePredictor(ConceptLearner):
     mechanism that shows a share of γ of the rows has it too. See `PrivatePredictor`.
 
     Why. Draw the same indices in both worlds. The replaced row is among them with probability q = n'/n; then nothing is
-    claimed. If not, the candidates are the same, since they depend on the points drawn alone, and every number of
-    errors moves by at most 1: the privacy loss of the draw has range ε_e. Two laws with P/Q between e^(a−ε_e) and e^a
-    are at a total variation distance of at most (e^a − 1)(1 − e^(a−ε_e))/(e^a − e^(a−ε_e)), largest at a = ε_e/2,
-    where it is tanh(ε_e/4). So γ = q + (1 − q)·tanh(ε_e/4), which is `stability_`.
+    claimed. If not, the candidates are the same, and the privacy loss of the draw has range ε_e. So
+    γ = q + (1 − q)·tanh(ε_e/4), which is `stability_`. The proof is in docs/predictors/stable.md.
 
     Promise. With n ≥ `n_required(error)` independent rows from any distribution, with any labels, the error is at
-    most `error` above that of the best concept h* of the class, with probability 1 − failure. For let τ(n) be the most
-    labellings of n points. Some labelling that differs from h* on more than ηn rows agrees with it on all n' drawn
-    with probability at most τ(n)(1 − η)^n'. If none does, a candidate g makes at most ηn errors more than h*, and a
-    concept that errs more often than h* by α is drawn with the probability bounded in `learners.sample_bounds`, for an
-    excess of α − η.
+    most `error` above that of the best concept of the class, with probability 1 − failure. The same page has the proof.
 
     Source. Dagan, Feldman, *PAC Learning with Stable and Private Predictions*, Theorem 1, restated as Theorem 3, by the
     algorithm of Section 3.1; stability and error as in Lemma 7, with the nets of Lemma 1, the labellings counted by
@@ -158,10 +153,17 @@ class StablePredictor(ConceptLearner):
         self.unsafe_seed = unsafe_seed
 
     def n_required(self, error: Number, failure: Number | None = None) -> int:
-        """The rows with which the error is at most `error` above the best concept's, but for a `failure`.
+        """The rows with which the error is at most `error` above that of the best concept.
 
         `failure` is the predictor's own unless it is given. Raises `OutOfReach` if `fit` cannot run on that many.
         Planning, in floating point.
+
+        Parameters
+        ----------
+        error : float or Fraction
+            The error to promise, in (0, 1).
+        failure : float, Fraction or None, default None
+            The probability with which the promise may fail; None is the predictor's own.
         """
         self.check_parameters()
         alpha = float(check_share(error, "error"))
@@ -184,7 +186,7 @@ class StablePredictor(ConceptLearner):
         """Raise if a parameter is invalid. It reads no data."""
         super().check_parameters()
         check_share(self.stability, "stability")
-        check_class(self.concept_class)
+        check_concept_class(self.concept_class)
 
     def _learn(self, rows: Array, labels: Labels, unsafe_noise: Noise | None) -> Release[Any]:
         self.refuse_bad_rows(rows)
@@ -203,12 +205,6 @@ class StablePredictor(ConceptLearner):
     def hypothesis_class(self) -> ConceptClass[Any]:
         """The concept class that the hypothesis belongs to."""
         return self.concept_class
-
-
-def check_class(concept_class: object, name: str = "concept_class") -> None:
-    """Refuse what is no concept class."""
-    if not isinstance(concept_class, ConceptClass):
-        raise TypeError(f"{name} must be a ConceptClass, got {type(concept_class).__name__}")
 
 
 # ── what the draw is good for; planning, in floating point ────────────────────────────────────────────────────────

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 FORMAT, VERSION = "reticent-state", 1
 STATE = "state.json"
 SEAL = b"sha256:"
-KINDS = "biufUSMm"  # of arrays: numbers, truths, strings, datetimes; never objects, which would have to be unpickled
+STORED_KINDS = "biufUSMm"  # of arrays: numbers, truths, strings, datetimes; never objects, which need a pickle
 NAME = re.compile(r"[A-Za-z0-9_]+(?:[./-][A-Za-z0-9_]+)*")
 CHUNK = 1 << 24  # bytes worked on at a time
 LARGE = 1 << 26  # an array of more bytes is mapped, not read into memory
@@ -92,7 +92,7 @@ def _checked(name: str, array: Array) -> Array:
     if not NAME.fullmatch(name):
         raise ValueError(f"names of arrays must be words, joined by '/', '.' or '-', got {name!r}")
     array = np.asarray(array)
-    if array.dtype.kind not in KINDS:
+    if array.dtype.kind not in STORED_KINDS:
         raise TypeError(f"array {name!r} must hold numbers, strings or datetimes, got {array.dtype}")
     return array
 
@@ -177,11 +177,11 @@ def load(path: str | os.PathLike[str], *, again: bool = False) -> State:
 def claim(path: str | os.PathLike[str], identity: str, *, again: bool = False) -> None:
     """Mark the state in this file as continued; refuse if it is marked already, unless `again`.
 
-    Two copies that continue from one state would both give the answers that are left in it, each with its own noise, so
-    that its rows would pay twice. The mark is an empty file beside it, named after the identity of the state, which one
-    process alone can create, and which is on the disk before this returns. It stays when a new state is saved under the
-    same name, and it is the same for a state that is saved or copied under two names in one folder; so an old state
-    that is put back is known for what it is. A copy in another folder is not.
+    Two copies that continue from one state would both give the answers that are left in it, each with its own noise.
+    Its rows would pay twice. The mark is an empty file in the same folder, named after the identity of the state. Only
+    one process can create it, and it is on the disk before this returns. It stays when a new state is saved under the
+    same name, and it is the same for a state that is saved or copied under two names in one folder. So an old state
+    that is put back is recognised. A copy in another folder is not.
     """
     folder = Path(path).resolve().parent
     mark = folder / f"{identity[:16]}.claimed"
@@ -279,7 +279,7 @@ def _described(file: IO[bytes], start: int) -> tuple[tuple[int, ...], np.dtype[A
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    if fortran or dtype.kind not in KINDS:
+    if fortran or dtype.kind not in STORED_KINDS:
         raise ValueError
     return shape, dtype, file.tell()
 

@@ -151,6 +151,11 @@ def guarantee(event: Event, *, delta: Number = 0, unit: Unit = "row", protects: 
 def rho(event: Event) -> Fraction | None:
     """Return the ρ for which the event is ρ-zCDP, exactly; None if it has none.
 
+    Parameters
+    ----------
+    event : Event
+        What happened, or will happen.
+
     >>> from reticent.privacy.events import DiscreteGaussian
     >>> rho(DiscreteGaussian(sigma=10))
     Fraction(1, 200)

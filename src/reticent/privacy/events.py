@@ -71,6 +71,11 @@ _FRACTION = re.compile(r"-?[0-9]+(/0*[1-9][0-9]*)?")
 def event_from_json(data: Mapping[str, Any]) -> Event:
     """Read an event that `to_json` wrote.
 
+    Parameters
+    ----------
+    data : Mapping
+        What `to_json` returned.
+
     Raises
     ------
     ValueError
@@ -425,7 +430,13 @@ def _events(events: object) -> tuple[Event, ...]:
 
 
 def is_seeded(event: Event) -> bool:
-    """Return whether any noise of `event` came from a seeded generator."""
+    """Return whether any noise of `event` came from a seeded generator.
+
+    Parameters
+    ----------
+    event : Event
+        The event.
+    """
     if isinstance(event, SeededRelease):
         return True
     if isinstance(event, (Composed, Parallel)):

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Literal, cast
 
 from reticent.exact import Number, exp_fractions, rational
-from reticent.privacy.parameters import check_delta, check_epsilon, float_above
+from reticent.privacy.parameters import check_choice, check_delta, check_epsilon, check_flag, float_above
 
 Unit = Literal["row", "group"]
 Protects = Literal["rows", "labels", "rows and queries"]
@@ -65,10 +65,8 @@ class Guarantee:
         if delta >= 1:
             raise ValueError(f"delta must be in [0, 1), got {self.delta}, which rounds up to 1")
         for name, accepted in (("unit", _UNITS), ("protects", _PROTECTS), ("neighbours", ("replace-one",))):
-            if getattr(self, name) not in accepted:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}, got {getattr(self, name)!r}")
-        if not isinstance(self.seeded, bool):
-            raise TypeError(f"seeded must be True or False, got {type(self.seeded).__name__}")
+            check_choice(getattr(self, name), name, accepted)
+        check_flag(self.seeded, "seeded")
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
 

@@ -53,13 +53,27 @@ class LedgerStore(Protocol):
         """Return the recorded terms, or None."""
 
     def agree(self, terms: str) -> None:
-        """Record the terms, once, within a transaction."""
+        """Record the terms, once, within a transaction.
+
+        Parameters
+        ----------
+        terms : str
+            The guarantee and the rule of the ledger, as JSON text.
+        """
 
     def counts(self) -> Mapping[str, int]:
         """Return how often each event was recorded, as seen within the transaction."""
 
     def append(self, event: str, times: int) -> None:
-        """Record an event `times` times, within a transaction."""
+        """Record an event `times` times, within a transaction.
+
+        Parameters
+        ----------
+        event : str
+            The event, as JSON text.
+        times : int
+            How often it is recorded.
+        """
 
 
 class MemoryLedgerStore(Guarded):
@@ -249,7 +263,13 @@ class Ledger(Guarded):
         self._rule, self._agreed = rule, True
 
     def remaining(self, event: Event | None = None) -> int:
-        """Return how many more of `event` (None: that of the ledger) fit."""
+        """Return how many more of `event` (None: that of the ledger) fit.
+
+        Parameters
+        ----------
+        event : Event or None, default None
+            The event; None is the event of the ledger.
+        """
         self._guard.check()
         event, key = self._asked(event)
         with self._store.transaction():

@@ -1,9 +1,10 @@
-"""Checks of privacy parameters. They come before any private data are read."""
+"""Checks of parameters, above all of privacy parameters. They come before any private data are read."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from fractions import Fraction
 
 from reticent.errors import PrivacyWarning
@@ -87,3 +88,33 @@ def check_positive(value: Number, name: str) -> Fraction:
     if number.numerator <= 0:
         raise ValueError(f"{name} must be a finite number > 0, got {value}")
     return number
+
+
+def check_choice(value: object, name: str, accepted: Sequence[str]) -> None:
+    """Refuse a parameter that is none of these words.
+
+    Parameters
+    ----------
+    value : object
+        What was given.
+    name : str
+        The name of the parameter, for messages.
+    accepted : sequence of str
+        The words.
+    """
+    if value not in accepted:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}, got {value!r}")
+
+
+def check_flag(value: object, name: str) -> None:
+    """Refuse a parameter that is neither True nor False.
+
+    Parameters
+    ----------
+    value : object
+        What was given.
+    name : str
+        The name of the parameter, for messages.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {type(value).__name__}")

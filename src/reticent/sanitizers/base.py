@@ -20,7 +20,7 @@ from reticent.noise import Noise
 from reticent.privacy import calibrate, fits, guarantee
 from reticent.privacy.events import ZCDP, Event
 from reticent.privacy.parameters import check_delta, check_epsilon
-from reticent.promises import check_memory, check_rows, check_share, rows_needed
+from reticent.promises import check_memory, check_promise, check_rows, check_share, rows_needed
 from reticent.silence import silent
 
 Copy = tuple[Array, NDArray[np.float64]]  # points, and the share of rows that each stands for
@@ -220,9 +220,7 @@ class Sanitizer(BaseEstimator):  # type: ignore[misc]
 
     def check_parameters(self) -> None:
         """Raise if a parameter is invalid. It reads no data."""
-        check_share(self.failure, "failure")
-        if self.error is not None:
-            check_share(self.error, "error")
+        check_promise(self.error, self.failure)
 
     def query_class(self, concept: Any = None) -> ConceptClass[Any]:
         """The class whose concepts `frequency` accepts, or for a given concept the class that it belongs to.

@@ -363,7 +363,7 @@ class _Databases:
 
     @cached_property
     def _loss(self) -> float:
-        """By how many rows, but for the failure, the database drawn is worse than the best."""
+        """By how many rows the drawn database is worse than the best, except with the probability of failure."""
         return 2 / float(self.epsilon) * math.log(databases(len(self.net.points), self.size) / self.failure)
 
     def copy(self, counts: Array, rows: int, unsafe_noise: Noise | None) -> Release[Copy]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from reticent import noise
-from reticent.concepts.domains import Domain, declared
+from reticent.concepts.domains import Domain, required_domain
 from reticent.concepts.order import Line
 from reticent.concepts.points import KPoints, Point, Points, PointSet
 from reticent.data.points import Array
@@ -286,10 +286,7 @@ class PointSanitizer(Sanitizer):
         return math.ceil(2 / check_share(self.error, "error"))
 
     def _domain(self) -> Domain:
-        domain = declared(self.bits, self.domain)
-        if domain is None:
-            raise ValueError("give bits, or a domain such as Floats() or Integers(): which values there are is public")
-        return domain
+        return required_domain(self.bits, self.domain)
 
     def query_class(self, concept: Any = None) -> Points | KPoints:
         """The class whose concepts `frequency` accepts, or for a given concept the class that it belongs to."""

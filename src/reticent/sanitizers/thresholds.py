@@ -19,7 +19,7 @@ from reticent.data.points import Array
 from reticent.exact import Number, rational
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
-from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.privacy.parameters import check_choice, check_delta, check_epsilon
 from reticent.promises import check_share, fewest_rows, in_reach
 from reticent.sanitizers.base import Copy, Sanitizer, usable_delta
 from reticent.sanitizers.cells import copy_of_cells
@@ -232,8 +232,7 @@ class ThresholdSanitizer(Sanitizer):
         super().check_parameters()
         check_epsilon(self.epsilon)
         check_delta(self.delta)
-        if self.method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {self.method!r}")
+        check_choice(self.method, "method", METHODS)
         if self.method == "paper":
             if check_delta(self.delta, positive=True) != usable_delta(self.epsilon, self.delta):
                 raise ValueError(f'delta={self.delta} is too small for method="paper" with epsilon={self.epsilon}')

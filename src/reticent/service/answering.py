@@ -151,7 +151,9 @@ class AnsweringService(Guarded):
             ) from None
         except (ValueError, KeyError) as error:
             self.close()
-            raise Damaged(f"the service cannot continue from {path} and the store: {traces.said(error)}") from error
+            raise Damaged(
+                f"the service cannot continue from {path} and the store: {traces.message_of(error)}"
+            ) from error
         except BaseException:
             self.close()
             raise

@@ -52,6 +52,15 @@ def write(folder: Path, file: Path, *, final: bool = False) -> Backup:
 
     A process that is killed leaves no file of that name. Call this again to make it. If only the renaming was left
     to do, this does that: there are never two files that both continue.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the predictor.
+    file : Path
+        The file to write.
+    final : bool, default False
+        Whether to retire the predictor first, so that the backup can continue in its place.
     """
     if file.exists():
         raise FileExistsError(f"{file} exists: name another file")
@@ -182,6 +191,15 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
     priced for, and queries would become rows of two phases. So it may answer only if no answer is missing from it:
     the store was retired before it was copied, or `head`, the last hash of the log of the original, is the last hash
     of the backup. Otherwise it is marked as incomplete and only its records can be read. See docs/service/store.md.
+
+    Parameters
+    ----------
+    file : Path
+        The backup.
+    folder : Path
+        The new folder.
+    head : str or None, default None
+        The last hash of the answer log when the predictor stopped, if you know it.
     """
     from reticent.predictors import state_file  # slow to import
 
@@ -226,7 +244,7 @@ def _check_model(file: Path, new: Path) -> None:
 
 
 def _check_alone(new: Path, root: Path) -> None:
-    """Refuse to continue beside another folder from the same `fit` that could answer as well."""
+    """Refuse to continue if another folder from the same `fit` could answer as well."""
     identity, _ = verification.origin(new / STORE)
     for other in sorted(root.glob(f"[!.]*/{STORE}")):
         with suppress(Damaged, sqlite3.Error):  # what cannot be read cannot answer
@@ -292,7 +310,7 @@ def _unpacked(file: Path, folder: Path) -> Backup:
         with tarfile.open(file, mode="r:") as archive:
             first = archive.next()
             if first is None or first.name != MANIFEST or not first.isfile() or first.size > CHUNK:
-                raise Damaged(f"{file} is no backup of reticent")
+                raise Damaged(f"{file} is not a backup of reticent")
             made = _manifest(_content(archive, first).read(), file)
             found = set()
             while (member := archive.next()) is not None:
@@ -302,7 +320,7 @@ def _unpacked(file: Path, folder: Path) -> Backup:
                 with open(folder / member.name, "xb", opener=private) as target:
                     shutil.copyfileobj(_content(archive, member), target, CHUNK)
     except (tarfile.TarError, EOFError) as error:
-        raise Damaged(f"{file} is damaged, or is no backup of reticent ({type(error).__name__})") from None
+        raise Damaged(f"{file} is damaged, or is not a backup of reticent ({type(error).__name__})") from None
     if any(not (folder / name).is_file() or _digest(folder / name) != made.files[name] for name in made.files):
         raise Damaged(f"{file} is damaged: a file in it is missing, or not the one that was written")
     return made
@@ -320,7 +338,7 @@ def _manifest(text: bytes, file: Path) -> Backup:
     except Damaged:
         raise
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise Damaged(f"{file} is damaged, or is no backup of reticent") from None
+        raise Damaged(f"{file} is damaged, or is not a backup of reticent") from None
     return made
 
 

@@ -81,7 +81,7 @@ def tensors_of(rows: Any) -> tuple[dict[str, Array], tuple[str, ...]]:
 
 
 def _matrix(rows: Any) -> Array:
-    """Rows of numbers. A cell that is no number counts as missing; only the shape is refused."""
+    """Rows of numbers. A cell that is not a number counts as missing; only the shape is refused."""
     table: Array | None = None
     with suppress(Exception):  # a cell may be a list, or an object that raises what it likes
         table = np.asarray(rows)

@@ -88,7 +88,7 @@ def read_model(folder: str | os.PathLike[str]) -> str:
         raw = path.read_bytes()
     except FileNotFoundError:
         if (path.parent / STORE).exists():
-            raise Damaged(f"{path} is missing, although there is a store beside it: {FROM_BACKUP}") from None
+            raise Damaged(f"{path} is missing, although there is a store next to it: {FROM_BACKUP}") from None
         raise FileNotFoundError(f"there is no predictor in {folder}: make one by `reticent fit`") from None
     except IsADirectoryError:
         raise Damaged(f"{path} is damaged (it is a folder): {FROM_BACKUP}") from None
@@ -321,7 +321,7 @@ def _locked(folder: Path) -> int:
 
 @contextmanager
 def unfinished(target: Path) -> Iterator[Path]:
-    """A folder beside `target`, to be filled, forced to the disk and put in its place; if that fails, it is removed.
+    """A folder next to `target`, to be filled, forced to the disk and put in its place; if that fails, it is removed.
 
     A process that is killed leaves it behind, with private rows in it. The next process that creates a folder here
     removes it. The process that fills a folder holds a lock in it, which ends with the process.

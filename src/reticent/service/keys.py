@@ -62,6 +62,19 @@ def make_key(
 ) -> tuple[str, Key]:
     """A new key, to be shown once, and what is stored of it.
 
+    Parameters
+    ----------
+    name : str
+        Whom the key is for.
+    scopes : iterable of str, default ('ask',)
+        What it allows: "ask", "observe" or "admin".
+    rate : float or None, default None
+        Answers per second; None for no limit.
+    burst : int or None, default None
+        Answers at once; None allows as many as in one second.
+    quota : int or None, default None
+        Answers in total; None for no limit.
+
     >>> token, key = make_key("ward 3", ["ask"], rate=100, quota=50_000)
     >>> token.startswith(key.id), key.allows("observe"), key.allows("admin")
     (True, True, False)
@@ -135,7 +148,13 @@ class KeyTable(Guarded):
             )
 
     def add(self, key: Key) -> None:
-        """Store a key. Its name must be new."""
+        """Store a key. Its name must be new.
+
+        Parameters
+        ----------
+        key : Key
+            What is stored of the key.
+        """
         with self._guard.claim():
             values = (key.id, key.name, key.digest, " ".join(key.scopes), key.rate, key.burst, key.quota, key.created)
             try:
@@ -146,7 +165,13 @@ class KeyTable(Guarded):
                 ) from None
 
     def revoke(self, name_or_id: str) -> Key:
-        """Revoke a key. Its answers stay counted."""
+        """Revoke a key. Its answers stay counted.
+
+        Parameters
+        ----------
+        name_or_id : str
+            The name or id of the key.
+        """
         key = self._named(name_or_id)
         with self._guard.claim():
             self._connection.execute(
@@ -159,10 +184,13 @@ class KeyTable(Guarded):
 
         The client stays the same: its answers, its quota, and its share of the rows of a phase. With another key it
         would be another client, whose queries are protected separately.
+
+        Parameters
+        ----------
+        name_or_id : str
+            The name or id of the key.
         """
-        key = self._named(name_or_id)
-        if key.revoked is not None:
-            raise ValueError(f"the key of {key.name} is revoked: make a new one")
+        key = self._valid(name_or_id)
         token = _token(key.id)
         with self._guard.claim():
             self._connection.execute("UPDATE keys SET digest = ? WHERE id = ?", (digest_of(token), key.id))
@@ -179,16 +207,32 @@ class KeyTable(Guarded):
         """Change the limits of a key; None removes one. The client and what it has used stay the same.
 
         A new rate without a burst allows as many answers at once as in one second.
+
+        Parameters
+        ----------
+        name_or_id : str
+            The name or id of the key.
+        rate : float or None, default UNCHANGED
+            Answers per second.
+        burst : int or None, default UNCHANGED
+            Answers at once.
+        quota : int or None, default UNCHANGED
+            Answers in total.
         """
-        key = self._named(name_or_id)
-        if key.revoked is not None:
-            raise ValueError(f"the key of {key.name} is revoked: make a new one")
+        key = self._valid(name_or_id)
         if burst is UNCHANGED:
             burst = key.burst if rate is UNCHANGED else None
         limits = _limits(key.rate if rate is UNCHANGED else rate, burst, key.quota if quota is UNCHANGED else quota)
         with self._guard.claim():
             self._connection.execute("UPDATE keys SET rate = ?, burst = ?, quota = ? WHERE id = ?", (*limits, key.id))
         return replace(key, rate=limits[0], burst=limits[1], quota=limits[2])
+
+    def _valid(self, name_or_id: str) -> Key:
+        """A key that can be used, by its name or id."""
+        key = self._named(name_or_id)
+        if key.revoked is not None:
+            raise ValueError(f"the key of {key.name} is revoked: make a new one")
+        return key
 
     def _named(self, name_or_id: str) -> Key:
         keys = self.all()

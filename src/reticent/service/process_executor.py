@@ -34,7 +34,7 @@ class ProcessExecutor:
     """Runs tasks one after another, each in a new process that starts with a fresh interpreter.
 
     It is an `Executor` (see docs/extending/executor.md). A process ends with the one that started it, however that
-    ends. What it writes down of errors and warnings names types and locations, never data.
+    ends. Its log of errors and warnings names types and locations, never data.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class ProcessExecutor:
 def _work(results: Connection, function: Callable[..., Any], task: tuple[Any, ...]) -> None:
     """Runs in the other process: sends the result of the task and its exception, one of them None."""
     end_with_parent()  # or it would continue, and leave files behind, after the server was killed
-    with traces.by_place():
+    with traces.by_location():
         try:
             outcome: tuple[Any, Exception | None] = function(*task), None
         except Exception as error:

@@ -134,18 +134,18 @@ class Csv:
         """The named columns as lists of text."""
         check_columns(self, columns)
         with_comma = [name for name in columns if name in numbers and self._separator == ";"]
-        places = [self._header.index(name) for name in columns]
+        indices = [self._header.index(name) for name in columns]
         lines = self._rows()
         while part := [line + [""] * (len(self._header) - len(line)) for line in islice(lines, rows)]:
-            yield self._columns(columns, places, part, with_comma)
+            yield self._columns(columns, indices, part, with_comma)
             if advance is not None:
                 advance(len(part))
 
     @staticmethod
     def _columns(
-        columns: Sequence[str], places: Sequence[int], part: list[list[str]], with_comma: Sequence[str]
+        columns: Sequence[str], indices: Sequence[int], part: list[list[str]], with_comma: Sequence[str]
     ) -> Chunk:
-        chunk = {name: [line[place] for line in part] for name, place in zip(columns, places, strict=True)}
+        chunk = {name: [line[index] for line in part] for name, index in zip(columns, indices, strict=True)}
         for name in with_comma:
             chunk[name] = [cell if "." in cell else cell.replace(",", ".") for cell in chunk[name]]
         return chunk
@@ -345,7 +345,7 @@ def _as_array(column: Any) -> Array:
 
 
 def progress(*, quiet: bool = False) -> Progress:
-    """Bars on standard error, gone when done; nothing where that is no terminal."""
+    """Bars on standard error, removed when done; nothing if that is not a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

@@ -1,4 +1,4 @@
-"""Errors as they are written down: by type and place in the program. A message may hold data, and is left out."""
+"""How errors are logged: by type and location in the program. A message may hold data, and is left out."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ log = logging.getLogger("reticent.service")
 
 OURS = "reticent"  # loggers of this name, and below it, write messages that were written here
 RAISE = dis.opmap["RAISE_VARARGS"]  # the instruction of a `raise`
-ELSEWHERE = "reticent_trace"  # the attribute of an error with what `rendered` said of it in the process it comes from
+ELSEWHERE = "reticent_trace"  # the attribute of an error with what `rendered` returned in the process it comes from
 
 
 def rendered(error: BaseException) -> str:
-    """An error, what it was caused by and what it is a group of: each by its type and places, none by its message.
+    """An error, what it was caused by and what it is a group of: each by its type and location, none by its message.
 
     >>> try:
     ...     {}["a secret"]
@@ -37,7 +37,7 @@ def rendered(error: BaseException) -> str:
 def _lines(error: BaseException, seen: set[int]) -> Iterator[str]:
     seen.add(id(error))
     yield type(error).__qualname__
-    yield from (f"  at {place}" for place in places(error.__traceback__))
+    yield from (f"  at {place}" for place in locations(error.__traceback__))
     if isinstance(there := getattr(error, ELSEWHERE, None), str):
         yield from ("  in another process:", *(f"    {line}" for line in there.splitlines()))
     if isinstance(error, BaseExceptionGroup):
@@ -51,8 +51,8 @@ def _lines(error: BaseException, seen: set[int]) -> Iterator[str]:
         yield from (f"{how} {first}", *others)
 
 
-def places(trace: TracebackType | None) -> list[str]:
-    """Where an error passed, the outermost place first: module, line and function."""
+def locations(trace: TracebackType | None) -> list[str]:
+    """Where an error passed, the outermost location first: module, line and function."""
     found = []
     while trace is not None:
         frame = trace.tb_frame
@@ -62,15 +62,15 @@ def places(trace: TracebackType | None) -> list[str]:
     return found
 
 
-def said(error: BaseException) -> str:
-    """The message of an error that was raised here, on purpose; of any other its types and places.
+def message_of(error: BaseException) -> str:
+    """The message of an error that was raised here, on purpose; of any other its types and locations.
 
     Messages of this package repeat no data. Those of Python and of other libraries may: `float("a secret")`.
 
     >>> try:
     ...     float("a secret")
     ... except ValueError as error:
-    ...     print(said(error).splitlines()[0])
+    ...     print(message_of(error).splitlines()[0])
     ValueError
     """
     return str(error) if _ours(error.__traceback__) else rendered(error)
@@ -87,10 +87,10 @@ def _ours(trace: TracebackType | None) -> bool:
     return module.partition(".")[0] == OURS and frame.f_code.co_code[trace.tb_lasti] == RAISE
 
 
-class ByPlace(logging.Formatter):
+class LocationFormatter(logging.Formatter):
     """Formats records: ours with their message, all others by where they were logged; errors as `rendered`.
 
-    Other libraries put errors into their messages: asyncio the error of a task, uvicorn all that a lifespan said.
+    Other libraries put errors into their messages: asyncio the error of a task, uvicorn the report of a lifespan.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -102,15 +102,15 @@ class ByPlace(logging.Formatter):
         return text if error is None else f"{text}\n{rendered(error)}"
 
 
-def log_by_place() -> None:
-    """Let the loggers of a server write by place, whatever the process that it runs in does.
+def log_by_location() -> None:
+    """Make the loggers of a server write locations, not messages, whatever the rest of the process does.
 
     Only these loggers change. `logging.config` would close every other handler of the process as well, and some
     handlers close the stream that they write to.
     """
     for name in ("uvicorn", "asyncio"):
         handler = logging.StreamHandler()
-        handler.setFormatter(ByPlace())
+        handler.setFormatter(LocationFormatter())
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.setLevel(logging.WARNING)
@@ -118,14 +118,14 @@ def log_by_place() -> None:
 
 
 @contextmanager
-def by_place() -> Iterator[None]:
-    """Let all that this process writes down of errors and warnings be written by type and place, on standard error.
+def by_location() -> Iterator[None]:
+    """Log errors and warnings of this process by type and location, on standard error.
 
-    It sets the handler of the root logger, and the hooks of Python for errors that nobody caught; they are put back in
+    It sets the handler of the root logger, and the hooks of Python for errors that nobody caught, and restores both at
     the end. It is for a process of our own, such as a server or a process that learns.
     """
     root, handler = logging.getLogger(), logging.StreamHandler()
-    handler.setFormatter(ByPlace())
+    handler.setFormatter(LocationFormatter())
     handlers, level, loud = root.handlers[:], root.level, logging.raiseExceptions
     hooks = sys.excepthook, sys.unraisablehook, threading.excepthook, warnings.showwarning
     root.handlers[:] = [handler]
@@ -143,7 +143,7 @@ def by_place() -> Iterator[None]:
 
 
 def watch(loop: asyncio.AbstractEventLoop) -> None:
-    """Let an event loop tell of errors in tasks and callbacks by type and place."""
+    """Make an event loop log errors in tasks and callbacks by type and location."""
     loop.set_exception_handler(_uncaught_in_loop)
 
 
@@ -163,8 +163,8 @@ def _uncaught_in_thread(what: Any) -> None:
 
 def _uncaught_in_loop(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
-    said = rendered(error) if isinstance(error, BaseException) else "without an error"
-    log.error("an error that was not expected in the event loop\n%s", said)
+    shown = rendered(error) if isinstance(error, BaseException) else "without an error"
+    log.error("an error that was not expected in the event loop\n%s", shown)
 
 
 def _warned(  # noqa: PLR0917  # as Python calls it

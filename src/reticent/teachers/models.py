@@ -227,7 +227,7 @@ class ModelVoters:
 def _sent_queries(X: Table) -> tuple[Table | bytes, Integers, list[str]]:
     """The queries that can be sent, as workers get them; their indices; and the kind of error of the first other one.
 
-    A query that cannot be sent is left out by itself, so that the others of its batch do not tell of it.
+    A query that cannot be sent is left out by itself, so that the others of its batch do not reveal it.
     """
     if not isinstance(found := _sent(X), Unsent):
         return found, np.arange(X.shape[0]), []

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent import labellers, noise
+from reticent import labellers
 from reticent.concepts.class_order import warn_of_order
 from reticent.concepts.interface import ConceptClass
 from reticent.data.classes import declared_classes
@@ -35,10 +35,11 @@ from reticent.errors import OneAnswerWarning
 from reticent.exact import Number, integer
 from reticent.labellers.answers import best
 from reticent.labellers.registry import LabellerLike
+from reticent.mechanisms.release import noise_from_seed
 from reticent.noise import Noise
 from reticent.privacy import guarantee
 from reticent.privacy.events import Event
-from reticent.privacy.parameters import check_delta, check_epsilon
+from reticent.privacy.parameters import check_choice, check_delta, check_epsilon, check_flag
 from reticent.silence import silent
 from reticent.teachers import queries, students
 from reticent.teachers.missing import takes_nan
@@ -243,11 +244,16 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         groups : array-like or None, default None
             For each private row the person, or other unit, that is protected as a whole.
         """
-        seeded = None if self.unsafe_seed is None else noise.Seeded(unsafe_seed=self.unsafe_seed)
-        return self._fit(X, y, public, groups, seeded)
+        return self._fit(X, y, public, groups, noise_from_seed(self.unsafe_seed))
 
     def predict(self, X: Any) -> Array:
-        """Return the class that the student gives to each row of `X`."""
+        """Return the class that the student gives to each row of `X`.
+
+        Parameters
+        ----------
+        X : array-like
+            The rows to label.
+        """
         check_is_fitted(self)
         labels: Array = self.classes_[np.asarray(self.student_.predict(self._student_rows(X)), dtype=np.int64)]
         return labels
@@ -405,15 +411,13 @@ class PATEClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_epsilon(self.epsilon)
         check_delta(self.delta, positive=True)
         declared_classes(self.classes)
-        if self.queries not in QUERIES:
-            raise ValueError(f"queries must be one of {', '.join(map(repr, QUERIES))}, got {self.queries!r}")
+        check_choice(self.queries, "queries", QUERIES)
         if self.public_space not in ("auto", "pca", None):
             raise ValueError(f"public_space must be 'auto', 'pca' or None, got {self.public_space!r}")
         if self.labeller != "auto":
             labellers.find(self.labeller, self.labeller_options)
         for name in ("semi_supervised", "keep_margins"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be True or False, got {type(getattr(self, name)).__name__}")
+            check_flag(getattr(self, name), name)
         if self.public_space == "pca" and isinstance(self.teacher, ConceptClass):
             raise ValueError("public_space must be None or 'auto' where the teachers are concepts, got 'pca'")
         return integer(self.random_state, "random_state", least=0)

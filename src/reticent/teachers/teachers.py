@@ -33,6 +33,7 @@ from reticent.data.tables import (
     as_table,
     check_missing,
     is_frame,
+    kind_of,
     take,
 )
 from reticent.exact import as_count
@@ -159,7 +160,7 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         table = self._read(table, estimator)
         validate_data(self, X, reset=True, skip_check_array=True)
         self._warned = False
-        self._floats = getattr(getattr(table, "dtype", None), "kind", "") == "f"
+        self._floats = kind_of(table) == "f"
         self._voters = self._train(estimator, Shards(table, indices, shard, count, classes), seed)
         self.classes_, self.n_teachers_ = classes, count
         return self
@@ -209,7 +210,13 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         return self.restore(voters, classes=labels, columns=X.shape[1])
 
     def votes(self, X: Any) -> Integers:
-        """Return how many teachers vote for each class, one row per query and one column per class. **Not private.**"""
+        """Return how many teachers vote for each class, one row per query and one column per class. **Not private.**
+
+        Parameters
+        ----------
+        X : array-like
+            The queries.
+        """
         return self.count_rows(self._queries(X))
 
     @silent()

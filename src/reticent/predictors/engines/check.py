@@ -24,10 +24,10 @@ from reticent.predictors.engines.engine import (
     NoPhase,
 )
 from reticent.predictors.phases import Phase, Schedule, check_schedule
+from reticent.predictors.state_file import STORED_KINDS
 from reticent.privacy import fits
 from reticent.privacy.events import Event
 
-KINDS = "biufUSMm"  # of arrays in a saved state
 SURE = 1e-9  # the probability with which one comparison of frequencies rejects two engines that answer alike
 POINTS = 4  # of the queries are asked many times
 FLAGS = ("learns_from_queries", "free_answers", "needs_delta", "closes_early")
@@ -151,7 +151,7 @@ def _check_labels(engine: Engine, queries: Array, classes: int) -> None:
     asked = queries.copy()
     asked.flags.writeable = False
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a warning would tell of a query
+        warnings.simplefilter("error")  # a warning would reveal something about a query
         found = engine.label(asked)
     _require(found.dtype == np.int64 and found.ndim == 1, "label must return a vector of int64")
     _require(len(found) <= len(asked), "label must give at most one label per query")
@@ -169,7 +169,7 @@ class _Restorer:
     def __init__(self, factory: EngineFactory, phase: Phase, state: EngineState) -> None:
         header, self.arrays = state
         for name, array in self.arrays.items():
-            _require(np.asarray(array).dtype.kind in KINDS, f"the array {name!r} must hold plain values")
+            _require(np.asarray(array).dtype.kind in STORED_KINDS, f"the array {name!r} must hold plain values")
         try:
             self.header = json.loads(json.dumps(header, allow_nan=False))
         except (TypeError, ValueError) as error:

@@ -124,14 +124,7 @@ class VotesFactory:
         )
         noise = relative_noise(teachers, phase.answers, epsilon=self.epsilon, **known)
         if noise > self.most_noise:
-            required = rows_required(
-                answers=schedule.horizon,
-                growth=schedule.growth,
-                rows_per_teacher=self.rows_per_teacher,
-                epsilon=self.epsilon,
-                most_noise=self.most_noise,
-                **known,
-            )
+            required = self.rows_required(schedule)
             epsilon = epsilon_required(teachers, phase.answers, most_noise=self.most_noise, **known)
             few = int(phase.answers * (self.most_noise / noise) ** 2)
             raise InsufficientData(
@@ -142,6 +135,18 @@ class VotesFactory:
                 required=required,
             )
         return Phase(**{**phase.__dict__, "teachers": teachers})
+
+    def rows_required(self, schedule: Schedule) -> int:
+        """The fewest rows of a first phase whose answers have little enough noise."""
+        return rows_required(
+            answers=schedule.horizon,
+            growth=schedule.growth,
+            classes=self.classes,
+            rows_per_teacher=self.rows_per_teacher,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            most_noise=self.most_noise,
+        )
 
     def make_labeller(self, phase: Phase, unsafe_noise: Noise | None) -> Labeller:
         """The labeller of a phase, within (ε, δ) for the rows, and for the queries whose rows they are."""

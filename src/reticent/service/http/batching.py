@@ -94,6 +94,11 @@ class Batcher:
         """The answer, once it is durable; or the error of this request.
 
         A request that is cancelled while it waits costs nothing. If it is cancelled later, it is answered and counted.
+
+        Parameters
+        ----------
+        request : Request
+            The request.
         """
         future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self.submit(request, functools.partial(_set_result, future), future.cancelled)
@@ -102,7 +107,17 @@ class Batcher:
     def submit(
         self, request: Request, done: Callable[[Answered | Exception], None], gone: Callable[[], bool] = bool
     ) -> None:
-        """As `ask`, but call `done` in the event loop with the answer or the error. `done` must not raise."""
+        """As `ask`, but call `done` in the event loop with the answer or the error. `done` must not raise.
+
+        Parameters
+        ----------
+        request : Request
+            The request.
+        done : callable
+            Called once with the answer or the error.
+        gone : callable, default bool
+            Whether nobody waits for the answer any more.
+        """
         if self._closing:
             raise Stopping("the service is stopping: ask again when it is back")
         rows = len(request.rows)

@@ -153,7 +153,7 @@ def make_server(service: Service, binding: Binding | None = None, patience: Pati
     """A server that is ready to run, by `run()` or `await serve()`."""
     binding, patience = binding or Binding(), patience or Patience()
     binding.check(service.keyring)
-    traces.log_by_place()
+    traces.log_by_location()
     capacity = connection_capacity(patience.connections)
     patience = replace(patience, connections=min(patience.connections, capacity))
     config = uvicorn.Config(
@@ -165,7 +165,7 @@ def make_server(service: Service, binding: Binding | None = None, patience: Pati
         # All waiting connections are accepted at once, before any of them is refused.
         backlog=max(16, min(BACKLOG, (capacity + RESERVE - patience.connections) // 4)),
         lifespan="on",
-        log_config=None,  # see `traces.log_by_place`
+        log_config=None,  # see `traces.log_by_location`
         log_level="warning",
         access_log=False,  # it would record who asked when
         server_header=False,

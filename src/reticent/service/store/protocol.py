@@ -226,22 +226,62 @@ class AnswerStore(Protocol):
         """Read the current position, which other handles may have moved."""
 
     def write(self, transaction: Transaction, /) -> list[LogRow]:
-        """Store what a batch of answers changes, and return the new rows of the answer log."""
+        """Store what a batch of answers changes, and return the new rows of the answer log.
+
+        Parameters
+        ----------
+        transaction : Transaction
+            What a batch of answers changes.
+        """
 
     def begin_phase(self, opened: OpenedPhase, /, *, time: int, labeller: Any = None) -> None:
-        """Make a phase the current one and empty the journal. `Superseded` unless it is the next phase."""
+        """Make a phase the current one and empty the journal. `Superseded` unless it is the next phase.
+
+        Parameters
+        ----------
+        opened : OpenedPhase
+            The phase that begins.
+        time : int
+            The time of the service, in milliseconds since 1970.
+        labeller : array-like, default None
+            The state of its labeller, which is secret.
+        """
 
     def mark(self, word: str, /, *, time: int) -> None:
-        """Append a row to the answer log that counts nothing and has this word in place of a client."""
+        """Append a row to the answer log that counts nothing and has this word in place of a client.
+
+        Parameters
+        ----------
+        word : str
+            One of the words of the protocol, such as "retired".
+        time : int
+            The time of the service, in milliseconds since 1970.
+        """
 
     def delete_expired(self, time: int, /) -> bool:
-        """Delete stored answers that have expired; return whether there were any."""
+        """Delete stored answers that have expired; return whether there were any.
+
+        Parameters
+        ----------
+        time : int
+            The time of the service, in milliseconds since 1970.
+        """
 
     def wipe(self) -> None:
         """Remove deleted rows from the disk as far as the system allows, so that `needs_wiping` becomes false."""
 
     def stored_answer(self, client: str, key: str, time: int, /) -> StoredAnswer | None:
-        """The finished answer that this client received under this key, unless it has expired."""
+        """The finished answer that this client received under this key, unless it has expired.
+
+        Parameters
+        ----------
+        client : str
+            The id of the client.
+        key : str
+            The hash of its idempotency key.
+        time : int
+            The time of the service, in milliseconds since 1970.
+        """
 
     def unfinished_requests(self) -> list[tuple[str, str, StoredAnswer]]:
         """Client, key and what is stored of each request that still has rows without an answer."""
@@ -253,10 +293,22 @@ class AnswerStore(Protocol):
         """How many answers each client has received."""
 
     def phases(self, limit: int, /) -> list[tuple[int, int, int]]:
-        """The last phases in order: number, rows that it learned from, answers that it counted."""
+        """The last phases in order: number, rows that it learned from, answers that it counted.
+
+        Parameters
+        ----------
+        limit : int
+            The largest number of phases.
+        """
 
     def tail(self, limit: int, /) -> list[LogRow]:
-        """The last rows of the answer log, in order."""
+        """The last rows of the answer log, in order.
+
+        Parameters
+        ----------
+        limit : int
+            The largest number of rows.
+        """
 
     def verify(self) -> Verified:
         """Check all records, while the store is in use. May be called from any thread."""
@@ -285,4 +337,18 @@ class StoreType(Protocol):
         *,
         time: int,
     ) -> AnswerStore:
-        """Create the store with its first phase; it is durable when this returns."""
+        """Create the store with its first phase; it is durable when this returns.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            A file in the folder of the predictor.
+        settings : Mapping of str to str
+            What never changes; the chain of hashes starts from it.
+        opened : OpenedPhase
+            The first phase.
+        progress : Mapping
+            How far the phase has come.
+        time : int
+            The time of the service, in milliseconds since 1970.
+        """

@@ -100,7 +100,7 @@ def refusing_damage(path: Path) -> Iterator[None]:
     except (sqlite3.OperationalError, Damaged):
         raise
     except (sqlite3.Error, json.JSONDecodeError, TypeError, KeyError, IndexError, UnicodeDecodeError) as error:
-        raise Damaged(f"{path} is damaged, or is no store ({type(error).__name__})") from error
+        raise Damaged(f"{path} is damaged, or is not a store ({type(error).__name__})") from error
 
 
 def force_recovered(db: sqlite3.Connection, path: Path) -> None:
@@ -145,10 +145,10 @@ def statements(script: str) -> Iterator[str]:
 
 
 def check_header(path: Path) -> None:
-    """Refuse what is no database, before SQLite makes one of an empty file."""
+    """Refuse what is not a database, before SQLite makes one of an empty file."""
     with open(path, "rb") as file:
         if file.read(16) != b"SQLite format 3\0":
-            raise Damaged(f"{path} is damaged, or is no store")
+            raise Damaged(f"{path} is damaged, or is not a store")
 
 
 def version_of(db: sqlite3.Connection, path: Path) -> int:
@@ -156,7 +156,7 @@ def version_of(db: sqlite3.Connection, path: Path) -> int:
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
-        raise Damaged(f"{path} is no store of reticent")
+        raise Damaged(f"{path} is not a store of reticent")
     if version > VERSION:
         raise Damaged(f"{path} is a store of version {version}; this reticent knows up to {VERSION}: use a newer one")
     if not all(one in UPGRADES for one in range(version, VERSION)):
@@ -167,7 +167,7 @@ def version_of(db: sqlite3.Connection, path: Path) -> int:
 def upgrade_in_place(db: sqlite3.Connection, path: Path) -> int | None:
     """Upgrade a store of an older version; return the version that it had, or None if it was the current one.
 
-    A copy of the older version is kept beside it: see `kept_path`.
+    A copy of the older version is kept next to it: see `kept_path`.
     """
     if (version := version_of(db, path)) == VERSION:
         return None

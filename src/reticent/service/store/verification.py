@@ -20,7 +20,7 @@ from reticent.service.store.witness import Witness
 def verify(path: str | os.PathLike[str]) -> Verified:
     """Check all of a store: every page, every hash, that all counts add up, and that nothing is lost.
 
-    A server may be using it. Nothing beside it is written, so it may be on a read-only file system.
+    A server may be using it. Nothing is written next to it, so it may be on a read-only file system.
     """
     where = Path(path)
     with refusing_damage(where):
@@ -99,9 +99,9 @@ def settings_of(path: Path) -> dict[str, str]:
 
 @contextmanager
 def reading(path: Path, *, any_version: bool = False) -> Iterator[sqlite3.Connection]:
-    """A connection that reads a store and changes nothing beside it.
+    """A connection that reads a store and changes nothing next to it.
 
-    SQLite keeps a file of shared memory beside a store that has a write-ahead log. Where it cannot create one, nobody
+    SQLite keeps a file of shared memory next to a store that has a write-ahead log. Where it cannot create one, nobody
     is writing: a server would have created it. If the log is empty, the store is then read as a file that does not
     change. If not, both are copied to a private temporary folder and recovered there. A store of an older version is
     upgraded in such a copy, and a newer version is refused, unless `any_version` is given.

@@ -1,4 +1,4 @@
-"""The witness: a file beside a store that shows whether the store has lost transactions."""
+"""The witness: a file next to a store that shows whether the store has lost transactions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _records(store: Path) -> list[tuple[int, bytes, int]]:
     try:
         data = witness_path(store).read_bytes()
     except FileNotFoundError:
-        raise Damaged(f"the witness beside {store} is missing: the store may not be complete") from None
+        raise Damaged(f"the witness of {store} is missing: the store may not be complete") from None
     intact = []
     for index in (0, 1):
         found = data[APART * index :][: RECORD.size]
@@ -85,5 +85,5 @@ def _records(store: Path) -> list[tuple[int, bytes, int]]:
             if found == record_bytes(length, head):
                 intact.append((length, head, index))
     if not intact or len(data) not in (RECORD.size, APART + RECORD.size):
-        raise Damaged(f"the witness beside {store} is damaged")
+        raise Damaged(f"the witness of {store} is damaged")
     return sorted(intact)
