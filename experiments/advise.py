@@ -197,7 +197,15 @@ def kept() -> dict[str, dict[str, float | None]]:
 
 
 def gap(option: str, accuracy: dict[str, float | None]) -> float:
-    """By how much a option is below the best that was measured; 1 if it was refused or not open."""
+    """By how much an option is below the best that was measured; 1 if it was refused or not open.
+
+    Parameters
+    ----------
+    option : str
+        The name of an option.
+    accuracy : dict
+        The accuracy of every option; None where it was refused.
+    """
     best = max(value for value in accuracy.values() if value is not None)
     reached = accuracy.get(option)
     return 1.0 if reached is None else best - reached
@@ -251,6 +259,13 @@ def measure(folder: Path, settings: tuple[Setting, ...] = SETTINGS) -> None:
     """Measure every option on every setting, and keep the accuracies in `advise.json` beside this module.
 
     Settings that are kept as they are now are not measured again. All noise is seeded by the number of the run.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder with the files of the data sets.
+    settings : tuple of Setting, default SETTINGS
+        What is measured.
     """
     results = json.loads(MEASURED.read_text(encoding="utf-8"))["results"] if MEASURED.exists() else {}
     results = {
@@ -266,7 +281,17 @@ def measure(folder: Path, settings: tuple[Setting, ...] = SETTINGS) -> None:
 
 
 def measured(setting: Setting, data: Data, seed: int) -> dict[str, float | None]:
-    """The accuracy of every option that the setting leaves open; None where the rows are too few for it."""
+    """The accuracy of every option that the setting leaves open; None where the rows are too few for it.
+
+    Parameters
+    ----------
+    setting : Setting
+        The setting.
+    data : Data
+        Rows and queries of the setting.
+    seed : int
+        The seed of everything that is drawn.
+    """
     found: dict[str, float | None] = {}
     for option, model in candidates(setting, seed):
         try:
@@ -288,7 +313,15 @@ def measured(setting: Setting, data: Data, seed: int) -> dict[str, float | None]
 
 
 def candidates(setting: Setting, seed: int) -> Iterator[tuple[str, Any]]:
-    """Every option as the classes offer it, set up as the advice says."""
+    """Every option as the classes offer it, set up as the advice says.
+
+    Parameters
+    ----------
+    setting : Setting
+        The setting.
+    seed : int
+        The seed of everything that is drawn.
+    """
     budget: dict[str, Any] = {"epsilon": setting.epsilon, "delta": setting.delta}
     named: dict[str, Any] = {**budget, "classes": (0, 1), "unsafe_seed": seed, "random_state": seed}
     thresholds = setting.concept == "thresholds"
@@ -322,7 +355,17 @@ def candidates(setting: Setting, seed: int) -> Iterator[tuple[str, Any]]:
 
 
 def made(setting: Setting, folder: Path, seed: int) -> Data:
-    """Rows and queries of a setting; queries of a data set are drawn, again and again, from the rows left over."""
+    """Rows and queries of a setting; queries of a data set are drawn, again and again, from the rows left over.
+
+    Parameters
+    ----------
+    setting : Setting
+        The setting.
+    folder : Path
+        The folder with the files of the data sets.
+    seed : int
+        The seed of everything that is drawn.
+    """
     generator = np.random.default_rng(seed)
     kind, _, turn = setting.data.partition(" ")
     if kind in MADE_UP:

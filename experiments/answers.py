@@ -37,7 +37,15 @@ class Problem:
     files: str | None = None  # the data set, where it is real
 
     def ballots(self, seed: int, folder: Path | None = None) -> tuple[Ballots, float]:
-        """The votes on test questions beside the true labels, and how often a single teacher is right."""
+        """The votes on test questions beside the true labels, and how often a single teacher is right.
+
+        Parameters
+        ----------
+        seed : int
+            The seed of everything that is drawn.
+        folder : Path or None, default None
+            The folder with the files of the data sets; synthetic rows need none.
+        """
         if self.rows is not None:
             counts, truth = threshold_votes(self.rows, self.shard, seed)
         elif self.files is not None:
@@ -99,6 +107,11 @@ def measure(folder: Path) -> None:
 
     What is kept are the parameters and, for every setting of a labeller, mean answers and losses. It depends on
     nothing else, so measuring again writes the same file.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder with the files of the data sets.
     """
     kept = {
         "made by": "reticent experiment answers --data DIR",
@@ -117,7 +130,21 @@ def _parameters() -> dict[str, Any]:
 
 
 def votes(X: Any, y: datasets.Labels, teacher: Any, shard: int, seed: int) -> tuple[datasets.Labels, datasets.Labels]:
-    """Votes on test rows and their labels: 80 % of the rows, in a random order, are dealt to the teachers."""
+    """Votes on test rows and their labels: 80 % of the rows, in a random order, are dealt to the teachers.
+
+    Parameters
+    ----------
+    X : object
+        The rows.
+    y : array of int
+        Their labels.
+    teacher : object
+        The classifier that each teacher is a copy of.
+    shard : int
+        The number of rows of a teacher.
+    seed : int
+        The seed of everything that is drawn.
+    """
     order = np.random.default_rng(seed).permutation(len(y))
     train, test = np.split(order, [len(y) * 4 // 5])
     teachers = Teachers(teacher, shards=len(train) // shard, classes=(0, 1)).fit(X[train], y[train])
@@ -128,6 +155,15 @@ def threshold_votes(rows: int, shard: int, seed: int) -> tuple[datasets.Labels, 
     """Uniform points, labelled 1 below 1/2; a teacher's threshold is in the middle of the gap between its classes.
 
     That is what a decision stump learns from these rows, all of them here by one sort.
+
+    Parameters
+    ----------
+    rows : int
+        The number of rows.
+    shard : int
+        The number of rows of a teacher.
+    seed : int
+        The seed of everything that is drawn.
     """
     generator = np.random.default_rng(seed)
     points = generator.random((rows // shard, shard))

@@ -100,12 +100,28 @@ def _leak() -> Table:
 
 
 def shorter_gap(gap: int) -> int:
-    """2M + 1 for an M that is 30 % less."""
+    """2M + 1 for an M that is 30 % less.
+
+    Parameters
+    ----------
+    gap : int
+        The required gap between the thresholds, 2M + 1.
+    """
     return 2 * (gap // 2 * 7 // 10) + 1
 
 
 def worst_leak(epsilon: int, delta: Fraction, *, shorter: bool) -> float:
-    """The worst δ at ε of such a conversation, at the required gap, or at one 30 % shorter, which is refused."""
+    """The worst δ at ε of such a conversation, at the required gap, or at one 30 % shorter, which is refused.
+
+    Parameters
+    ----------
+    epsilon : int
+        The ε.
+    delta : Fraction
+        The δ that the gap is computed for.
+    shorter : bool
+        Whether the gap is 30 % shorter.
+    """
     gap = required_gap(epsilon=epsilon, delta=delta)
     used = shorter_gap(gap) if shorter else gap
     return max(_exact_leak(epsilon, delta, gap, used, low) for low in range(max(0, used // 2 - 4), max(1, used // 2)))

@@ -32,7 +32,13 @@ class DataSet:
     origin: str
 
     def read(self, folder: Path) -> tuple[Any, Labels]:
-        """The rows as a CSR matrix and their labels, 0 or 1."""
+        """The rows as a CSR matrix and their labels, 0 or 1.
+
+        Parameters
+        ----------
+        folder : Path
+            The folder with the files of the data sets.
+        """
         from sklearn.datasets import load_svmlight_files
 
         paths = [folder / name for name in self.files]
@@ -75,6 +81,13 @@ def load(name: str, folder: str | Path | None = None) -> tuple[Any, Labels]:
 
     `folder` holds its files; without it the environment variable RETICENT_DATA names the folder. Columns, their ranges
     and vocabularies were made from all rows by whoever published the set, and are taken to be public.
+
+    Parameters
+    ----------
+    name : str
+        The name of the data set.
+    folder : str, Path or None, default None
+        The folder with its files; by default the environment variable RETICENT_DATA names it.
     """
     found = _named(name)
     root = folder if folder is not None else os.environ.get(FOLDER)
@@ -88,7 +101,15 @@ def load(name: str, folder: str | Path | None = None) -> tuple[Any, Labels]:
 
 
 def available(name: str, folder: str | Path | None = None) -> bool:
-    """Whether `load` would find the files."""
+    """Whether `load` would find the files.
+
+    Parameters
+    ----------
+    name : str
+        The name of the data set.
+    folder : str, Path or None, default None
+        As for `load`.
+    """
     root = folder if folder is not None else os.environ.get(FOLDER)
     return root is not None and all((Path(root) / file).is_file() for file in _named(name).files)
 
@@ -98,6 +119,15 @@ def synthetic(name: str, *, seed: int, rows: int | None = None) -> tuple[Any, La
 
     Column j is 1 with a probability that falls like 1/√j, independently; labels follow the first ten columns,
     added with alternating signs, and noise. It is like the real set in nothing else.
+
+    Parameters
+    ----------
+    name : str
+        The name of the data set.
+    seed : int
+        The seed of the rows.
+    rows : int or None, default None
+        The number of rows; by default as many as the data set has.
 
     >>> X, y = synthetic("a9a", seed=0, rows=1000)
     >>> X.shape, float(y.mean())

@@ -19,7 +19,13 @@ def style(**more: Any) -> Iterator[None]:
 
 
 def svg(figure: Any) -> bytes:
-    """The figure as a file, without a date in it. To be called within `style`."""
+    """The figure as a file, without a date in it. To be called within `style`.
+
+    Parameters
+    ----------
+    figure : object
+        The figure of matplotlib.
+    """
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     file = io.BytesIO()

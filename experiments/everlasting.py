@@ -25,7 +25,15 @@ MEASURED = Path(__file__).with_name("everlasting.json")
 
 
 def measure(folder: Path, *parts: str) -> None:
-    """Measure what is not kept yet, with the data sets in a folder; all parts, or those named, or PART/CASE."""
+    """Measure what is not kept yet, with the data sets in a folder; all parts, or those named, or PART/CASE.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder with the files of the data sets.
+    *parts : str
+        The parts to measure; all of them if none is named.
+    """
     for case in CASES:
         chosen = not parts or case.part in parts or f"{case.part}/{case.name}" in parts
         if not chosen or _read().get(case.part, {}).get(case.name, {}).get("setting") == case.setting:
@@ -154,7 +162,15 @@ def _halfspace_tables(kept: dict[str, Any]) -> list[Table]:
 
 
 def sustained(phases: list[dict[str, Any]], points: float = 1.0) -> bool:
-    """Whether every phase after the first is so close to the model that is not private."""
+    """Whether every phase after the first is within `points` of the model that is not private.
+
+    Parameters
+    ----------
+    phases : list of dict
+        The phases, as `by_phase` returns them.
+    points : float, default 1.0
+        How far a phase may be below that model, in percentage points.
+    """
     return all(_below(phase) <= points for phase in phases[1:])
 
 
@@ -256,7 +272,13 @@ def _black_box_table(kept: dict[str, Any]) -> list[Table]:
 
 
 def winner(accuracy: dict[str, float | None]) -> str:
-    """Return the simplest option within half a point of the best; "none" if all are about as good as chance."""
+    """Return the simplest option within half a point of the best; "none" if all are about as good as chance.
+
+    Parameters
+    ----------
+    accuracy : dict
+        The accuracy of every option; None where it was refused.
+    """
     best = max(each for each in accuracy.values() if each is not None)
     if best < COIN:
         return "none"

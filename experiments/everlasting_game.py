@@ -90,7 +90,13 @@ def _counter() -> Table:
 
 
 def counter_attack(epsilon: float) -> GameValue:
-    """A question with split votes against a clear one; then a clear one, to see whether it is answered."""
+    """A question with split votes against a clear one; then a clear one, to see whether it is answered.
+
+    Parameters
+    ----------
+    epsilon : float
+        The ε of the thresholds.
+    """
     nobody = Sample(((0,),), (0,))
     attack = Script((nobody, nobody), (Query((10_000,), (20_000,)), Query((20_000,))))
     return everlasting_game(lambda noise: _Counter(noise, epsilon=epsilon), attack, rounds=2, tail_bits=20)

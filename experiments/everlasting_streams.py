@@ -27,10 +27,28 @@ class Stream(Protocol):
     """Rows to learn from, and then queries in their order."""
 
     def rows(self, generator: np.random.Generator, count: int) -> tuple[Array, Labels]:
-        """Labelled rows for the first phase."""
+        """Labelled rows for the first phase.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the rows.
+        count : int
+            The number of rows.
+        """
 
     def queries(self, generator: np.random.Generator, count: int, at: float) -> tuple[Array, Labels]:
-        """The next queries and their true labels; `at` says which share of the stream has gone by."""
+        """The next queries and their true labels; `at` says which share of the stream has gone by.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the rows.
+        count : int
+            The number of rows.
+        at : float
+            The share of the stream that has gone by, in [0, 1].
+        """
 
 
 @dataclass(frozen=True)
@@ -40,7 +58,15 @@ class Line:
     bits: int | None = None
 
     def rows(self, generator: np.random.Generator, count: int) -> tuple[Array, Labels]:
-        """Points and labels."""
+        """Uniform points, and on which side of the threshold they are.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the rows.
+        count : int
+            The number of rows.
+        """
         if self.bits is None:
             X: Array = generator.random((count, 1), dtype=np.float32)
             return X, (X[:, 0] < np.float32(0.3)).astype(np.int64)
@@ -48,7 +74,17 @@ class Line:
         return X, (X[:, 0] < 0.3 * (1 << self.bits)).astype(np.int64)
 
     def queries(self, generator: np.random.Generator, count: int, at: float) -> tuple[Array, Labels]:
-        """The same."""
+        """Points like those of `rows`.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the rows.
+        count : int
+            The number of rows.
+        at : float
+            The share of the stream that has gone by, in [0, 1].
+        """
         return self.rows(generator, count)
 
 
@@ -71,13 +107,31 @@ class Halfspace:
         return float(np.average(expit(SLOPE * np.abs(heights)), weights=np.exp(-(heights**2) / 2)))
 
     def rows(self, generator: np.random.Generator, count: int) -> tuple[Array, Labels]:
-        """Rows and labels."""
+        """Rows, and on which side of a plane they are.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the rows.
+        count : int
+            The number of rows.
+        """
         X = generator.standard_normal((count, self.columns), dtype=np.float32)
         chance = expit(SLOPE * (X @ self.direction))
         return X, (generator.random(count, dtype=np.float32) < chance).astype(np.int64)
 
     def queries(self, generator: np.random.Generator, count: int, at: float) -> tuple[Array, Labels]:
-        """The same."""
+        """Rows like those of `rows`.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the rows.
+        count : int
+            The number of rows.
+        at : float
+            The share of the stream that has gone by, in [0, 1].
+        """
         return self.rows(generator, count)
 
 
@@ -94,11 +148,29 @@ class Clusters:
         return float(ndtr(1 / self.spread))
 
     def rows(self, generator: np.random.Generator, count: int) -> tuple[Array, Labels]:
-        """Rows before anything turns."""
+        """Rows before anything turns.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the rows.
+        count : int
+            The number of rows.
+        """
         return self._drawn(generator, count, 0.0)
 
     def queries(self, generator: np.random.Generator, count: int, at: float) -> tuple[Array, Labels]:
-        """Queries from where the clusters are now."""
+        """Queries from where the clusters are now.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the rows.
+        count : int
+            The number of rows.
+        at : float
+            The share of the stream that has gone by, in [0, 1].
+        """
         return self._drawn(generator, count, at)
 
     def _drawn(self, generator: np.random.Generator, count: int, at: float) -> tuple[Array, Labels]:
@@ -114,13 +186,31 @@ class Checkers:
     best = 0.95
 
     def rows(self, generator: np.random.Generator, count: int) -> tuple[Array, Labels]:
-        """Rows, 5 % of whose labels are wrong."""
+        """Rows, 5 % of whose labels are wrong.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the rows.
+        count : int
+            The number of rows.
+        """
         X = generator.random((count, 4), dtype=np.float32)
         right = (X[:, 0] > np.float32(0.4)) ^ (X[:, 1] > np.float32(0.6))
         return X, (right ^ (generator.random(count) < 0.05)).astype(np.int64)
 
     def queries(self, generator: np.random.Generator, count: int, at: float) -> tuple[Array, Labels]:
-        """The same."""
+        """Rows like those of `rows`, with their true labels.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the rows.
+        count : int
+            The number of rows.
+        at : float
+            The share of the stream that has gone by, in [0, 1].
+        """
         return self.rows(generator, count)
 
 
@@ -141,11 +231,29 @@ class Recorded:
         self._next = self.private
 
     def rows(self, generator: np.random.Generator, count: int) -> tuple[Array, Labels]:
-        """The first rows."""
+        """The first rows.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the rows.
+        count : int
+            The number of rows.
+        """
         return self.X[:count], self.y[:count]
 
     def queries(self, generator: np.random.Generator, count: int, at: float) -> tuple[Array, Labels]:
-        """The next rows, or any of the rest with replacement."""
+        """The next rows, or any of the rest with replacement.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the rows.
+        count : int
+            The number of rows.
+        at : float
+            The share of the stream that has gone by, in [0, 1].
+        """
         if self.ordered:
             self._next += count
             return self.X[self._next - count : self._next], self.y[self._next - count : self._next]
@@ -157,6 +265,17 @@ def recorded(name: str, folder: Path, share: float, *, ordered: bool) -> Recorde
     """A data set of dense rows, each column scaled to [0, 1] by its published range.
 
     In order they are as the file has them; else they are shuffled first.
+
+    Parameters
+    ----------
+    name : str
+        The name of the data set.
+    folder : Path
+        The folder with the files of the data sets.
+    share : float
+        The share of the rows that the first phase may have.
+    ordered : bool
+        Whether rows come in the order of the file.
     """
     if name in datasets.DATA_SETS:
         sparse_rows, y = datasets.load(name, folder)
@@ -187,11 +306,25 @@ class Retrained:
         self._seen: list[tuple[Array, Labels]] = []
 
     def predict(self, X: Array) -> Labels:
-        """Labels."""
+        """The labels that the present model gives.
+
+        Parameters
+        ----------
+        X : array
+            The queries.
+        """
         return np.asarray(self.model.predict(X), dtype=np.int64)
 
     def tell(self, X: Array, y: Labels) -> None:
-        """The truth of what was asked."""
+        """Take the true labels of what was asked.
+
+        Parameters
+        ----------
+        X : array
+            The queries.
+        y : array of int
+            Their true labels.
+        """
         self._seen.append((X, y))
         if sum(len(labels) for _, labels in self._seen) >= self.window:
             rows, labels = (np.concatenate(parts) for parts in zip(*self._seen, strict=True))
@@ -209,7 +342,13 @@ class UntilSpent:
         self.student: LogisticRegression | None = None
 
     def predict(self, X: Array) -> Labels:
-        """Labels of the teachers as long as there are any, then of the student."""
+        """Labels of the teachers as long as there are any, then of the student.
+
+        Parameters
+        ----------
+        X : array
+            The queries.
+        """
         some = X[: self.left]
         found = np.empty(0, dtype=np.int64)
         if len(some):
@@ -249,7 +388,27 @@ def ask(
     phases: int | None = None,
     title: str = "",
 ) -> Iterator[Piece]:
-    """Ask a model a number of queries of a stream, or until it has finished some phases; all are answered."""
+    """Ask a model a number of queries of a stream, or until it has finished some phases; all are answered.
+
+    Parameters
+    ----------
+    model : object
+        The fitted model.
+    stream : Stream
+        Where queries come from.
+    total : int
+        The number of queries.
+    seed : int
+        The seed of the queries.
+    batch : int, default BATCH
+        The number of queries of a call.
+    reference : object, default None
+        A model that is not private, asked the same queries.
+    phases : int or None, default None
+        The number of phases after which to stop.
+    title : str, default ''
+        What a progress bar shows; no bar if empty.
+    """
     generator = np.random.default_rng(seed)
     done = 0
     with _Progress(title, total) as advance:
@@ -285,7 +444,13 @@ def _asked(model: Any) -> int:
 
 
 def by_phase(pieces: Iterator[Piece]) -> list[dict[str, Any]]:
-    """The pieces of each phase together."""
+    """The pieces of each phase together.
+
+    Parameters
+    ----------
+    pieces : iterator of Piece
+        The answers of a model, as `ask` yields them.
+    """
     found: dict[int, list[Piece]] = {}
     for piece in pieces:
         found.setdefault(piece.phase, []).append(piece)
@@ -306,7 +471,17 @@ def _summed_up(some: list[Piece]) -> dict[str, Any]:
 
 
 def by_time(pieces: Iterator[Piece], total: int, steps: int) -> list[float]:
-    """Accuracies on each of some equal parts of a stream; calls must not straddle them."""
+    """Accuracies on each of some equal parts of a stream; calls must not straddle them.
+
+    Parameters
+    ----------
+    pieces : iterator of Piece
+        The answers of a model, as `ask` yields them.
+    total : int
+        The number of queries.
+    steps : int
+        The number of parts.
+    """
     right, asked = np.zeros(steps), np.zeros(steps)
     done = 0
     for piece in pieces:
@@ -318,7 +493,13 @@ def by_time(pieces: Iterator[Piece], total: int, steps: int) -> list[float]:
 
 
 def rounded(share: float) -> float:
-    """Five decimals, which is what is kept."""
+    """A number with five decimals, which is what is kept.
+
+    Parameters
+    ----------
+    share : float
+        The number.
+    """
     return round(float(share), 5)
 
 

@@ -35,7 +35,13 @@ def tables() -> list[Table]:
 
 
 def measure(folder: Path) -> None:
-    """Attack predictors trained on the a9a of a folder, and keep the results in `inference.json` beside this module."""
+    """Attack predictors trained on the a9a of a folder, and keep the results in `inference.json` beside this module.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder with the files of the data sets.
+    """
     table, labels = datasets.load("a9a", folder)
     order = np.random.default_rng(0).permutation(table.shape[0])
     rows, y = np.asarray(table[order].todense()), labels[order]
@@ -51,13 +57,33 @@ class Majority:
         self.teachers = teachers
 
     def predict(self, X: Array) -> Array:
-        """The class with the most votes."""
+        """The class with the most votes.
+
+        Parameters
+        ----------
+        X : array
+            The queries.
+        """
         found: Array = np.asarray(self.teachers.votes(X)).argmax(axis=1)
         return found
 
 
 def results_on(X: Array, y: Array, pool: Array, *, victims: int, runs: int) -> list[dict[str, Any]]:
-    """Both attacks on every predictor, on the first rows whose label decides a majority on some row of the pool."""
+    """Both attacks on every predictor, on the first rows whose label decides a majority on some row of the pool.
+
+    Parameters
+    ----------
+    X : array
+        The training rows.
+    y : array
+        Their labels.
+    pool : array
+        Rows that the attacker may ask about.
+    victims : int
+        The number of rows that are attacked.
+    runs : int
+        The number of runs of each attack, on each side.
+    """
 
     def teachers(X: Array, y: Array) -> Teachers:
         return Teachers(shards=TEACHERS, classes=(0, 1)).fit(X, y)

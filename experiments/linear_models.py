@@ -30,7 +30,15 @@ class OnePass(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Integers) -> Self:
-        """Go through the rows once, in a random order."""
+        """Go through the rows once, in a random order.
+
+        Parameters
+        ----------
+        X : object
+            The rows.
+        y : array of int
+            Their labels.
+        """
         self.classes_ = np.unique(y)
         rows, labels = _from_minus_to_plus(X), np.where(np.asarray(y) == self.classes_[-1], 1.0, -1.0)
         weights = np.zeros(rows.shape[1])
@@ -43,7 +51,13 @@ class OnePass(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Integers:
-        """The class on whose side of the plane through 0 a row lies."""
+        """The class on whose side of the plane through 0 a row lies.
+
+        Parameters
+        ----------
+        X : object
+            The rows.
+        """
         return np.asarray(self.classes_[np.where(_from_minus_to_plus(X) @ self.coef_ > 0, -1, 0)])
 
 
@@ -66,6 +80,14 @@ LEARNERS = {
 
 
 def make(name: str, seed: int) -> Any:
-    """A new classifier of `LEARNERS`, with a seed if it draws anything."""
+    """A new classifier of `LEARNERS`, with a seed if it draws anything.
+
+    Parameters
+    ----------
+    name : str
+        The name of the classifier.
+    seed : int
+        Its seed.
+    """
     model = clone(LEARNERS[name])
     return model.set_params(random_state=seed) if "random_state" in model.get_params() else model

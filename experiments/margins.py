@@ -64,7 +64,13 @@ def tables() -> list[Table]:
 
 
 def measure(folder: Path) -> None:
-    """Measure on the data sets in a folder, and keep counts and sums in `margins.json` beside this module."""
+    """Measure on the data sets in a folder, and keep counts and sums in `margins.json` beside this module.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder with the files of the data sets.
+    """
     found = [asdict(measured(problem(name, folder), name, kind)) for name in DATA for kind in KINDS]
     lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in found)
     text = f'{{"made by": "reticent experiment margins --data DIR",\n"parameters": {json.dumps(_parameters())},\n'
@@ -72,7 +78,15 @@ def measure(folder: Path) -> None:
 
 
 def problem(name: str, folder: Path | None = None) -> Problem:
-    """Private rows and labels, then queries and theirs: a9a as it was published, 80 % at random of the others."""
+    """Private rows and labels, then queries and theirs: a9a as it was published, 80 % at random of the others.
+
+    Parameters
+    ----------
+    name : str
+        The name of the data set.
+    folder : Path or None, default None
+        The folder with the files of the data sets.
+    """
     X, y = rows_of(name, folder)
     generator = np.random.default_rng(0)
     if name == "a9a":
@@ -89,6 +103,15 @@ def measured(given: Problem, data: str, kind: str) -> Margins:
     Source. Liu, Zhu, Chaudhuri, Wang, *Revisiting Model-Agnostic Private Learning*, Figure 3 and Figure 4, both of its
     Appendix E: 250 logistic models on the training part of the Adult data, 2,000 queries from its test part. The
     numbers of rows that are printed there, 36,631 and 10,211, are not those of the Adult data.
+
+    Parameters
+    ----------
+    given : Problem
+        The rows and queries.
+    data : str
+        The name of the data set.
+    kind : str
+        The name of the kind of teacher.
     """
     X, y, queries, truth = given
     count = TEACHERS if data == "a9a" else max(1, len(y) // ROWS_A_TEACHER)

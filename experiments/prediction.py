@@ -68,7 +68,13 @@ def plots() -> dict[str, bytes]:
 
 
 def measure(folder: Path | None = None) -> None:
-    """Measure again, and keep the results in `prediction.json` beside this module. It needs no data from a folder."""
+    """Measure again, and keep the results in `prediction.json` beside this module. It needs no data from a folder.
+
+    Parameters
+    ----------
+    folder : Path or None, default None
+        The folder with the files of the data sets.
+    """
     kept = {
         "made by": "experiments.prediction.measure()",
         "parameters": _parameters(),

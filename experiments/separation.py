@@ -60,19 +60,37 @@ class Atom(NamedTuple):
 
 
 def point_atoms(bits: int) -> list[Atom]:
-    """One point in 2^bits has the label 1, and is seen with probability α. To err on it is to fail."""
+    """One point in 2^bits has the label 1, and is seen with probability α. To err on it is to fail.
+
+    Parameters
+    ----------
+    bits : int
+        The number of bits of a value.
+    """
     at = _secret(bits)
     return [Atom((at,), 1, ERROR), Atom((0,), 0, 1 - ERROR, alike=at)]
 
 
 def threshold_atoms(bits: int) -> list[Atom]:
-    """The two points between which the label changes are seen with probability α each."""
+    """The two points between which the label changes are seen with probability α each.
+
+    Parameters
+    ----------
+    bits : int
+        The number of bits of a value.
+    """
     at = _secret(bits)
     return [Atom((at - 1,), 1, ERROR), Atom((at,), 0, ERROR), Atom((0,), 1, 1 - 2 * ERROR, alike=at)]
 
 
 def rectangle_atoms(bits: int) -> list[Atom]:
-    """The lower corner of a rectangle and a neighbour outside in each of two dimensions; the upper corner is known."""
+    """The lower corner of a rectangle and a neighbour outside in each of two dimensions; the upper corner is known.
+
+    Parameters
+    ----------
+    bits : int
+        The number of bits of a value.
+    """
     low, top = (_secret(bits), _secret(bits, 1)), (1 << bits) - 1
     outside = [Atom((low[0] - 1, low[1]), 0, ERROR), Atom((low[0], low[1] - 1), 0, ERROR)]
     return [Atom(low, 1, ERROR), *outside, Atom((top, top), 1, 1 - 3 * ERROR)]
@@ -88,6 +106,17 @@ def sample(
     """Independent rows and their labels, in the order of the atoms.
 
     With `spread`, an atom stands for all values that are alike: each of its rows has one of them, at random.
+
+    Parameters
+    ----------
+    atoms : list of Atom
+        The points of the distribution, with their probabilities and labels.
+    rows : int
+        The number of rows.
+    generator : numpy.random.Generator
+        Draws the rows.
+    spread : bool, default False
+        Whether each row of an uninformative atom has a value of its own.
     """
     counts = generator.multinomial(rows, [atom.mass for atom in atoms])
     wide = max(max(atom.point) for atom in atoms) >= 1 << 63
@@ -187,7 +216,13 @@ def _cell(problem: Problem, bits: int, learner: ConceptLearner, *, unlabelled: i
 
 
 def rows_planned(learner: ConceptLearner) -> int:
-    """The labelled rows that the learner asks for, for data that a concept of the class labels."""
+    """The labelled rows that the learner asks for, for data that a concept of the class labels.
+
+    Parameters
+    ----------
+    learner : ConceptLearner
+        The learner.
+    """
     if isinstance(learner, ExponentialLearner):
         return rows_needed(learner.n_required, ERROR, realizable=True)
     if isinstance(learner, SemiSupervisedLearner):
@@ -205,7 +240,19 @@ def _mark(learner: ConceptLearner) -> str:
 
 
 def rows_measured(learner: ConceptLearner, atoms: list[Atom], planned: int, *, unlabelled: int = 0) -> int | None:
-    """The fewest rows of the grid with which at most a share of `FAILURE` of the runs errs by α or more, if any."""
+    """The fewest rows of the grid with which at most a share of `FAILURE` of the runs errs by α or more, if any.
+
+    Parameters
+    ----------
+    learner : ConceptLearner
+        The learner.
+    atoms : list of Atom
+        The points of the distribution, with their probabilities and labels.
+    planned : int
+        The number of rows that the learner plans, around which the grid lies.
+    unlabelled : int, default 0
+        The number of rows without a label that the learner also gets.
+    """
 
     def rows(power: int) -> int:
         return math.ceil(planned * GRID**power)
@@ -222,6 +269,17 @@ def runs_succeed(learner: ConceptLearner, atoms: list[Atom], rows: int, *, unlab
 
     Where only labels are private, points that occur give themselves away; so there all rows but the telling ones have
     values of their own. A concept of the class that is right on the telling points is right on these as well.
+
+    Parameters
+    ----------
+    learner : ConceptLearner
+        The learner.
+    atoms : list of Atom
+        The points of the distribution, with their probabilities and labels.
+    rows : int
+        The number of rows.
+    unlabelled : int, default 0
+        The number of rows without a label that the learner also gets.
     """
     allowed = math.floor(RUNS * FAILURE)
     for run in range(RUNS):
@@ -251,6 +309,13 @@ def packing_rows(log_concepts: float, share: float) -> int:
     min{e^(εK)·q_j, 1 − e^(−εK)·(1 − q_j)}, by group privacy for the event and for its complement. This is concave and
     increasing in q_j; so on average over j the learner succeeds with at most its expectation at q = 1/N. That has to
     be 1 − β.
+
+    Parameters
+    ----------
+    log_concepts : float
+        ln N.
+    share : float
+        The probability with which a row is not the common one.
     """
 
     def suffices(rows: int) -> bool:
@@ -261,14 +326,30 @@ def packing_rows(log_concepts: float, share: float) -> int:
 
 
 def most_likely(changed: Array, log_concepts: float) -> Array:
-    """min{e^(εK)/N, 1 − e^(−εK)·(1 − 1/N)} for numbers K of changed rows."""
+    """min{e^(εK)/N, 1 − e^(−εK)·(1 − 1/N)} for numbers K of changed rows.
+
+    Parameters
+    ----------
+    changed : array
+        The numbers K of changed rows.
+    log_concepts : float
+        ln N.
+    """
     likelier = np.exp(np.minimum(0, EPSILON * changed - log_concepts))
     least: Array = np.minimum(likelier, 1 + np.exp(-EPSILON * changed) * math.expm1(-log_concepts))
     return least
 
 
 def least_rows(problem: Problem, bits: int) -> int:
-    """`packing_rows` for the packing of a problem."""
+    """`packing_rows` for the packing of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is learned.
+    bits : int
+        The number of bits of a value.
+    """
     return packing_rows(problem.exponent * math.log((1 << bits) - 1), problem.telling * ERROR)
 
 
@@ -276,6 +357,11 @@ def printed_packing_rows(bits: int) -> int:
     """The same for points, by inequality (6) in the proof of Lemma 5.7: k = 1, and a failure of 1/2.
 
     3 ≥ (B − 1)·e^(−8αεm) for a packing of B = √((2^bits − 1)/(4e²)) concepts.
+
+    Parameters
+    ----------
+    bits : int
+        The number of bits of a value.
     """
     log_packing = (math.log((1 << bits) - 1) - math.log(4) - 2) / 2
     log_others = log_packing + math.log(-math.expm1(-log_packing))

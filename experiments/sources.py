@@ -80,7 +80,13 @@ class Mention(NamedTuple):
 
 
 def papers(folder: Path = PAPERS) -> list[Paper]:
-    """The papers whose statements are listed."""
+    """The papers whose statements are listed.
+
+    Parameters
+    ----------
+    folder : Path, default PAPERS
+        The folder with a file for each paper.
+    """
     read = (tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml")))
     return [
         Paper(paper["title"], paper["authors"], tuple(
@@ -92,6 +98,13 @@ def papers(folder: Path = PAPERS) -> list[Paper]:
 
 def mentions(text: str, known: Sequence[Paper]) -> Iterator[Mention]:
     """Every statement of a known paper that the text names, each as often as it does.
+
+    Parameters
+    ----------
+    text : str
+        The text of a docstring.
+    known : sequence of Paper
+        The papers.
 
     >>> text = "A, *Private Learning and Sanitization*, Lemmas 4.4 and 4.5, after B, *Some Other Paper*, Theorem 1."
     >>> [mention.name for mention in mentions(text, papers())]
@@ -107,7 +120,13 @@ def mentions(text: str, known: Sequence[Paper]) -> Iterator[Mention]:
 
 
 def sources(packages: Sequence[Path] = PACKAGES) -> Iterator[tuple[str, str]]:
-    """Every `Source.` paragraph of the packages' docstrings, after the dotted name of what it describes."""
+    """Every `Source.` paragraph of the packages' docstrings, after the dotted name of what it describes.
+
+    Parameters
+    ----------
+    packages : sequence of Path, default PACKAGES
+        The folders of the packages.
+    """
     for package, path in ((each, path) for each in packages for path in sorted(each.rglob("*.py"))):
         module = ".".join((package.name, *path.relative_to(package).with_suffix("").parts)).removesuffix(".__init__")
         for name, docstring in _docstrings(ast.parse(path.read_text(encoding="utf-8")), module):
@@ -122,6 +141,15 @@ def homes(
     """For every statement that a `Source.` paragraph names, by that name, the things whose docstrings do.
 
     What a paragraph names after "Left out:" has no home there; `left_out` includes it.
+
+    Parameters
+    ----------
+    known : sequence of Paper
+        The papers.
+    packages : sequence of Path, default PACKAGES
+        The folders of the packages.
+    left_out : bool, default False
+        Whether to include what is named after "Left out:".
     """
     found: dict[Mention, list[str]] = {}
     for name, paragraph in sources(packages):
@@ -133,12 +161,30 @@ def homes(
 
 
 def places_of(statement: Statement, paper: Paper, found: dict[Mention, list[str]]) -> list[str]:
-    """The things whose docstrings give one of the statement's names."""
+    """The things whose docstrings give one of the statement's names.
+
+    Parameters
+    ----------
+    statement : Statement
+        The statement.
+    paper : Paper
+        The paper that it is from.
+    found : dict
+        Where each statement is named, as `homes` returns it.
+    """
     return sorted({place for name in statement.names for place in found.get(Mention(paper.title, name), ())})
 
 
 def homeless(known: Sequence[Paper], found: dict[Mention, list[str]]) -> list[str]:
-    """What should be named by a docstring, and is by none."""
+    """What should be named by a docstring, and is by none.
+
+    Parameters
+    ----------
+    known : sequence of Paper
+        The papers.
+    found : dict
+        Where each statement is named, as `homes` returns it.
+    """
     return [
         f"{', '.join(statement.names)} ({statement.says}) of {paper.title}"
         for paper in known for statement in paper.statements
@@ -147,7 +193,15 @@ def homeless(known: Sequence[Paper], found: dict[Mention, list[str]]) -> list[st
 
 
 def misplaced(known: Sequence[Paper], found: dict[Mention, list[str]]) -> list[str]:
-    """What the list says some code runs, although the docstring of that code does not name it."""
+    """What the list says some code runs, although the docstring of that code does not name it.
+
+    Parameters
+    ----------
+    known : sequence of Paper
+        The papers.
+    found : dict
+        Where each statement is named, as `homes` returns it.
+    """
     return [
         f"{', '.join(statement.names)} of {paper.title} by {statement.runs}"
         for paper in known for statement in paper.statements
@@ -156,7 +210,15 @@ def misplaced(known: Sequence[Paper], found: dict[Mention, list[str]]) -> list[s
 
 
 def untitled(known: Sequence[Paper], packages: Sequence[Path] = PACKAGES) -> list[str]:
-    """`Source.` paragraphs that name a statement before any title: it is unclear whose it is, so it is not listed."""
+    """`Source.` paragraphs that name a statement before any title: it is unclear whose it is, so it is not listed.
+
+    Parameters
+    ----------
+    known : sequence of Paper
+        The papers.
+    packages : sequence of Path, default PACKAGES
+        The folders of the packages.
+    """
     del known
     slips = []
     for name, paragraph in sources(packages):
@@ -167,7 +229,15 @@ def untitled(known: Sequence[Paper], packages: Sequence[Path] = PACKAGES) -> lis
 
 
 def unknown(known: Sequence[Paper], found: dict[Mention, list[str]]) -> list[str]:
-    """What docstrings name although no paper states it: a slip of the number, or a gap in the list."""
+    """What docstrings name although no paper states it: a slip of the number, or a gap in the list.
+
+    Parameters
+    ----------
+    known : sequence of Paper
+        The papers.
+    found : dict
+        Where each statement is named, as `homes` returns it.
+    """
     stated = {Mention(paper.title, name) for paper in known for entry in paper.statements for name in entry.names}
     return [f"{name} of {title}, in {', '.join(found[Mention(title, name)])}" for title, name in found.keys() - stated]
 

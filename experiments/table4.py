@@ -77,6 +77,11 @@ def measure(folder: Path) -> None:
     Every split is kept as soon as it is measured: if interrupted, measuring goes on after the last one. All noise is
     seeded by the number of the split, so measuring again gives the same figures, but for few cells of `PATEClassifier`,
     in which the last bits of sums seem to decide.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder with the files of the data sets.
     """
     kept = _read() if MEASURED.exists() else {}
     if kept.get("parameters") != _parameters() or not any(_missing(kept)):
@@ -96,13 +101,26 @@ def _missing(kept: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 
 def rows_of(name: str, folder: Path | None) -> tuple[Any, Integers]:
-    """A data set as it is learned from: text with rows of length 1, one-hot rows as they are."""
+    """A data set as it is learned from: text with rows of length 1, one-hot rows as they are.
+
+    Parameters
+    ----------
+    name : str
+        The name of the data set.
+    folder : Path or None
+        The folder with its files; None for synthetic rows.
+    """
     X, y = datasets.load(name, folder)
     return (normalize(X) if ROW_NORMS[name] == 1 else X), y
 
 
 def sizes(rows: int) -> tuple[int, int]:
     """How many rows are private, and how many public.
+
+    Parameters
+    ----------
+    rows : int
+        The number of all rows.
 
     >>> sizes(8_124), sizes(48_842)
     ((6499, 163), (39074, 976))
@@ -154,20 +172,40 @@ class Split:
         return 1 / len(self.private[1])
 
     def accuracy(self, model: Any) -> float:
-        """On the test rows."""
+        """The accuracy of a model on the test rows.
+
+        Parameters
+        ----------
+        model : object
+            A fitted model.
+        """
         test = self.parts[2]
         return round(float(np.mean(np.asarray(model.predict(self.X[test])) == self.y[test])), 5)
 
 
 def on_split(part: str, split: Split) -> Row:
-    """What a part measures on one split: accuracies at each ε, and last without noise where there is that."""
+    """What a part measures on one split: accuracies at each ε, and last without noise where there is that.
+
+    Parameters
+    ----------
+    part : str
+        The name of the part.
+    split : Split
+        The rows of one split.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # δ = 1/n is warned about, rightly, and models that do not converge
         return PARTS[part](split)
 
 
 def of_methods(split: Split) -> Row:
-    """The accuracy of every method."""
+    """The accuracy of every method.
+
+    Parameters
+    ----------
+    split : Split
+        The rows of one split.
+    """
     found = _theirs(split)
     found[OURS] = [_of_defaults(split, epsilon) for epsilon in EPSILONS]
     found[OURS_RANDOM] = [_of_defaults(split, epsilon, queries="passive") for epsilon in EPSILONS]
@@ -177,7 +215,13 @@ def of_methods(split: Split) -> Row:
 
 
 def of_learners(split: Split) -> Row:
-    """The accuracy of PSQ with each linear model, for teachers and student alike."""
+    """The accuracy of PSQ with each linear model, for teachers and student alike.
+
+    Parameters
+    ----------
+    split : Split
+        The rows of one split.
+    """
     found: Row = {}
     for learner in LEARNERS:
         votes, teachers = _votes(split, learner)
@@ -188,7 +232,13 @@ def of_learners(split: Split) -> Row:
 
 
 def of_defaults(split: Split) -> Row:
-    """The accuracy of `PATEClassifier` with each of its defaults set back to what the paper has, and with all."""
+    """The accuracy of `PATEClassifier` with each of its defaults set back to what the paper has, and with all.
+
+    Parameters
+    ----------
+    split : Split
+        The rows of one split.
+    """
     theirs: dict[str, dict[str, Any]] = {
         "small teachers": {"n_teachers": len(split.private[1]) // ROWS_A_TEACHER},
         "public axes": {"public_space": None},
@@ -360,7 +410,13 @@ NOISELESS = len(EPSILONS)  # the column of what was measured without noise
 
 
 def half_width(accuracies: Floats) -> Floats:
-    """1.96 standard errors of the mean over the splits, for each ε."""
+    """1.96 standard errors of the mean over the splits, for each ε.
+
+    Parameters
+    ----------
+    accuracies : array of float
+        The accuracies, one row per split and one column per ε.
+    """
     return np.asarray(1.96 * np.std(accuracies, axis=0, ddof=1) / math.sqrt(len(accuracies)))
 
 
@@ -369,6 +425,15 @@ def standard_errors_apart(again: Floats, mean: float, printed: float) -> float:
 
     The printed ± is 1.96 standard errors, divided once too often by the root of the number of splits: it is
     multiplied by that root.
+
+    Parameters
+    ----------
+    again : array of float
+        The accuracies that were measured again, one per split.
+    mean : float
+        The printed mean.
+    printed : float
+        The printed ±.
     """
     theirs = printed * math.sqrt(PRINTED_SPLITS) / 1.96
     ours = np.std(again, ddof=1) / math.sqrt(len(again))
@@ -376,7 +441,15 @@ def standard_errors_apart(again: Floats, mean: float, printed: float) -> float:
 
 
 def width_of_test_rows(mean: float, name: str) -> float:
-    """The ± that the choice of the test rows alone makes, if a model with this mean accuracy were always the same."""
+    """The ± that the choice of the test rows alone makes, if a model with this mean accuracy were always the same.
+
+    Parameters
+    ----------
+    mean : float
+        The mean accuracy.
+    name : str
+        The name of the data set.
+    """
     rows = datasets.DATA_SETS[name].rows
     test = rows - sum(sizes(rows))
     return 1.96 * math.sqrt(mean * (1 - mean) / test * (1 - test / rows) / PRINTED_SPLITS)

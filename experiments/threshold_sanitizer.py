@@ -147,7 +147,17 @@ def _estimates() -> Table:
 
 
 def column(kind: str, rows: int, bits: int) -> Array:
-    """A column to measure on."""
+    """A column to measure on.
+
+    Parameters
+    ----------
+    kind : str
+        The name of its distribution.
+    rows : int
+        The number of rows.
+    bits : int
+        The number of bits of a value.
+    """
     generator, top = np.random.default_rng(rows + bits), (1 << bits) - 1
     if kind == "uniform":
         return generator.integers(0, top, rows, dtype=np.uint64)
@@ -165,7 +175,17 @@ def column(kind: str, rows: int, bits: int) -> Array:
 
 
 def off(points: Array, weights: Array, data: Array) -> float:
-    """The greatest error of a copy over all thresholds, in rows."""
+    """The greatest error of a copy over all thresholds, in rows.
+
+    Parameters
+    ----------
+    points : array
+        The points of the copy.
+    weights : array
+        Their weights.
+    data : array
+        The column that was copied.
+    """
     ordered, totals = np.sort(data), len(data) * np.append(0, np.cumsum(weights))
     points = points.astype(ordered.dtype)
     at = np.concatenate([points, ordered])
@@ -175,7 +195,19 @@ def off(points: Array, weights: Array, data: Array) -> float:
 
 
 def binary_tree(data: Array, bits: int, delta: float, noise: Noise) -> tuple[Array, Array]:
-    """A peer, at ε = 1: one bit a level; what lies below a range is the sum of the counts to the left of it."""
+    """A peer, at ε = 1: one bit a level; what lies below a range is the sum of the counts to the left of it.
+
+    Parameters
+    ----------
+    data : array
+        The column.
+    bits : int
+        The number of bits of a value.
+    delta : float
+        The δ; 0 for Laplace noise.
+    noise : Noise
+        The source of noise.
+    """
     counting = CountNoise(bits, Fraction(2 * bits), gaussian=bool(delta))
     if delta:
         counting = replace(counting, scale=_scale(bits, delta))

@@ -55,14 +55,26 @@ class Walk:
         threading.setprofile(None)
 
     def hops(self, *ends: str) -> list[Edge]:
-        """The edges that lead to one of these modules. The others are visits to helpers, which give the value back."""
+        """The edges that lead to one of these modules. The others are visits to helpers, which give the value back.
+
+        Parameters
+        ----------
+        *ends : str
+            TODO
+        """
         leading = set(ends)
         while more := {source for source, target in self.edges if target in leading} - leading:
             leading |= more
         return [edge for edge in self.edges if edge[1] in leading and edge[0] != edge[1]]
 
     def visits(self, *ends: str) -> list[Edge]:
-        """The edges that are no hops."""
+        """The edges that are no hops.
+
+        Parameters
+        ----------
+        *ends : str
+            TODO
+        """
         hops = self.hops(*ends)
         return [edge for edge in self.edges if edge not in hops]
 
