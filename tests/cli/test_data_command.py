@@ -196,6 +196,16 @@ def test_a_table_that_grew_is_charged_by_name(run: Reticent, folder: Path) -> No
     check_refused(run(*FIT[:-1], "third"), "of the data set 'wards'")
 
 
+def test_a_table_that_grew_is_new_but_has_columns_that_are_known(run: Reticent, folder: Path) -> None:
+    """The names of columns are public, so a hint at them tells nothing of the rows."""
+    assert "their columns have the names" not in run(*FIT).out
+    table = folder / "patients.csv"
+    table.write_text(table.read_text() + "40,a,p9,no\n")
+    grown = run(*SECOND)
+    assert "Charged to a new data set 'second'" in grown.out
+    assert "their columns have the names of those of 'clinic'" in grown.out
+
+
 def test_parts_are_charged_each_for_itself(run: Reticent, folder: Path) -> None:
     header, *lines = Path("patients.csv").read_text().splitlines()
     assert run("data", "add", "year", "--cap-epsilon", "1", "--cap-delta", "1e-6").code == 0
