@@ -198,12 +198,12 @@ def test_a_table_that_grew_is_charged_by_name(run: Reticent, folder: Path) -> No
 
 def test_a_table_that_grew_is_new_but_has_columns_that_are_known(run: Reticent, folder: Path) -> None:
     """The names of columns are public, so a hint at them tells nothing of the rows."""
-    assert "their columns have the names" not in run(*FIT).out
+    assert run(*FIT).code == 0
+    assert "same columns" not in run("data", "show", "clinic").out
     table = folder / "patients.csv"
     table.write_text(table.read_text() + "40,a,p9,no\n")
-    grown = run(*SECOND)
-    assert "Charged to a new data set 'second'" in grown.out
-    assert "their columns have the names of those of 'clinic'" in grown.out
+    assert "Charged to a new data set 'second'" in run(*SECOND).out
+    assert "other rows with the same columns: clinic. If the same people" in run("data", "show", "second").out
 
 
 def test_parts_are_charged_each_for_itself(run: Reticent, folder: Path) -> None:

@@ -100,14 +100,7 @@ def _in_words(receipt: Receipt) -> str:
     what = "a new data set" if receipt.is_new else "the data set"
     raised = ", whose cap was raised for it" if receipt.raised else ""
     of = "" if receipt.whole == receipt.name else f", a part of {receipt.whole!r}"
-    line = f"Charged to {what} {receipt.name!r}{of}{raised}: {words(receipt.spent)} is spent now."
-    if receipt.alike:
-        alike = ", ".join(map(repr, receipt.alike))
-        line += (
-            f"\nThese rows are new, but their columns have the names of those of {alike}. If the same people are in "
-            "both, they pay for both, and nothing adds that up: next time, name the data set by --data."
-        )
-    return line
+    return f"Charged to {what} {receipt.name!r}{of}{raised}: {words(receipt.spent)} is spent now."
 
 
 def read_fingerprint(table: TableFile, *, data: str | None = None, quiet: bool = False) -> Fingerprint:

@@ -48,8 +48,6 @@ class Receipt(NamedTuple):
         Whether the cap was raised for it.
     spent : Spent
         What is spent now.
-    alike : list of str
-        If it is new: other data sets whose tables have columns of the same names.
     """
 
     name: str
@@ -57,7 +55,6 @@ class Receipt(NamedTuple):
     is_new: bool
     raised: bool
     spent: Spent
-    alike: list[str]
 
 
 def folder() -> Path:
@@ -152,9 +149,12 @@ class Registry(Guarded):
         whole = (one for one in found if any(each.whole == rows.whole for each in one.tables))
         return next(whole, found[0] if found else None)
 
-    def with_columns_of(self, rows: Fingerprint) -> list[str]:
-        """The data sets that have a table with columns of the same names, which are public."""
-        return [one.name for one in self.sets.values() if any(each.names == rows.names for each in one.tables)]
+    def with_same_columns(self, name: str) -> list[str]:
+        """Other data sets, of which this is no part, with columns of the same names, which are public."""
+        whole = budgets.whole_of(self.sets, name)
+        names = {each.names for each in self.sets[name].tables}
+        others = (one for one in self.sets.values() if budgets.whole_of(self.sets, one.name) is not whole)
+        return [one.name for one in others if any(each.names in names for each in one.tables)]
 
     def verify(self) -> tuple[int, str]:
         """Check all of the file; return the number of records and the last hash."""
@@ -284,7 +284,6 @@ class Registry(Guarded):
         self._guard.check()
         cost, records, raised = stated(epsilon, delta), list[dict[str, Any]](), False
         target = self._target(rows, data)
-        alike = [] if target is not None else self.with_columns_of(rows)
         if (is_new := target is None):
             name = self._free_name(predictor or purpose)
             records += [_added(name, (check_epsilon(epsilon), check_delta(delta)), None, "basic"), _table(name, rows)]
@@ -309,7 +308,7 @@ class Registry(Guarded):
         )  # fmt: skip
         self._append(records)
         whole_name, spent = budgets.whole_of(self.sets, name).name, budgets.spent_on(self.sets, name)
-        return Receipt(name, whole_name, is_new, raised, spent, alike)
+        return Receipt(name, whole_name, is_new, raised, spent)
 
     def _target(self, rows: Fingerprint, data: str | None) -> DataSet | None:
         """The data set to charge; None for a new one."""
