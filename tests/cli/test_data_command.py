@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,19 @@ def test_homes_have_different_digests_of_the_same_rows(
         found.append(charging.read_fingerprint(table))
     assert not {found[0].whole, *found[0].columns} & {found[1].whole, *found[1].columns}
     assert charging.read_fingerprint(table) == found[1]
+
+
+@pytest.mark.parametrize(("file", "name"), [("patients.csv", "patients"), ("alle Kranken.csv", "schema")])
+def test_what_makes_no_predictor_is_charged_to_the_name_of_its_table(
+    folder: Path, capsys: pytest.CaptureFixture[str], file: str, name: str
+) -> None:
+    shutil.copy("patients.csv", "alle Kranken.csv")
+    table = tables.open_table(file)
+    receipt = charging.charge(table, rows=3_000, purpose="schema", epsilon=0.1, delta=0, file=sys.stderr)
+    assert receipt.name == name
+    assert capsys.readouterr() == ("", f"\nCharged to a new data set {name!r}: epsilon=0.1 of 0.1 is spent now.\n")
+    with pytest.raises(UsageError, match="has changed while it was read"):
+        charging.charge(table, rows=2_999, purpose="schema", epsilon=0.1, delta=0, again=True)
 
 
 # ── data sets ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -88,10 +88,18 @@ def charge(
             predictor=predictor,
             unit=group or budgets.ROW,
             data=data,
+            name=predictor or _name_of(table),
             again=again,
         )
     print(f"\n{_in_words(receipt)}", file=file, flush=True)
     return receipt
+
+
+def _name_of(table: TableFile) -> str | None:
+    """What to call a table: as its file, if that can be a name."""
+    from reticent.service.home import NAME
+
+    return table.path.stem if NAME.fullmatch(table.path.stem) else None
 
 
 def _in_words(receipt: Receipt) -> str:
