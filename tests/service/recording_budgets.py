@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 from reticent.privacy import Guarantee, LedgerFile
@@ -43,7 +44,7 @@ def live_by_ledger(root: Path) -> None:
     told = os.open(root / "told", os.O_WRONLY | os.O_APPEND)
     ledger = LedgerFile.create(root / "home" / "ledger", Guarantee(epsilon=1000.0))
     for number, rows in enumerate(STEPS):
-        ledger.charge(PureDP(1 + number % 2))
+        ledger.charge(PureDP(Fraction(1 + number % 2)))
         os.write(told, rows.encode())
 
 
