@@ -364,6 +364,13 @@ CASES: dict[str, Case] = {
     "threshold, delta": Case(
         rt.ThresholdLearner, ("places",), fit_plainly(lambda: rt.ThresholdLearner(bits=BITS, depth=1, **DP))
     ),
+    "charged": Case(
+        rt.Charged,
+        ("places",),
+        fit_plainly(
+            lambda: rt.Charged(rt.ThresholdLearner(bits=BITS, epsilon=1), rt.Ledger(rt.Guarantee(epsilon=1.0)))
+        ),
+    ),
     "rectangle": Case(rt.RectangleLearner, ("plane",), fit_plainly(lambda: rt.RectangleLearner(bits=BITS, **DP))),
     "exponential": Case(rt.ExponentialLearner, ("places",), fit_plainly(lambda: rt.ExponentialLearner(PLACES, **PURE))),
     "label-private": Case(

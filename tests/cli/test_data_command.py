@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,19 @@ def test_homes_have_different_digests_of_the_same_rows(
     assert charging.read_fingerprint(table) == found[1]
 
 
+@pytest.mark.parametrize(("file", "name"), [("patients.csv", "patients"), ("alle Kranken.csv", "schema")])
+def test_what_makes_no_predictor_is_charged_to_the_name_of_its_table(
+    folder: Path, capsys: pytest.CaptureFixture[str], file: str, name: str
+) -> None:
+    shutil.copy("patients.csv", "alle Kranken.csv")
+    table = tables.open_table(file)
+    receipt = charging.charge(table, rows=3_000, purpose="schema", epsilon=0.1, delta=0, file=sys.stderr)
+    assert receipt.name == name
+    assert capsys.readouterr() == ("", f"\nCharged to a new data set {name!r}: epsilon=0.1 of 0.1 is spent now.\n")
+    with pytest.raises(UsageError, match="has changed while it was read"):
+        charging.charge(table, rows=2_999, purpose="schema", epsilon=0.1, delta=0, again=True)
+
+
 # ── data sets ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -194,6 +208,16 @@ def test_a_table_that_grew_is_charged_by_name(run: Reticent, folder: Path) -> No
     table.write_text(table.read_text() + "40,a,p9,no\n")
     assert run(*SECOND, "--data", "wards").code == 0
     check_refused(run(*FIT[:-1], "third"), "of the data set 'wards'")
+
+
+def test_a_table_that_grew_is_new_but_has_columns_that_are_known(run: Reticent, folder: Path) -> None:
+    """The names of columns are public, so a hint at them tells nothing of the rows."""
+    assert run(*FIT).code == 0
+    assert "same columns" not in run("data", "show", "clinic").out
+    table = folder / "patients.csv"
+    table.write_text(table.read_text() + "40,a,p9,no\n")
+    assert "Charged to a new data set 'second'" in run(*SECOND).out
+    assert "other rows with the same columns: clinic. If the same people" in run("data", "show", "second").out
 
 
 def test_parts_are_charged_each_for_itself(run: Reticent, folder: Path) -> None:

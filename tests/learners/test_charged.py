@@ -15,6 +15,7 @@ from sklearn.linear_model import HuberRegressor, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
 
 import reticent as rt
 from reticent.privacy.events import PureDP
@@ -253,3 +254,12 @@ def test_it_stores_only_and_repeats_nothing() -> None:
     model = rt.Charged(LEARNER, budget)
     assert vars(model) == {"estimator": LEARNER, "ledger": budget}
     assert "Ledger" in repr(model)
+
+
+@pytest.mark.slow
+def test_scikit_learn_accepts_it_with_a_ledger_in_a_file(tmp_path: Path) -> None:
+    seeded = rt.Guarantee(epsilon=1e6, delta=0.5, seeded=True)
+    budget = rt.LedgerFile.create(tmp_path / "checks.ledger", seeded)
+    learner = rt.PrivateLogisticRegression(epsilon=20, delta=1e-6, row_norm=5, unsafe_seed=0)
+    check_estimator(rt.Charged(learner, budget), on_skip=None)
+    assert budget.spent.used > 0

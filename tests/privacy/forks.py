@@ -333,7 +333,7 @@ RECIPES: dict[str, Recipe] = {
             "raise_cap": (lambda thing, data: thing.raise_cap("patients", epsilon=2), None),
             "verify": (bare("verify"), None),
         },
-        ("named", "known", "close"),
+        ("named", "known", "with_same_columns", "close"),
         look=lambda thing: len(thing._log.rows),
     ),
     "KeyTable": Recipe(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from fractions import Fraction
 from pathlib import Path
 
+from reticent.privacy import Guarantee, LedgerFile
+from reticent.privacy.events import PureDP
 from reticent.service.datasets.fingerprint import Fingerprint
 from reticent.service.datasets.registry import Registry
 
@@ -36,5 +39,14 @@ def live(root: Path) -> None:
             os.write(told, rows.encode())
 
 
+def live_by_ledger(root: Path) -> None:
+    """The same steps, each a unit of a ledger in a file."""
+    told = os.open(root / "told", os.O_WRONLY | os.O_APPEND)
+    ledger = LedgerFile.create(root / "home" / "ledger", Guarantee(epsilon=1000.0))
+    for number, rows in enumerate(STEPS):
+        ledger.charge(PureDP(Fraction(1 + number % 2)))
+        os.write(told, rows.encode())
+
+
 if __name__ == "__main__":
-    live(Path(sys.argv[1]))
+    (live_by_ledger if sys.argv[2] == "ledger" else live)(Path(sys.argv[1]))

@@ -41,7 +41,7 @@ def test_another_name_order_or_separator(tmp_path: Path, known: Fingerprint) -> 
     shuffled = random.Random(0).sample(ROWS, len(ROWS))
     assert of(written(tmp_path / "copy.csv", shuffled)) == known
     assert of(written(tmp_path / "semicolons.csv", ROWS, separator=";")) == known
-    assert of(written(tmp_path / "renamed.csv", ROWS, ["a", "b", "c", "d"])) == known
+    assert of(written(tmp_path / "renamed.csv", ROWS, ["a", "b", "c", "d"])).matches(known)
     backwards = [row[::-1] for row in ROWS]
     assert of(written(tmp_path / "backwards.csv", backwards, HEADER[::-1])) == known
 
@@ -66,6 +66,7 @@ def test_another_format(tmp_path: Path, known: Fingerprint) -> None:
         }
     )
     parquet.write_table(typed, tmp_path / "patients.parquet")
+    assert "seen" not in known.names
     assert of(tmp_path / "patients.parquet") == known
 
 
@@ -114,6 +115,12 @@ def test_it_is_the_same_in_parts_of_any_size(
     whole = tables.Csv.chunks
     monkeypatch.setattr(tables.Csv, "chunks", lambda *given, **named: whole(*given, **{**named, "rows": 7}))
     assert of(tmp_path / "patients.csv") == known
+
+
+def test_commas_in_text_and_in_numbers(tmp_path: Path) -> None:
+    plain = written(tmp_path / "plain.csv", [['"a,b"', "1.5"], ["c", "-2"]], ["a", "b"])
+    semicolons = written(tmp_path / "semicolons.csv", [["a,b", "1,5"], ["c", "-2,0"]], ["a", "b"], ";")
+    assert of(plain) == of(semicolons)
 
 
 def test_cells_of_any_kind_are_read(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Kills and losses of power at every operation on the files of a registry: no charge is forgotten whose work went on.
+"""Kills and losses of power at every operation on the files of budgets: no charge is forgotten whose work went on.
 
 The charges are made once, in recording_budgets.py, above a shim that writes down each operation on files. Then the
 operations are done again in memory, one at a time, and the registry is opened as each of them leaves it.
@@ -21,6 +21,7 @@ from disk import Disk, Operation, library, operations
 from recording_budgets import STEPS, charge, charges
 
 import reticent
+from reticent.privacy import LedgerFile
 from reticent.service.datasets.registry import Registry
 from reticent.service.store.protocol import Damaged
 
@@ -45,20 +46,24 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture(scope="module")
-def recorded(work: Path) -> Recorded:
-    shim, root, start, log = library(work), work / "root", work / "start", work / "log"
+def record(work: Path, what: str) -> Recorded:
+    root, start, log = work / what, work / f"{what}-start", work / f"{what}-log"
     (root / "home").mkdir(parents=True)
     (root / "told").touch()
     shutil.copytree(root, start)
     environment = os.environ | {
-        "LD_PRELOAD": str(shim), "DISK_ROOT": str(root), "DISK_LOG": str(log),
+        "LD_PRELOAD": str(library(work)), "DISK_ROOT": str(root), "DISK_LOG": str(log),
         "PYTHONPATH": os.pathsep.join([str(Path(reticent.__file__).parents[1]), str(HERE)]),
     }  # fmt: skip
-    command = [sys.executable, "-W", "error", str(HERE / "recording_budgets.py"), str(root)]
+    command = [sys.executable, "-W", "error", str(HERE / "recording_budgets.py"), str(root), what]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Recorded(start, list(operations(log, root)))
+
+
+@pytest.fixture(scope="module")
+def recorded(work: Path) -> Recorded:
+    return record(work, "registry")
 
 
 def check(place: Path, told: list[str]) -> None:
@@ -75,7 +80,24 @@ def check(place: Path, told: list[str]) -> None:
         assert Counter(charges(registry)) == found + Counter("a")
 
 
-def check_at_each(recorded: Recorded, place: Path, leave: Callable[[Disk, Path, int], None]) -> int:
+def check_ledger(place: Path, told: list[str]) -> None:
+    """The same of a ledger in a file. One that was never finished is refused."""
+    path = place / "home" / "ledger"
+    try:
+        charged = sum(LedgerFile(str(path)).events.values())
+    except (FileNotFoundError, ValueError):
+        assert not told, "the ledger is gone"
+        return
+    assert len(told) <= charged, "a charge is forgotten"
+    assert charged <= len(told) + 1, "something is charged twice"
+
+
+def check_at_each(
+    recorded: Recorded,
+    place: Path,
+    leave: Callable[[Disk, Path, int], None],
+    check: Callable[[Path, list[str]], None] = check,
+) -> int:
     """Open what is left before each operation; how many there were."""
     disk, told, points = Disk(recorded.start), list[str](), 0
     for number, one in enumerate(recorded.operations):
@@ -145,3 +167,18 @@ def test_a_charge_after_the_rows_are_used_is_found(recorded: Recorded, work: Pat
     early = [*rest[: made + 2], steps[0], *rest[made + 2 :]]
     with pytest.raises((AssertionError, Damaged), match=r"a charge is forgotten|the registry is gone"):
         check_at_each(Recorded(recorded.start, early), work / "early", lambda disk, place, _: disk.killed(place))
+
+
+def test_a_ledger_in_a_file(work: Path) -> None:
+    """Killed, and without power, before every operation; and the control, on a disk that forces nothing."""
+    recorded = record(work, "ledger")
+    leaving: list[Callable[[Disk, Path, int], None]] = [
+        lambda disk, place, _: disk.killed(place),
+        lambda disk, place, _: disk.unpowered(place, None),
+        lambda disk, place, number: disk.unpowered(place, number),
+    ]
+    for leave in leaving:
+        assert check_at_each(recorded, work / "again", leave, check_ledger) > 50
+    lazy = [one for one in recorded.operations if one.what != "s"]
+    with pytest.raises(AssertionError, match="the ledger is gone"):
+        check_at_each(recorded._replace(operations=lazy), work / "lazy", leaving[1], check_ledger)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from reticent.cli.errors import UsageError
 from reticent.cli.progress import progress_bar
@@ -30,6 +30,7 @@ def charge(
     data: str | None = None,
     again: bool = False,
     quiet: bool = False,
+    file: TextIO | None = None,
 ) -> Receipt:
     """Charge the data set that has the rows of a table, print what is spent now, or refuse.
 
@@ -58,6 +59,8 @@ def charge(
         Raise the cap if there is too little left.
     quiet : bool, default False
         Show no progress.
+    file : text file or None, default None
+        Where to print what is spent; None is standard output.
 
     Returns
     -------
@@ -70,7 +73,7 @@ def charge(
         If less than this is left. Nothing was charged then.
     """
     from reticent.service.datasets import budgets
-    from reticent.service.datasets.registry import Registry, words
+    from reticent.service.datasets.registry import Registry
 
     found = read_fingerprint(table, data=data, quiet=quiet)
     if found.rows != rows:
@@ -85,13 +88,27 @@ def charge(
             predictor=predictor,
             unit=group or budgets.ROW,
             data=data,
+            name=predictor or _name_of(table),
             again=again,
         )
+    print(f"\n{_in_words(receipt)}", file=file, flush=True)
+    return receipt
+
+
+def _name_of(table: TableFile) -> str | None:
+    """What to call a table: as its file, if that can be a name."""
+    from reticent.service.home import NAME
+
+    return table.path.stem if NAME.fullmatch(table.path.stem) else None
+
+
+def _in_words(receipt: Receipt) -> str:
+    from reticent.service.datasets.registry import words
+
     what = "a new data set" if receipt.is_new else "the data set"
     raised = ", whose cap was raised for it" if receipt.raised else ""
     of = "" if receipt.whole == receipt.name else f", a part of {receipt.whole!r}"
-    print(f"\nCharged to {what} {receipt.name!r}{of}{raised}: {words(receipt.spent)} is spent now.", flush=True)
-    return receipt
+    return f"Charged to {what} {receipt.name!r}{of}{raised}: {words(receipt.spent)} is spent now."
 
 
 def read_fingerprint(table: TableFile, *, data: str | None = None, quiet: bool = False) -> Fingerprint:

@@ -124,6 +124,11 @@ def show(name: str, *, json: Flag = False) -> int:
             print(f"left: {left(spent)}, for each {each}")
             if parts:
                 print(f"parts, of which each row is in one: {', '.join(part.name for part in parts)}")
+            if alike := registry.with_same_columns(name):
+                print(
+                    f"other rows with the same columns: {', '.join(alike)}. If the same people are in both, they pay "
+                    "for both, and nothing adds that up: name the data set by reticent fit --data"
+                )
             for each_set in dict.fromkeys(part.name for part in (whole, one, *parts)):
                 for charge in registry.sets[each_set].charges:
                     print(f"  {_time(charge.time)}  {each_set:20}  {_words(charge)}")

@@ -13,8 +13,7 @@ from reticent.cli.options import Flag
 from reticent.errors import MissingExtra
 from reticent.extras import require
 
-MARK = "
-def tables("  # what an experiment has, and no other module of the folder
+MARK = "\ndef tables("  # what an experiment has, and no other module of the folder
 
 
 def experiment(

@@ -98,7 +98,7 @@ def _apply(found: dict[str, DataSet], record: Mapping[str, Any], time: int) -> N
         case "add":
             found[name] = DataSet(name, record["part_of"], record["accounting"], *_cap(record), time)
         case "table":
-            table = Fingerprint(record["rows"], record["whole"], tuple(record["columns"]))
+            table = Fingerprint(record["rows"], record["whole"], tuple(record["columns"]), tuple(record["names"]))
             found[name] = replace(found[name], tables=(*found[name].tables, table))
         case "cap":
             epsilon, delta = _cap(record)

@@ -36,11 +36,14 @@ class Fingerprint(NamedTuple):
         The salted digest of all rows.
     columns : tuple of str
         The salted digest of the cells of each column, in ascending order.
+    names : tuple of str, default ()
+        The names of the columns, which are public, in ascending order.
     """
 
     rows: int
     whole: str
     columns: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
     def matches(self, other: Fingerprint) -> bool:
         """Whether two tables have the same rows.
@@ -48,10 +51,10 @@ class Fingerprint(NamedTuple):
         Tables with as many columns must have the same rows. If one of them has fewer, the cells of each of its columns
         must be those of a column of the other.
         """
-        if len(self.columns) == len(other.columns):
-            return self == other
+        if self.rows != other.rows or len(self.columns) == len(other.columns):
+            return self.whole == other.whole
         own, theirs = Counter(self.columns), Counter(other.columns)
-        return self.rows == other.rows and (own <= theirs or theirs <= own)
+        return own <= theirs or theirs <= own
 
 
 def fingerprint(table: TableFile, salt: bytes, advance: Advance | None = None) -> Fingerprint:
@@ -86,7 +89,7 @@ def fingerprint(table: TableFile, salt: bytes, advance: Advance | None = None) -
         sums[-1] += _mixed(of_rows, keys).sum(axis=1, dtype=np.uint64)
         rows += of_rows.shape[1]
     *each, whole = (_digest(one, rows, salt) for one in sums)
-    return Fingerprint(rows, whole, tuple(sorted(each)))
+    return Fingerprint(rows, whole, tuple(sorted(each)), tuple(sorted(columns)))
 
 
 def _digest(sums: Words, rows: int, salt: bytes) -> str:
@@ -120,8 +123,11 @@ def _of_cells(cells: list[Any], keys: Words, salt: bytes) -> Words:
 
 
 def _of_text(text: str, salt: bytes) -> tuple[int, int]:
-    """The hashes of a cell that is no number; one that is empty is like one that is missing."""
-    content = "" if text.lower() == MISSING else text
+    """The hashes of a cell that is no number.
+
+    One that is empty is like one that is missing. Commas count as points: numbers may have decimal commas.
+    """
+    content = "" if text.lower() == MISSING else text.replace(",", ".")
     digest = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), key=salt, digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
 

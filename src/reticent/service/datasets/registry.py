@@ -146,7 +146,15 @@ class Registry(Guarded):
     def known(self, rows: Fingerprint) -> DataSet | None:
         """The data set that has these rows; None if they are not known."""
         found = [one for one in self.sets.values() if any(each.matches(rows) for each in one.tables)]
-        return next((one for one in found if rows in one.tables), found[0] if found else None)
+        whole = (one for one in found if any(each.whole == rows.whole for each in one.tables))
+        return next(whole, found[0] if found else None)
+
+    def with_same_columns(self, name: str) -> list[str]:
+        """Other data sets, of which this is no part, with columns of the same names, which are public."""
+        whole = budgets.whole_of(self.sets, name)
+        names = {each.names for each in self.sets[name].tables}
+        others = (one for one in self.sets.values() if budgets.whole_of(self.sets, one.name) is not whole)
+        return [one.name for one in others if any(each.names in names for each in one.tables)]
 
     def verify(self) -> tuple[int, str]:
         """Check all of the file; return the number of records and the last hash."""
@@ -242,6 +250,7 @@ class Registry(Guarded):
         predictor: str | None = None,
         unit: str = ROW,
         data: str | None = None,
+        name: str | None = None,
         again: bool = False,
     ) -> Receipt:
         """Charge what is about to be spent on some rows, or refuse. The charge is on the disk when this returns.
@@ -260,11 +269,13 @@ class Registry(Guarded):
         event : Event or None, default None
             What it costs, if that is known more closely; used by data sets with Rényi accounting.
         predictor : str or None, default None
-            The name of what is made; a new data set is named like it.
+            The name of what is made.
         unit : str, default "row"
             "row", or the column whose groups are protected.
         data : str or None, default None
             The data set to charge; None finds it by its rows.
+        name : str or None, default None
+            What a new data set is called, with a number if that name is taken; None for that of what is made.
         again : bool, default False
             Raise the cap by this price, if it does not fit.
 
@@ -275,31 +286,32 @@ class Registry(Guarded):
         """
         self._guard.check()
         cost, records, raised = stated(epsilon, delta), list[dict[str, Any]](), False
+        cap = check_epsilon(epsilon), check_delta(delta)
         target = self._target(rows, data)
-        if (is_new := target is None):
-            name = self._free_name(predictor or purpose)
-            records += [_added(name, (check_epsilon(epsilon), check_delta(delta)), None, "basic"), _table(name, rows)]
+        if target is None:
+            charged = self._free_name(home.check_name(name or predictor or purpose))
+            records += [_added(charged, cap, None, "basic"), _table(charged, rows)]
         else:
-            name = target.name
+            charged, whole = target.name, budgets.whole_of(self.sets, target.name)
             if not any(each.matches(rows) for each in target.tables):
-                records.append(_table(name, rows))
-            whole = budgets.whole_of(self.sets, name)
+                records.append(_table(charged, rows))
             if whole.accounting == "renyi" and event is not None:
                 cost = event
-            if not budgets.fits(self.sets, name, cost):
-                new = whole.epsilon + check_epsilon(epsilon), whole.delta + check_delta(delta)
+            if not budgets.fits(self.sets, charged, cost):
+                new = whole.epsilon + cap[0], whole.delta + cap[1]
                 if not again:
-                    raise BudgetExhausted(self._refusal(target, purpose, (epsilon, delta), new))
+                    raise BudgetExhausted(self._refusal(target, purpose, cap, new))
                 larger = replace(whole, epsilon=new[0], delta=new[1])
-                budgets.check_fits({**self.sets, whole.name: larger}, name, cost)
+                budgets.check_fits({**self.sets, whole.name: larger}, charged, cost)
                 records.append(_cap(whole.name, new))
                 raised = True
         records.append(
-            {"kind": "charge", "name": name, "event": cost.to_json(), "purpose": purpose, "predictor": predictor,
+            {"kind": "charge", "name": charged, "event": cost.to_json(), "purpose": purpose, "predictor": predictor,
              "unit": unit}
         )  # fmt: skip
         self._append(records)
-        return Receipt(name, budgets.whole_of(self.sets, name).name, is_new, raised, budgets.spent_on(self.sets, name))
+        paying, spent = budgets.whole_of(self.sets, charged).name, budgets.spent_on(self.sets, charged)
+        return Receipt(charged, paying, target is None, raised, spent)
 
     def _target(self, rows: Fingerprint, data: str | None) -> DataSet | None:
         """The data set to charge; None for a new one."""
@@ -322,10 +334,10 @@ class Registry(Guarded):
     # ── refusals ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _refusal(
-        self, target: DataSet, purpose: str, asked: tuple[Number, Number], new: tuple[Fraction, Fraction]
+        self, target: DataSet, purpose: str, asked: tuple[Fraction, Fraction], new: tuple[Fraction, Fraction]
     ) -> str:
         whole, spent = budgets.whole_of(self.sets, target.name), budgets.spent_on(self.sets, target.name)
-        price = f"epsilon={as_decimal(check_epsilon(asked[0]))}, delta={as_decimal(check_delta(asked[1]))}"
+        price = f"epsilon={as_decimal(asked[0])}, delta={as_decimal(asked[1])}"
         raising = shlex.join(
             ["reticent", "data", "raise", whole.name, "--cap-epsilon", _typed(new[0]), "--cap-delta", _typed(new[1])]
         )
