@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import pickletools
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -231,3 +232,21 @@ def test_a_pipeline_needs_only_scikit_learn_and_numpy(tmp_path: Path) -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (found.stdout, found.returncode) == ("1.0\n", 0), found.stderr
+
+
+# ── the reader of the docs ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("classes", "options"), CASES + FOURIER)
+def test_the_reader_of_the_docs(classes: tuple[Any, ...], options: dict[str, Any], tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "publish-a-model.md").read_text(encoding="utf-8")
+    reader: dict[str, Any] = {}
+    exec(re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)[0], reader)
+    model = published(classes, **options)
+    files.write(model, tmp_path / "model.json", "json")
+    page, table = reader["read"](tmp_path / "model.json"), odd_table(model.schema, rows=60)
+    table["ward"] = [cell.strip() for cell in table["ward"]]
+    rows = [{name: cells[index] for name, cells in table.items()} for index in range(60)]
+    assert [reader["predict"](page, row) for row in rows] == model.predict(table).tolist()
+    found = [reader["predict_proba"](page, row) for row in rows]
+    np.testing.assert_allclose(found, model.predict_proba(table), rtol=0, atol=1e-12)
