@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.special import expit
 from some_models import fitted, odd_table, published, some_schema
 
 from reticent.concepts import Thresholds
@@ -153,14 +154,21 @@ def test_models_that_are_not_linear_have_no_format() -> None:
 
 
 def test_an_export_that_differs_from_the_service_is_refused() -> None:
-    """The twin of an export: one weight has the wrong sign."""
+    """The twins of an export: one weight has the wrong sign; probabilities are not corrected for the loss."""
     model = published()
-    check(model, model.predict, "a twin")
+    check(model, lambda table: (model.predict(table), model.predict_proba(table)), "itself")
     coef, intercept = model.model.hypothesis_
     wrong = PublishedModel.from_json(model.to_json())
     wrong.model.hypothesis_ = Linear(np.where(np.arange(len(coef))[:, None] == 0, -coef, coef), intercept)
     with pytest.raises(NotPublic, match="a twin cannot hold this model"):
-        check(model, wrong.predict, "a twin")
+        check(model, lambda table: (wrong.predict(table), model.predict_proba(table)), "a twin")
+
+    def uncorrected(table: dict[str, Any]) -> Any:
+        p = expit(model.model.decision_function(model.encoded(table)))
+        return np.stack([1 - p, p], axis=1)
+
+    with pytest.raises(NotPublic, match="a twin cannot hold this model"):
+        check(model, lambda table: (model.predict(table), uncorrected(table)), "a twin")
 
 
 @pytest.mark.parametrize(

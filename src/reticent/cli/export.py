@@ -24,8 +24,8 @@ USE = {
 def export(name: str, *, to: str, out: Path | None = None, own: Own = None) -> int:
     """Write the private model of a predictor to a file, for other programs. A private model is public.
 
-    It gives the labels and probabilities of the service. The guarantee is in the file. Votes have no model that may be published.
-    Of a chain, the model that answers now is written. The predictor may be served meanwhile.
+    It gives the labels and probabilities of the service. The guarantee is in the file. Votes have no model that may be
+    published. Of a chain, the model that answers now is written. The predictor may be served meanwhile.
 
     Parameters
     ----------

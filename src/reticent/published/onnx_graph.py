@@ -72,16 +72,16 @@ def to_onnx(published: PublishedModel) -> Any:
         },
     )
     onnx.checker.check_model(made)
-    check(published, lambda table: evaluated(made, published, table)[0], "ONNX")
+    check(published, lambda table: evaluated(made, published, table), "ONNX")
     return made
 
 
-def evaluated(made: Any, published: PublishedModel, table: dict[str, Array]) -> list[Array]:
+def evaluated(made: Any, published: PublishedModel, table: dict[str, Array]) -> tuple[Array, Array]:
     """Labels and probabilities by the reference evaluator of ONNX."""
     from onnx.reference import ReferenceEvaluator
 
-    found = ReferenceEvaluator(made).run(None, feeds(published, table))
-    return [np.asarray(one) for one in found]
+    labels, probabilities = ReferenceEvaluator(made).run(None, feeds(published, table))
+    return np.asarray(labels), np.asarray(probabilities)
 
 
 def feeds(published: PublishedModel, table: dict[str, Array]) -> dict[str, Array]:

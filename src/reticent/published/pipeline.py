@@ -56,7 +56,12 @@ def to_pipeline(published: PublishedModel) -> Pipeline:
     classifier.intercept_ = np.zeros(len(classifier.coef_))
     classifier.classes_ = classes
     pipeline.guarantee_ = published.to_json()["guarantee"] | {"words": published.guarantee.explain()}
-    check(published, lambda table: pipeline.predict(pd.DataFrame(table)), "a scikit-learn pipeline")
+
+    def predict(table: dict[str, Any]) -> tuple[Any, Any]:
+        frame = pd.DataFrame(table)
+        return pipeline.predict(frame), pipeline.predict_proba(frame)
+
+    check(published, predict, "a scikit-learn pipeline")
     return pipeline
 
 
