@@ -178,6 +178,7 @@ def test_an_export_that_differs_from_the_service_is_refused() -> None:
         ({"version": 2}, "no model in the format"),
         ({"classes": None}, "is incomplete"),
         ({"guarantee": {}}, "is incomplete"),
+        ({"event": None}, "is incomplete"),
         ({"model": {}}, "is incomplete"),
     ],
 )
@@ -215,7 +216,7 @@ def test_the_guarantee_is_in_every_file() -> None:
     page = model.to_json()
     assert page["guarantee"]["protects"] == "rows"
     assert page["words"] == model.guarantee.explain()
-    assert page["model"]["event"] == model.model.event_.to_json()
+    assert page["event"] == page["model"]["event"] == model.model.event_.to_json()
     made = onnx_graph.to_onnx(model)
     assert made.doc_string == model.guarantee.explain()
     assert {one.key: one.value for one in made.metadata_props}["guarantee.epsilon"] == "1.0"

@@ -16,8 +16,9 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
 
+from reticent.learners.features import FeatureMap
 from reticent.learners.second_moments import factor_inside
-from reticent.published.columns import Scale, is_text, known_values, positions
+from reticent.published.columns import Scale, encoded_bound, is_text, known_values, positions
 from reticent.published.model import NotPublic, PublishedModel
 from reticent.published.probe import check, probe
 from reticent.service.schema import Column, Schema
@@ -71,13 +72,14 @@ def to_pipeline(published: PublishedModel) -> Pipeline:
 def _block(column: Column) -> Pipeline:
     """What makes numbers of a column."""
     if (scale := Scale.of(column)) is not None:
-        return make_pipeline(
-            _function(np.asarray, dtype=np.float64),
+        value = make_pipeline(
             _function(np.clip, a_min=scale.low, a_max=scale.high),
-            SimpleImputer(),
+            SimpleImputer(keep_empty_features=True),
             StandardScaler(),
             _function(np.clip, a_min=-1.0, a_max=1.0),
         )
+        parts = [("value", value), *([("missing", _function(np.isnan))] if scale.marked else [])]
+        return make_pipeline(_function(np.asarray, dtype=np.float64), FeatureUnion(parts))
     known = known_values(column) if is_text(column) else sorted(known_values(column))
     encoder = OneHotEncoder(categories=[known], handle_unknown="ignore", sparse_output=False)
     if not is_text(column):
@@ -95,8 +97,9 @@ def _block(column: Column) -> Pipeline:
 def _set_scale(block: Pipeline, column: Column) -> None:
     """Lay the range of a number onto [-1, 1], by the operations of the schema."""
     if (scale := Scale.of(column)) is not None:
-        block.named_steps["simpleimputer"].statistics_ = np.array([scale.missing])
-        scaler = block.named_steps["standardscaler"]
+        value = block.named_steps["featureunion"].named_transformers["value"]
+        value.named_steps["simpleimputer"].statistics_ = np.array([scale.missing])
+        scaler = value.named_steps["standardscaler"]
         scaler.mean_, scaler.scale_ = np.array([scale.middle]), np.array([scale.half])
         scaler.var_ = scaler.scale_**2
 
@@ -127,29 +130,52 @@ def _arrangement(schema: Schema) -> tuple[Floats, Floats]:
 
 def _scores(published: PublishedModel) -> list[tuple[str, Any]]:
     """Steps from the columns of the pipeline to one score per class, as the model computes them."""
-    model, schema = published.model, published.schema
-    feature_map, whitening, (coef, intercept) = model.feature_map_, model.whitening_, model.hypothesis_
-    matrix, shift = _arrangement(schema)
-    steps: list[tuple[str, Any]] = []
-    if feature_map.frequencies is not None or len(schema.columns) > feature_map.row_norm**2 * (1 + 1e-9):
-        encoded = _affine(matrix, shift)
-        steps.append(("shortened", _divided(encoded, _affine(matrix, shift), feature_map.row_norm, 1.0, schema.width)))
-        matrix, shift = np.eye(schema.width), np.zeros(schema.width)
-    if feature_map.frequencies is not None:
-        phases = _function(np.dot, b=feature_map.frequencies)
-        waves = [(wave.__name__, make_pipeline(phases, _function(wave))) for wave in (np.cos, np.sin)]
-        steps.append(("fourier", FeatureUnion(waves)))
-        matrix, shift = np.eye(len(coef)) / math.sqrt(len(coef) // 2), np.zeros(len(coef))
+    model, width = published.model, published.schema.width
+    coef, intercept = model.hypothesis_
     if coef.shape[1] == 1:  # the score of the second of two classes
         coef, intercept = np.hstack([0 * coef, coef]), np.append(0.0, intercept)
-    scores = _affine(matrix @ coef, shift @ coef + intercept)
+    steps, matrix, shift = _unit_rows(model.feature_map_, *_arrangement(published.schema), published.schema, width)
+    weights = coef * model.feature_map_.length
+    scores, whitening = _affine(matrix @ weights, shift @ weights + intercept), model.whitening_
     if whitening is None:
         return [*steps, ("scores", scores)]
     inside = whitening.matrix * factor_inside(whitening.constant)
-    unit = inside[: len(coef)] / feature_map.length
-    image = _affine(matrix @ unit, shift @ unit + inside[len(coef) :].sum(axis=0))
-    largest = float((np.linalg.norm(coef, axis=0) * feature_map.length + np.abs(intercept)).max())
+    image = _affine(matrix @ inside[: len(coef)], shift @ inside[: len(coef)] + inside[len(coef) :].sum(axis=0))
+    largest = float((np.linalg.norm(weights, axis=0) + np.abs(intercept)).max())
     return [*steps, ("scores", _divided(scores, image, whitening.length, largest, len(intercept)))]
+
+
+def _unit_rows(
+    feature_map: FeatureMap, matrix: Floats, shift: Floats, schema: Schema, width: int
+) -> tuple[list[tuple[str, Any]], Floats, Floats]:
+    """Steps to rows that are an affine map away from the rows that the model sees, of length at most 1; and the map."""
+    steps: list[tuple[str, Any]] = []
+    bounds, directions = getattr(feature_map, "bounds", None), getattr(feature_map, "directions", None)
+    longest = encoded_bound(schema)
+    if bounds is not None:
+        lower, upper = np.broadcast_to(bounds.lower, width), np.broadcast_to(bounds.upper, width)
+        clipped = make_pipeline(_affine(matrix, shift), _function(np.clip, a_min=lower.copy(), a_max=upper.copy()))
+        steps.append(("bounded", clipped))
+        matrix, shift, longest = np.diag(1 / (upper - lower)), -lower / (upper - lower), math.sqrt(width)
+    if longest > feature_map.row_norm * (1 + 1e-9):
+        rows = _affine(matrix, shift)
+        steps.append(("shortened", _divided(rows, rows, feature_map.row_norm, 1.0, width)))
+        matrix, shift = np.eye(width), np.zeros(width)
+    matrix, shift, length = matrix / feature_map.row_norm, shift / feature_map.row_norm, feature_map.row_norm
+    if directions is not None:
+        image = _affine(matrix @ directions.matrix, shift @ directions.matrix - directions.centre)
+        largest = float((np.linalg.norm(directions.matrix, axis=0) + np.abs(directions.centre)).max())
+        steps.append(("projected", _divided(image, image, directions.length, largest, len(directions.centre))))
+        matrix, shift = np.eye(len(directions.centre)) / directions.length, np.zeros(len(directions.centre))
+        length = 1.0
+    if feature_map.frequencies is not None:
+        frequencies = feature_map.frequencies * length
+        phases = _affine(matrix @ frequencies, shift @ frequencies)
+        waves = [(wave.__name__, make_pipeline(phases, _function(wave))) for wave in (np.cos, np.sin)]
+        steps.append(("fourier", FeatureUnion(waves)))
+        features = 2 * frequencies.shape[1]
+        matrix, shift = np.eye(features) / math.sqrt(features // 2), np.zeros(features)
+    return steps, matrix, shift
 
 
 def _function(function: Any, **options: Any) -> FunctionTransformer:
