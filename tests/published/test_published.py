@@ -178,7 +178,7 @@ def test_an_export_that_differs_from_the_service_is_refused() -> None:
         ({"version": 2}, "no model in the format"),
         ({"classes": None}, "is incomplete"),
         ({"guarantee": {}}, "is incomplete"),
-        ({"event": None}, "is incomplete"),
+        ({"event": None}, "an event must be a JSON object"),
         ({"model": {}}, "is incomplete"),
     ],
 )
