@@ -107,3 +107,26 @@ def test_the_examples_of_asking_fit_the_clinic_of_the_guide(monkeypatch: pytest.
     asked.append(open_inference.read(body.encode(), None, clinic, 100).rows)
     assert [len(rows) for rows in asked] == [2, 1]
     assert (asked[0][1] == asked[1][0]).all()  # the same patient
+
+
+# ── docs/guides/publish-a-model.md ─────────────────────────────────────────────────────────────────────────────────
+
+PUBLISH = DOCS / "guides" / "publish-a-model.md"
+
+
+@pytest.mark.slow
+def test_publishing_as_written(tmp_path: Path) -> None:
+    with reserved_port() as port:
+        ready = f"until curl -sf http://127.0.0.1:{port}/v2/health/ready >ready; do kill -0 $!; sleep 0.1; done"
+        serve = f"reticent serve clinic --probabilities --port {port} &\ntrap 'kill $!' EXIT\n{ready}\n"
+        text = typed(PUBLISH)
+        assert text.count("reticent serve clinic --probabilities\n") == 1
+        text = text.replace("reticent serve clinic --probabilities\n", serve)
+        (schema,) = re.findall(r"^cat > schema.toml <<'END'\n.*?^END\n", script(), flags=re.MULTILINE | re.DOTALL)
+        before = f'export RETICENT_HOME="$PWD/home"\nreticent demo --write .\n{schema}'
+        code, shown = typed_in(tmp_path, before + text)
+    assert code == 0, shown
+    assert "readmitted,P(no),P(yes)\n" in shown
+    json, onnx = re.findall(r"^\['yes'\] (\[\[.*?\]\])", shown, flags=re.MULTILINE)
+    assert json == onnx
+    assert re.search(r"^\[('(yes|no)' ?){5}\] rows$", shown, flags=re.MULTILINE), shown

@@ -114,6 +114,7 @@ def everlasting_recipe(**options: Any) -> Recipe:
             "add_unlabelled": (call("add_unlabelled"), X[:3]),
             "predict": (call("predict"), X[:3]),
             "answer": (call("answer"), X[:3]),
+            "probabilities": (call("probabilities"), X[:3]),
             "turn_over": (bare("turn_over"), None),
             "save": (lambda thing, data: thing.save(Path(thing.folder) / "state"), None),
         },
@@ -121,7 +122,7 @@ def everlasting_recipe(**options: Any) -> Recipe:
             "fit", "fit_with_noise", "load", "learned", "learn_elsewhere", "phase", "phase_", "event_",
             "answers_left_in_phase_", "answered_", "rows_gathered_", "client_cap_", "rows_of_client", "one_answer_",
             "learning_", "drift_",
-            "learns_from_queries_", "dtype_", "engine_", "closes_early_",
+            "learns_from_queries_", "dtype_", "engine_", "closes_early_", "model_", "no_probabilities_",
         ),
     )  # fmt: skip
 
@@ -301,6 +302,7 @@ RECIPES: dict[str, Recipe] = {
         {"answer": (call("answer"), asked()), "maintain": (bare("maintain"), None)},
         (
             "columns",
+            "no_probabilities",
             "classes",
             "status",
             "clients",

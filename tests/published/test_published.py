@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import pickletools
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.special import expit
 from some_models import fitted, odd_table, published, some_schema
 
 from reticent.concepts import Thresholds
@@ -66,15 +68,16 @@ def test_json_gives_the_labels_and_probabilities_of_the_predictor(
     np.testing.assert_array_equal(found.argmax(axis=1), predictor.model_.predict(schema.encode(table)))
 
 
-@pytest.mark.parametrize(("classes", "options"), CASES)
-def test_a_pipeline_gives_the_labels_of_the_predictor(classes: tuple[Any, ...], options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("classes", "options"), CASES + FOURIER)
+def test_a_pipeline_gives_the_labels_and_probabilities_of_the_predictor(
+    classes: tuple[Any, ...], options: dict[str, Any]
+) -> None:
     model, table = published(classes, **options), odd_table(some_schema(classes))
     made = pickle.loads(pickle.dumps(pipeline.to_pipeline(model)))
     assert made.predict(pd.DataFrame(table)).tolist() == model.predict(table).tolist()
+    assert made.classes_.tolist() == model.classes.tolist()
+    np.testing.assert_allclose(made.predict_proba(pd.DataFrame(table)), model.predict_proba(table), rtol=0, atol=1e-12)
     assert made.guarantee_["epsilon"] == 1
-    scores = model.model.decision_function(model.encoded(table))
-    if model.model.whitening_ is None:
-        np.testing.assert_allclose(made.decision_function(pd.DataFrame(table)), scores, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("classes", "options"), CASES + FOURIER)
@@ -150,22 +153,22 @@ def test_models_that_are_not_linear_have_no_format() -> None:
         PublishedModel.of(fitted(), Schema((Column("x", "number", range=(0, 1)),), "ill", ("no", "yes")))
 
 
-def test_a_pipeline_refuses_maps_that_it_does_not_have() -> None:
-    with pytest.raises(NotPublic, match="no random Fourier features"):
-        pipeline.to_pipeline(published(fourier_features=8))
-    with pytest.raises(NotPublic, match="cannot scale rows down"):
-        pipeline.to_pipeline(published(row_norm=1))
-
-
 def test_an_export_that_differs_from_the_service_is_refused() -> None:
-    """The twin of an export: one weight has the wrong sign."""
+    """The twins of an export: one weight has the wrong sign; probabilities are not corrected for the loss."""
     model = published()
-    check(model, model.predict, "a twin")
+    check(model, lambda table: (model.predict(table), model.predict_proba(table)), "itself")
     coef, intercept = model.model.hypothesis_
     wrong = PublishedModel.from_json(model.to_json())
     wrong.model.hypothesis_ = Linear(np.where(np.arange(len(coef))[:, None] == 0, -coef, coef), intercept)
     with pytest.raises(NotPublic, match="a twin cannot hold this model"):
-        check(model, wrong.predict, "a twin")
+        check(model, lambda table: (wrong.predict(table), model.predict_proba(table)), "a twin")
+
+    def uncorrected(table: dict[str, Any]) -> Any:
+        p = expit(model.model.decision_function(model.encoded(table)))
+        return np.stack([1 - p, p], axis=1)
+
+    with pytest.raises(NotPublic, match="a twin cannot hold this model"):
+        check(model, lambda table: (model.predict(table), uncorrected(table)), "a twin")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +178,7 @@ def test_an_export_that_differs_from_the_service_is_refused() -> None:
         ({"version": 2}, "no model in the format"),
         ({"classes": None}, "is incomplete"),
         ({"guarantee": {}}, "is incomplete"),
+        ({"event": None}, "an event must be a JSON object"),
         ({"model": {}}, "is incomplete"),
     ],
 )
@@ -212,17 +216,16 @@ def test_the_guarantee_is_in_every_file() -> None:
     page = model.to_json()
     assert page["guarantee"]["protects"] == "rows"
     assert page["words"] == model.guarantee.explain()
-    assert page["model"]["event"] == model.model.event_.to_json()
+    assert page["event"] == page["model"]["event"] == model.model.event_.to_json()
     made = onnx_graph.to_onnx(model)
     assert made.doc_string == model.guarantee.explain()
     assert {one.key: one.value for one in made.metadata_props}["guarantee.epsilon"] == "1.0"
 
 
-def test_a_pipeline_needs_only_scikit_learn_and_numpy(tmp_path: Path) -> None:
+def test_a_pipeline_needs_only_scikit_learn_and_what_it_needs(tmp_path: Path) -> None:
     content = files.FORMATS["sklearn"].encoded(published())
     words = {str(word) for _, word, _ in pickletools.genops(content)}
-    modules = {word.partition(".")[0] for word in words if word.startswith(("reticent", "pandas", "scipy", "joblib"))}
-    assert modules == set()
+    assert not [word for word in words if word.startswith(("reticent", "pandas"))]
     (tmp_path / "model.pkl").write_bytes(content)
     code = (
         "import sys; sys.modules['reticent'] = None; import joblib, pickle\n"
@@ -231,3 +234,21 @@ def test_a_pipeline_needs_only_scikit_learn_and_numpy(tmp_path: Path) -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (found.stdout, found.returncode) == ("1.0\n", 0), found.stderr
+
+
+# ── the reader of the docs ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("classes", "options"), CASES + FOURIER)
+def test_the_reader_of_the_docs(classes: tuple[Any, ...], options: dict[str, Any], tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "publish-a-model.md").read_text(encoding="utf-8")
+    reader: dict[str, Any] = {}
+    exec(re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)[0], reader)
+    model = published(classes, **options)
+    files.write(model, tmp_path / "model.json", "json")
+    page, table = reader["read"](tmp_path / "model.json"), odd_table(model.schema, rows=60)
+    table["ward"] = [cell.strip() for cell in table["ward"]]
+    rows = [{name: cells[index] for name, cells in table.items()} for index in range(60)]
+    assert [reader["predict"](page, row) for row in rows] == model.predict(table).tolist()
+    found = [reader["predict_proba"](page, row) for row in rows]
+    np.testing.assert_allclose(found, model.predict_proba(table), rtol=0, atol=1e-12)

@@ -11,8 +11,11 @@ from typing import Any, NamedTuple
 import httpx
 import numpy as np
 import pytest
+import tritonclient.http as triton
+from faulty import full
 from shop import MODEL, labels, new_answering, request
 from stand_in import running
+from test_real_clients import ScoringServerClient
 
 from reticent.concepts import Thresholds
 from reticent.data.schema import Column, Schema
@@ -23,7 +26,8 @@ from reticent.service.client import AsyncClient, Client
 from reticent.service.home import Home
 from reticent.service.http.batching import Batcher
 from reticent.service.http.service import Service
-from reticent.service.requests import Answered, KeyReused, Request
+from reticent.service.requests import Answered, Halted, KeyReused, Request
+from waiting import LIMIT
 
 LEARNER = PrivateLogisticRegression(epsilon=4, delta=1e-5, row_norm=2)
 CLASSES = ("yes", "no", "perhaps")  # not in ascending order
@@ -80,6 +84,14 @@ def test_a_repeat_receives_the_same_numbers_alone_or_among_others_and_after_a_re
     (other,) = restarted.answer([asked(request(33, "key", body=b"another"))])
     assert isinstance(other, KeyReused), "not even probabilities are given for another body"
     restarted.close()
+
+
+def test_what_is_not_durable_is_not_handed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering = new_answering(tmp_path / "clinic", learner=LEARNER, engine="model", rows=1000)
+    monkeypatch.setattr(answering._store, "write", full)
+    (found,) = answering.answer([asked(request(3, "key"))])
+    assert isinstance(found, Halted)
+    answering.close()
 
 
 @pytest.mark.parametrize("learner", [Thresholds(), LEARNER], ids=["votes", "chain"])
@@ -197,3 +209,20 @@ def test_the_clients(served: Served) -> None:
             return await client.ask_with_probabilities(FRACTIONS)
 
     np.testing.assert_array_equal(asyncio.run(ask()).probabilities, found.probabilities)
+
+
+def test_clients_that_others_wrote(served: Served) -> None:
+    url, words, numbers = served
+    address = url.removeprefix("http://")
+    with triton.InferenceServerClient(address, connection_timeout=LIMIT, network_timeout=LIMIT) as client:
+        rows = triton.InferInput("rows", list(FRACTIONS.shape), "FP64")
+        rows.set_data_from_numpy(FRACTIONS, binary_data=True)
+        for binary in (True, False, None):
+            names = ("labels", "probabilities")
+            wanted = None if binary is None else [triton.InferRequestedOutput(one, binary_data=binary) for one in names]
+            found = client.infer("clinic", [rows], outputs=wanted)
+            assert found.as_numpy("labels").astype(str).tolist() == words
+            np.testing.assert_allclose(found.as_numpy("probabilities"), numbers)
+    host, _, port = address.partition(":")
+    predictions = ScoringServerClient(host, port).invoke(FRACTIONS).get_predictions()
+    assert predictions[0].tolist() == words

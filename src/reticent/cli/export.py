@@ -16,9 +16,7 @@ USE = {
     "json": 'In Python: reticent.published.PublishedModel.read("{path}").',
     "onnx": "Inputs are the columns, each of shape [rows, 1]: float64, or text. Outputs are labels and probabilities.",
     "sklearn": (
-        'In Python: pickle.load(open("{path}", "rb")).predict(frame), with the same versions of scikit-learn and '
-        "numpy. Its predict_proba is not corrected as the probabilities of the service are: for those, export JSON or "
-        "ONNX."
+        'In Python: pickle.load(open("{path}", "rb")).predict(frame), with the same versions of scikit-learn and numpy.'
     ),
 }
 
@@ -26,8 +24,8 @@ USE = {
 def export(name: str, *, to: str, out: Path | None = None, own: Own = None) -> int:
     """Write the private model of a predictor to a file, for other programs. A private model is public.
 
-    It gives the same labels as the service. The guarantee is in the file. Votes have no model that may be published.
-    Of a chain, the model that answers now is written. The predictor may be served meanwhile.
+    It gives the labels and probabilities of the service. The guarantee is in the file. Votes have no model that may be
+    published. Of a chain, the model that answers now is written. The predictor may be served meanwhile.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from reticent.data.cells import as_text
@@ -9,13 +10,17 @@ from reticent.data.schema import Column, Schema
 
 
 class Scale(NamedTuple):
-    """How a number is clipped, filled in where it is missing, and laid onto [-1, 1]: (cell − middle) / half."""
+    """How a number is clipped, filled in where it is missing, and laid onto [-1, 1]: (cell − middle) / half.
+
+    With `marked`, a second number is 1 where the cell is missing.
+    """
 
     low: float
     high: float
     middle: float
     half: float
     missing: float
+    marked: bool
 
     @classmethod
     def of(cls, column: Column) -> Scale | None:
@@ -24,7 +29,8 @@ class Scale(NamedTuple):
             return None
         low, high = (float(end) for end in column.range)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
-        return cls(low, high, middle, half, middle if column.missing is None else float(column.missing))
+        missing = float(column.missing) if isinstance(column.missing, (int, float)) else middle
+        return cls(low, high, middle, half, missing, marked=len(column.features) > 1)
 
 
 def is_text(column: Column) -> bool:
@@ -38,10 +44,16 @@ def known_values(column: Column) -> list[str] | list[float]:
 
 
 def positions(schema: Schema, column: Column) -> list[int]:
-    """Where the numbers of a column are in an encoded row: numbers come first, then categories."""
-    start = 0
-    for one in sorted(schema.columns, key=lambda one: one.kind != "number"):
-        if one is column:
-            return list(range(start, start + len(one.features)))
-        start += len(one.features)
-    raise ValueError(f"{column.name!r} is no column of the schema")
+    """Where the numbers of a column are in an encoded row: numbers come first, then their marks, then categories."""
+    numbers = [one for one in schema.columns if one.kind == "number"]
+    owners = [
+        *numbers,
+        *(one for one in numbers for _ in one.features[1:]),
+        *(one for one in schema.columns if one.kind != "number" for _ in one.features),
+    ]
+    return [index for index, one in enumerate(owners) if one is column]
+
+
+def encoded_bound(schema: Schema) -> float:
+    """The greatest length of an encoded row: every column adds at most 1 to its square."""
+    return math.sqrt(len(schema.columns))

@@ -63,6 +63,11 @@ def write(published: PublishedModel, path: Path, kind: str) -> None:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         unfinished.write_bytes(content)
-        os.link(unfinished, path)  # fails if there is such a file, which a rename would replace
+        try:
+            os.link(unfinished, path)  # fails if there is such a file, which a rename would replace
+        except OSError:  # also where the file system has no links
+            if path.exists():
+                raise
+            os.rename(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)

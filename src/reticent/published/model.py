@@ -17,6 +17,7 @@ from reticent.data.schema import Column, Schema
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.predictors.engines.private_model import model_state, restored_model
 from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.privacy.events import Event, event_from_json
 from reticent.privacy.guarantee import Guarantee
 from reticent.published.columns import Scale
 
@@ -53,6 +54,8 @@ class PublishedModel:
         The labels, in the order of the class indices of the model and of the columns of `predict_proba`.
     guarantee : Guarantee
         What was promised to the people in the rows, and perhaps in the queries.
+    event : Event
+        What the rows that the model was made from have paid for it, and for what was released with it.
     model : PrivateLogisticRegression
         The released model of encoded rows. Its labels are class indices.
 
@@ -67,6 +70,7 @@ class PublishedModel:
     schema: Schema
     classes: Array
     guarantee: Guarantee
+    event: Event
     model: PrivateLogisticRegression
 
     @classmethod
@@ -83,11 +87,12 @@ class PublishedModel:
         model = predictor.model_
         if model is None:
             raise NotPublic(VOTES)
+        model = getattr(model, "model_", model)  # of a learner that chooses a model: the one that it chose
         if not isinstance(model, PrivateLogisticRegression):
             raise NotPublic(f"there are formats for linear models, and this one is a {type(model).__name__}")
         if schema.width != model.n_features_in_:
             raise NotPublic(f"the model has {model.n_features_in_} columns, and the schema makes {schema.width}")
-        return cls(schema, predictor.classes_, predictor.guarantee_, model)
+        return cls(schema, predictor.classes_, predictor.guarantee_, predictor.event_, model)
 
     # ── predicting ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -130,6 +135,7 @@ class PublishedModel:
             "reticent": version("reticent"),
             "guarantee": asdict(self.guarantee),
             "words": self.guarantee.explain(),
+            "event": self.event.to_json(),
             "schema": {"target": self.schema.target, "columns": [_described(one) for one in self.schema.columns]},
             "features": list(self.schema.features),
             "classes": self.classes.tolist(),
@@ -154,10 +160,10 @@ class PublishedModel:
                 classes=list(range(len(classes))),
             )
             arrays = {name: np.asarray(values, np.float64) for name, values in page["model"]["arrays"].items()}
-            model = restored_model(learner, page["model"], arrays)
+            event, model = event_from_json(page["event"]), restored_model(learner, page["model"], arrays)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"this model in the format {FORMAT!r} is incomplete: {type(error).__name__}") from None
-        return cls(schema, classes, guarantee, model)
+        return cls(schema, classes, guarantee, event, model)
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Self:
@@ -182,7 +188,7 @@ def _described(column: Column) -> dict[str, Any]:
         for field in fields(column)
         if field.default is MISSING or getattr(column, field.name) != field.default
     }
-    if (scale := Scale.of(column)) is not None:
+    if (scale := Scale.of(column)) is not None and column.missing is None:
         described["missing"] = scale.missing
     return described
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from reticent.data.schema import Column
 from reticent.extras import require
+from reticent.learners.features import FeatureMap
 from reticent.learners.second_moments import factor_inside
 from reticent.published.columns import Scale, is_text, known_values, positions
 from reticent.published.model import PublishedModel
@@ -43,8 +44,7 @@ def to_onnx(published: PublishedModel) -> Any:
     from onnx import helper
 
     graph = _Graph()
-    encoded, order = _encoded(graph, published)
-    scores = _scores(graph, published, encoded, order)
+    scores = _scores(graph, published, _encoded(graph, published))
     kind = _label(graph, published, scores)
     _probabilities(graph, published, scores)
     double, text = onnx.TensorProto.DOUBLE, onnx.TensorProto.STRING
@@ -72,16 +72,16 @@ def to_onnx(published: PublishedModel) -> Any:
         },
     )
     onnx.checker.check_model(made)
-    check(published, lambda table: evaluated(made, published, table)[0], "ONNX")
+    check(published, lambda table: evaluated(made, published, table), "ONNX")
     return made
 
 
-def evaluated(made: Any, published: PublishedModel, table: dict[str, Array]) -> list[Array]:
+def evaluated(made: Any, published: PublishedModel, table: dict[str, Array]) -> tuple[Array, Array]:
     """Labels and probabilities by the reference evaluator of ONNX."""
     from onnx.reference import ReferenceEvaluator
 
-    found = ReferenceEvaluator(made).run(None, feeds(published, table))
-    return [np.asarray(one) for one in found]
+    labels, probabilities = ReferenceEvaluator(made).run(None, feeds(published, table))
+    return np.asarray(labels), np.asarray(probabilities)
 
 
 def feeds(published: PublishedModel, table: dict[str, Array]) -> dict[str, Array]:
@@ -131,24 +131,27 @@ class _Graph:
 # ── from columns to scores ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _encoded(graph: _Graph, published: PublishedModel) -> tuple[str, list[int]]:
-    """Encoded rows, and where each of their numbers is in an encoded row of the schema."""
+def _encoded(graph: _Graph, published: PublishedModel) -> str:
+    """Encoded rows, with numbers in the order of the schema."""
     parts, order = [], []
     for column in published.schema.columns:
         scale = Scale.of(column)
         parts.append(_category(graph, column) if scale is None else _number(graph, column, scale))
         order += positions(published.schema, column)
-    return graph.add("Concat", *parts, axis=1), order
+    return graph.add("Gather", graph.add("Concat", *parts, axis=1), graph.constant(np.argsort(order), np.int64), axis=1)
 
 
 def _number(graph: _Graph, column: Column, scale: Scale) -> str:
-    known = graph.add("Where", graph.add("IsNaN", column.name), graph.constant([[scale.missing]]), column.name)
+    missing = graph.add("IsNaN", column.name)
+    known = graph.add("Where", missing, graph.constant([[scale.missing]]), column.name)
     moved = graph.add("Sub", _clipped(graph, known, scale.low, scale.high), graph.constant([[scale.middle]]))
-    return _clipped(graph, graph.add("Div", moved, graph.constant([[scale.half]])), -1.0, 1.0)
+    value = _clipped(graph, graph.add("Div", moved, graph.constant([[scale.half]])), -1.0, 1.0)
+    return graph.add("Concat", value, _as_numbers(graph, missing), axis=1) if scale.marked else value
 
 
-def _clipped(graph: _Graph, rows: str, low: float, high: float) -> str:
-    return graph.add("Min", graph.add("Max", rows, graph.constant([[low]])), graph.constant([[high]]))
+def _clipped(graph: _Graph, rows: str, low: Any, high: Any) -> str:
+    above = graph.add("Max", rows, graph.constant(np.atleast_2d(low)))
+    return graph.add("Min", above, graph.constant(np.atleast_2d(high)))
 
 
 def _category(graph: _Graph, column: Column) -> str:
@@ -176,27 +179,49 @@ def _as_numbers(graph: _Graph, truths: str) -> str:
     return graph.add("Cast", truths, to=TensorProto.DOUBLE)
 
 
-def _scores(graph: _Graph, published: PublishedModel, encoded: str, order: list[int]) -> str:
+def _scores(graph: _Graph, published: PublishedModel, encoded: str) -> str:
     """The scores of `PrivateLogisticRegression.decision_function`, with one column for two classes."""
     model = published.model
-    feature_map, whitening, (coef, intercept) = model.feature_map_, model.whitening_, model.hypothesis_
-    norm = graph.constant([[feature_map.row_norm]])
-    longer = graph.add("Max", graph.add("Div", graph.length(encoded), norm), graph.constant([[1.0]]))
-    rows = graph.add("Div", graph.add("Div", encoded, norm), longer)
-    if feature_map.frequencies is not None:
-        phases = graph.add("MatMul", rows, graph.constant(feature_map.frequencies[order] * feature_map.row_norm))
-        waves = graph.add("Concat", graph.add("Cos", phases), graph.add("Sin", phases), axis=1)
-        rows = graph.add("Div", waves, graph.constant([[math.sqrt(feature_map.frequencies.shape[1])]]))
-        order = list(range(len(coef)))
-    product = graph.add("MatMul", rows, graph.constant(coef[order] * feature_map.length))
+    whitening, (coef, intercept) = model.whitening_, model.hypothesis_
+    rows = _unit_rows(graph, model.feature_map_, encoded)
+    product = graph.add("MatMul", rows, graph.constant(coef * model.feature_map_.length))
     scores = graph.add("Add", product, graph.constant(intercept[None]))
     if whitening is None:
         return scores
     matrix = whitening.matrix * factor_inside(whitening.constant)
-    image = graph.add("MatMul", rows, graph.constant(matrix[: len(coef)][order]))
+    image = graph.add("MatMul", rows, graph.constant(matrix[: len(coef)]))
     image = graph.add("Add", image, graph.constant(matrix[len(coef) :].sum(axis=0)[None]))
-    longer = graph.add("Div", graph.length(image), graph.constant([[whitening.length]]))
-    return graph.add("Div", scores, graph.add("Max", longer, graph.constant([[1.0]])))
+    return graph.add("Div", scores, _excess(graph, image, whitening.length))
+
+
+def _unit_rows(graph: _Graph, feature_map: FeatureMap, rows: str) -> str:
+    """The rows that the model sees, as `FeatureMap.unit_rows` makes them."""
+    bounds, directions = getattr(feature_map, "bounds", None), getattr(feature_map, "directions", None)
+    if bounds is not None:
+        clipped = graph.add("Sub", _clipped(graph, rows, bounds.lower, bounds.upper), graph.constant([bounds.lower]))
+        rows = graph.add("Div", clipped, graph.constant([bounds.upper - bounds.lower]))
+    length = feature_map.row_norm
+    rows = _shortened(graph, rows, length)
+    if directions is not None:
+        image = graph.add("MatMul", rows, graph.constant(directions.matrix))
+        image = graph.add("Sub", image, graph.constant([directions.centre]))
+        rows, length = _shortened(graph, image, directions.length), 1.0
+    if feature_map.frequencies is None:
+        return rows
+    phases = graph.add("MatMul", rows, graph.constant(feature_map.frequencies * length))
+    waves = graph.add("Concat", graph.add("Cos", phases), graph.add("Sin", phases), axis=1)
+    return graph.add("Div", waves, graph.constant([[math.sqrt(feature_map.frequencies.shape[1])]]))
+
+
+def _shortened(graph: _Graph, rows: str, length: float) -> str:
+    """Rows divided by this length, or by their own if that is greater."""
+    return graph.add("Div", graph.add("Div", rows, graph.constant([[length]])), _excess(graph, rows, length))
+
+
+def _excess(graph: _Graph, rows: str, length: float) -> str:
+    """How many times as long as this each row is; 1 for rows that are shorter."""
+    relative = graph.add("Div", graph.length(rows), graph.constant([[length]]))
+    return graph.add("Max", relative, graph.constant([[1.0]]))
 
 
 # ── from scores to labels and probabilities ───────────────────────────────────────────────────────────────────────

@@ -15,6 +15,7 @@ from reticent.published.model import NotPublic, PublishedModel
 Array = NDArray[Any]
 
 ROWS = 200
+TOLERANCE = 1e-6  # of probabilities; a runtime may approximate sines and cosines
 CLOSE = 1e-9  # scores closer than this are a tie, which rounding may decide either way
 
 
@@ -45,15 +46,17 @@ def _cells(column: Column, rows: int, rng: np.random.Generator) -> Array:
     return np.where(odd < 0.1, np.nan, np.where(odd < 0.2, 0.123, known.astype(np.float64)))
 
 
-def check(published: PublishedModel, predict: Callable[[dict[str, Array]], Array], where: str) -> None:
-    """Refuse an exported model that gives another label than the service to a row of `probe`.
+def check(
+    published: PublishedModel, predict: Callable[[dict[str, Array]], tuple[Array, Array]], where: str
+) -> None:
+    """Refuse an exported model that gives another label or other probabilities than the service to a row of `probe`.
 
     Parameters
     ----------
     published : PublishedModel
         The model, whose labels are those of the service.
     predict : callable
-        Maps a table to the labels of the exported model.
+        Maps a table to the labels and the probabilities of the exported model.
     where : str
         What was exported, for the message.
     """
@@ -61,5 +64,7 @@ def check(published: PublishedModel, predict: Callable[[dict[str, Array]], Array
     scores = published.model.decision_function(published.encoded(table))
     ordered = np.sort(np.stack([0 * scores, scores], axis=1) if scores.ndim == 1 else scores, axis=1)
     sure = ordered[:, -1] - ordered[:, -2] > CLOSE
-    if not np.array_equal(np.asarray(predict(table))[sure], published.predict(table)[sure]):
-        raise NotPublic(f"{where} cannot hold this model: it would give other labels than the service. Export JSON")
+    labels, probabilities = predict(table)
+    same = np.array_equal(labels[sure], published.predict(table)[sure])
+    if not same or not np.abs(probabilities - published.predict_proba(table)).max() <= TOLERANCE:
+        raise NotPublic(f"{where} cannot hold this model: it would give other answers than the service. Export JSON")
