@@ -17,6 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from reticent.audit.neighbours import row_replacements, score_vectors
+from reticent.data import schema_plan
+from reticent.data.frames import Columns
+from reticent.data.private_schema import FrameSource
+from reticent.data.schema_release import release_columns
 from reticent.errors import BudgetExhausted
 from reticent.learners.second_moments import release_moments
 from reticent.mechanisms.above_threshold import AboveThreshold
@@ -147,6 +151,27 @@ def _counts() -> Iterator[CatalogueEntry]:
     # Two rows of full length at right angles move the second moments farthest; the others are as long when rounded.
     units = [(((1, 0),), ((0, 1),)), (((0.7, 0.7),), ((0.7, -0.7),)), (((1, 0), (0, 9)), ((0, -5), (0, 9)))]
     yield _entry("second_moments", partial(_second_moments, sigma=Fraction(2)), units, epsilon=14)
+    # A category of one row, and counts about the threshold, which is 3.
+    counts = [((k, m), (k + 1, m - 1)) for k in range(4) for m in range(1, 6)]
+    columns = [tuple(("a",) * k + ("b",) * m for k, m in pair) for pair in counts]
+    yield _entry("private_schema", partial(_private_schema, sigma=Fraction(1)), columns, epsilon=5)
+
+
+def _private_schema(cells: Sequence[str], *, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:
+    """The schema of a table with one column of categories."""
+    slack = Fraction(47, 10_000)  # P(N ≥ 3) is within 2 % of it
+    plan = schema_plan.SchemaPlan(
+        rows=len(cells),
+        columns=1,
+        undecided=0,
+        kinds_sigma=None,
+        sigma=sigma,
+        threshold=schema_plan.category_threshold(sigma=sigma, probability=slack),
+        slack=slack,
+    )
+    table = FrameSource(Columns({"ward": list(cells)}))
+    found = release_columns(table, {"ward": "category"}, plan, unsafe_noise)
+    return Release(tuple(column.categories for column in found.columns), plan.event)
 
 
 def _second_moments(rows: Sequence[Sequence[float]], *, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.audit.catalogue import Run, catalogue
+from reticent.data import schema_plan
 from reticent.exact import ceiling, log_bounds
 from reticent.learners import second_moments
 from reticent.mechanisms.above_threshold import AboveThreshold
@@ -196,6 +197,12 @@ BROKEN: dict[str, dict[str, Twin]] = {
     "second_moments": {
         "noise × 0.7": under(Weaker),
         "lengths not checked": replacing(second_moments, "on_lattice", lambda vectors, _: np.rint(vectors)),
+    },
+    "private_schema": {
+        "noise × 0.7": under(Weaker),
+        "threshold without + 1": replacing(
+            schema_plan, "category_threshold", less(1, schema_plan.category_threshold)
+        ),
     },
     "AboveThreshold": {"noise × 0.7": under(Weaker), "value noise not redrawn": under(Stale)},
     "StableMajority": {

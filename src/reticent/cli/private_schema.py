@@ -19,6 +19,8 @@ from reticent.data.private_schema import known_kinds
 from reticent.data.schema import Column, Kind, Schema
 from reticent.data.schema_plan import SchemaPlan, plan_schema, rest_of
 from reticent.data.schema_release import Chunk, Found, release_columns
+from reticent.privacy import fits, rho
+from reticent.privacy.events import Event, Parallel
 from reticent.promises import check_share
 
 if TYPE_CHECKING:
@@ -39,12 +41,31 @@ class Split(NamedTuple):
         The budget of the predictor.
     besides : tuple of two Fractions
         What the schema adds to it for the rows of the table; both together are the whole budget.
+    rho : Fraction or None
+        For private models: the ρ of all releases of the first phase that see one row.
     """
 
     plan: SchemaPlan
     epsilon: Fraction
     delta: Fraction
     besides: tuple[Fraction, Fraction]
+    rho: Fraction | None = None
+
+    def check(self, event: Event) -> None:
+        """Refuse a first phase that does not keep to its part; by public numbers alone.
+
+        Parameters
+        ----------
+        event : Event
+            What the phase cost its rows.
+        """
+        if self.rho is None:
+            kept = fits(event, epsilon=self.epsilon, delta=self.delta)
+        else:
+            parts = event.events if isinstance(event, Parallel) else (event,)
+            kept = all((concentrated := rho(part)) is not None and concentrated <= self.rho for part in parts)
+        if not kept:
+            raise UsageError("the predictor does not keep to the epsilon and delta that the schema left for it")
 
 
 @dataclass(frozen=True)
@@ -115,7 +136,7 @@ class SchemaSearch:
         if learner in LINEAR_MODELS:
             rest = rest_of(epsilon=epsilon, delta=delta, share=share)
             besides = (epsilon - rest.epsilon, delta - rest.delta)
-            return Split(self.plan(epsilon, delta, share), rest.epsilon, rest.delta, besides)
+            return Split(self.plan(epsilon, delta, share), rest.epsilon, rest.delta, besides, rest.rho)
         besides = (epsilon * share, delta * share)
         return Split(self.plan(*besides), epsilon - besides[0], delta - besides[1], besides)
 

@@ -164,7 +164,7 @@ def _planned(rows: int, columns: int, undecided: int, *, rho: Fraction, slack: F
         undecided=undecided,
         kinds_sigma=kinds,
         sigma=sigma,
-        threshold=_threshold(sigma, slack / columns) if slack else 0,
+        threshold=category_threshold(sigma=sigma, probability=slack / columns) if slack else 0,
         slack=slack,
     )
 
@@ -218,8 +218,19 @@ def rest_of(*, epsilon: Fraction, delta: Fraction, share: Fraction) -> Rest:
     return Rest(rho=rho, epsilon=rational(privacy.epsilon(ZCDP(rho * MARGIN), delta=left), "epsilon"), delta=left)
 
 
-def _threshold(sigma: Fraction, probability: Fraction) -> int:
-    """The least τ with P(1 + N > τ) ≤ probability, for discrete Gaussian noise N: P(N ≥ τ), as both are integers."""
+def category_threshold(*, sigma: Fraction, probability: Fraction) -> int:
+    """The least τ with P(1 + N > τ) ≤ probability, for discrete Gaussian noise N: P(N ≥ τ), as both are integers.
+
+    Parameters
+    ----------
+    sigma : Fraction
+        The scale of the noise.
+    probability : Fraction
+        The probability that a category of one row exceeds τ, at most.
+
+    >>> category_threshold(sigma=Fraction(1), probability=Fraction(1, 10))
+    2
+    """
     table = survival(sigma)
     if table is None:  # P(N ≥ k) ≤ e^(−k²/2σ²), as for continuous noise
         return math.ceil(float(sigma) * math.sqrt(2 * math.log(float(1 / probability))) * (1 + 1e-9)) + 1
