@@ -152,9 +152,8 @@ def _counts() -> Iterator[CatalogueEntry]:
     units = [(((1, 0),), ((0, 1),)), (((0.7, 0.7),), ((0.7, -0.7),)), (((1, 0), (0, 9)), ((0, -5), (0, 9)))]
     yield _entry("second_moments", partial(_second_moments, sigma=Fraction(2)), units, epsilon=14)
     # A category of one row, and counts about the threshold, which is 3.
-    counts = [((k, m), (k + 1, m - 1)) for k in range(4) for m in range(1, 6)]
-    columns = [tuple(("a",) * k + ("b",) * m for k, m in pair) for pair in counts]
-    yield _entry("private_schema", partial(_private_schema, sigma=Fraction(1)), columns, epsilon=5)
+    wards = [(("a",) * k + ("b",) * m, ("a",) * (k + 1) + ("b",) * (m - 1)) for k in range(4) for m in range(1, 6)]
+    yield _entry("private_schema", partial(_private_schema, sigma=Fraction(1)), wards, epsilon=5)
 
 
 def _private_schema(cells: Sequence[str], *, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:
