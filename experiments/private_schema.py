@@ -133,7 +133,9 @@ def measure(folder: Path) -> None:
 def measured(name: str, table: Columns, y: Labels, rows: int, *, splits: int = SPLITS) -> Measured:
     """Fit with both schemas on the same random splits."""
     hand = schema_by_hand(table)
-    by_hand, private, unfound = [], [], []
+    by_hand: list[list[float]] = []
+    private: list[list[float]] = []
+    unfound = []
     tested = min(TESTED, len(y) - rows)
     for split in range(splits):
         order = np.random.default_rng(split).permutation(len(y))

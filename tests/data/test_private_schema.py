@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 import reticent as rt
-from reticent.audit import exact, law
+from reticent.audit import Law, exact, law
 from reticent.data import schema_release
 from reticent.data.frames import Columns
 from reticent.data.private_schema import FrameSource, PrivateSchema
@@ -170,10 +170,10 @@ def test_the_law_of_noisy_counts_keeps_the_price_of_the_event(times: Any, monkey
     """The price is that of squared sensitivity 2; half the noise, and a price for 1, are rejected."""
     plan, noisier = small_plan(), small_plan(sigma=times * Fraction(1))
     bins = (40, 41)
-    first, second = (
-        law(lambda noise, column=column: released_counts(column, noisier, OnlyTwoBins(noise, bins), monkeypatch))
-        for column in ([1.0, 2.0], [2.0, 2.0])
-    )
+    def law_of(column: list[float]) -> Law:
+        return law(lambda noise: released_counts(column, noisier, OnlyTwoBins(noise, bins), monkeypatch))
+
+    first, second = law_of([1.0, 2.0]), law_of([2.0, 2.0])
     real = exact(first, second).delta(2)
     assert (real[1] <= delta(DiscreteGaussian(plan.sigma, 2), epsilon=2)) == (times == 1)
     assert real[0] > delta(DiscreteGaussian(plan.sigma, 1), epsilon=2)  # twin: sensitivity d for 2d
@@ -184,10 +184,12 @@ def test_rare_categories_are_within_the_slack() -> None:
         found = release_columns(FrameSource(Columns({"x": column})), {"x": "category"}, plan, noise)
         return tuple(one.categories for one in found.columns)
 
+    def law_of(column: list[str], plan: SchemaPlan) -> Law:
+        return law(lambda noise: kept(column, noise, plan))
+
     def worst(plan: SchemaPlan) -> float:
         pairs = [(["a"] * k + ["b"], ["a"] * (k + 1)) for k in range(5)] + [(["a", "b"], ["a", "c"])]
-        laws = [[law(lambda noise, one=one: kept(one, noise, plan)) for one in pair] for pair in pairs]
-        return max(exact(*pair).delta(5)[0] for pair in laws)
+        return max(exact(law_of(first, plan), law_of(second, plan)).delta(5)[0] for first, second in pairs)
 
     plan = small_plan()
     claim = delta(plan.event, epsilon=5)

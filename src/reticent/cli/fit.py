@@ -149,7 +149,7 @@ def fit(
         training = read_rows(found, choice.schema, rows, quiet=quiet)
         _learn(predictor, choice.schema, training, quiet=quiet)
         if purchase is not None:
-            purchase.split.check(predictor.event_)
+            purchase.split.rest.check(predictor.event_)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta, share)).close()
     print(f"\n{in_words(predictor.guarantee_)}")

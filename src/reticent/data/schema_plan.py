@@ -13,7 +13,7 @@ from reticent.errors import InsufficientData
 from reticent.exact import Number, integer, rational
 from reticent.mechanisms.counts import WIDEST
 from reticent.privacy import calibrate, fits
-from reticent.privacy.events import ZCDP, ApproximateDP, Composed, DiscreteGaussian, Event
+from reticent.privacy.events import ZCDP, ApproximateDP, Composed, DiscreteGaussian, Event, Parallel, Seeded
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.privacy.survival import survival
 from reticent.promises import fewest_rows
@@ -187,15 +187,40 @@ class Rest:
 
     Parameters
     ----------
-    rho : Fraction
-        The ρ of all releases after the schema. It is fixed beforehand, so these may depend on the schema.
+    rho : Fraction or None
+        The ρ of all releases after the schema that see one row. It is fixed beforehand, so these may depend on the
+        schema. None if there is no schema to pay for.
     epsilon, delta : Fraction
         A budget for a learner: if all of its releases have Gaussian noise, it keeps to `rho`.
     """
 
-    rho: Fraction
+    rho: Fraction | None
     epsilon: Fraction
     delta: Fraction
+
+    def after(self, schema: Event) -> Event:
+        """The schema, and all releases after it.
+
+        Parameters
+        ----------
+        schema : Event
+            The event of the schema.
+        """
+        return schema if self.rho is None else Composed((schema, ZCDP(self.rho)))
+
+    def check(self, spent: Event) -> None:
+        """Refuse releases that do not keep to the budget; by public numbers alone.
+
+        Parameters
+        ----------
+        spent : Event
+            What happened after the schema. Of parallel events, each row sees one.
+        """
+        bare = spent.event if isinstance(spent, Seeded) else spent
+        for part in bare.events if isinstance(bare, Parallel) else (bare,):
+            rho = privacy.rho(part)
+            if self.rho is not None and (rho is None or rho > self.rho):
+                raise ValueError("what follows the schema does not keep to the budget that was left for it")
 
 
 def rest_of(*, epsilon: Fraction, delta: Fraction, share: Fraction) -> Rest:
