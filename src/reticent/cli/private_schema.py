@@ -215,9 +215,9 @@ def search(
     if group == target:
         raise UsageError("--group and --target must be different columns")
     column_places(table.names, str(table.path))
-    check_columns(table, [target, *([] if group is None else [group])])
     given = dict.fromkeys(_listed(categories), "category")
     away = [*_listed(leave_out), target, *([] if group is None else [group])]
+    check_columns(table, [*away, *given])
     typed = bool(table.types) or table.path.suffix.lower() not in (".csv", ".tsv", ".txt")
     untyped = [name for name in table.names if typed and name not in table.types and name not in away]
     kinds = known_kinds(
