@@ -28,7 +28,7 @@ Columns = dict[str, NDArray[Any]]
 Labels = NDArray[np.int64]
 
 EPSILON, DELTA = 1, 1e-6
-SPLITS, TESTED = 3, 8000
+SPLITS, TESTED = 5, 8000
 ENDS = (0.005, 0.995)  # the quantiles that are the ends of a range by hand
 AIMS = {5000: (0.01, 0.03), 20_000: (0.005, 0.01)}  # the most that accuracy and AUC may lose
 MEASURED = Path(__file__).with_name("private_schema.json")
@@ -133,7 +133,9 @@ def measure(folder: Path) -> None:
 def measured(name: str, table: Columns, y: Labels, rows: int, *, splits: int = SPLITS) -> Measured:
     """Fit with both schemas on the same random splits."""
     hand = schema_by_hand(table)
-    by_hand, private, unfound = [], [], []
+    by_hand: list[list[float]] = []
+    private: list[list[float]] = []
+    unfound = []
     tested = min(TESTED, len(y) - rows)
     for split in range(splits):
         order = np.random.default_rng(split).permutation(len(y))

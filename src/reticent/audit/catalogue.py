@@ -17,6 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from reticent.audit.neighbours import row_replacements, score_vectors
+from reticent.data import schema_plan
+from reticent.data.frames import Columns
+from reticent.data.private_schema import FrameSource
+from reticent.data.schema_release import release_columns
 from reticent.errors import BudgetExhausted
 from reticent.learners.class_weights import release_class_counts
 from reticent.learners.second_moments import release_moments
@@ -152,6 +156,9 @@ def _counts() -> Iterator[CatalogueEntry]:
     counted = partial(_class_counts, sigma=Fraction(2))
     yield _entry("class_counts, 2 classes", partial(counted, classes=2), labels, epsilon=1)
     yield _entry("class_counts, 3 classes", partial(counted, classes=3), labels, epsilon=2)
+    # A category of one row, and counts about the threshold, which is 3.
+    wards = [(("a",) * k + ("b",) * m, ("a",) * (k + 1) + ("b",) * (m - 1)) for k in range(4) for m in range(1, 6)]
+    yield _entry("private_schema", partial(_private_schema, sigma=Fraction(1)), wards, epsilon=5)
 
 
 def _class_counts(labels: Sequence[int], *, classes: int, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:
@@ -169,6 +176,23 @@ class _NoiseOfTheFirstTwo(Noise):
     def discrete_gaussian(self, sigma: Fraction, size: int | None = None) -> Any:
         drawn = self.noise.discrete_gaussian(sigma, min(size or 1, 2))
         return np.append(drawn, np.zeros((size or 1) - len(drawn), dtype=np.int64))
+
+
+def _private_schema(cells: Sequence[str], *, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:
+    """The schema of a table with one column of categories."""
+    slack = Fraction(47, 10_000)  # P(N ≥ 3) is within 2 % of it
+    plan = schema_plan.SchemaPlan(
+        rows=len(cells),
+        columns=1,
+        undecided=0,
+        kinds_sigma=None,
+        sigma=sigma,
+        threshold=schema_plan.category_threshold(sigma=sigma, probability=slack),
+        slack=slack,
+    )
+    table = FrameSource(Columns({"ward": list(cells)}))
+    found = release_columns(table, {"ward": "category"}, plan, unsafe_noise)
+    return Release(tuple(column.categories for column in found.columns), plan.event)
 
 
 def _second_moments(rows: Sequence[Sequence[float]], *, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.audit.catalogue import Run, catalogue
+from reticent.data import schema_plan
 from reticent.exact import ceiling, log_bounds
 from reticent.learners import second_moments
 from reticent.mechanisms.above_threshold import AboveThreshold
@@ -199,6 +200,12 @@ BROKEN: dict[str, dict[str, Twin]] = {
     },
     "class_counts, 2 classes": {"noise × 0.7": under(Weaker)},
     "class_counts, 3 classes": {"noise × 0.7": under(Weaker)},
+    "private_schema": {
+        "noise × 0.7": under(Weaker),
+        "threshold without + 1": replacing(
+            schema_plan, "category_threshold", less(1, schema_plan.category_threshold)
+        ),
+    },
     "AboveThreshold": {"noise × 0.7": under(Weaker), "value noise not redrawn": under(Stale)},
     "StableMajority": {
         "no width": replacing(sparse_vector, "AboveThreshold", lambda _, **rest: AboveThreshold(0, **rest)),

@@ -178,6 +178,8 @@ def fit(
         predictor = _predictor(choice, compare, client_share=client_share, client_phases=client_phases)
         training = read_rows(found, choice.schema, rows, quiet=quiet)
         _learn(predictor, choice.schema, training, quiet=quiet)
+        if purchase is not None:
+            purchase.split.rest.check(predictor.event_)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta, share)).close()
     _report(predictor, choice, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,7 +18,7 @@ from reticent.data.cells import as_number, as_text
 from reticent.data.frames import column_places
 from reticent.data.private_schema import known_kinds
 from reticent.data.schema import Column, Kind, Schema
-from reticent.data.schema_plan import SchemaPlan, plan_schema, rest_of
+from reticent.data.schema_plan import Rest, SchemaPlan, plan_schema, rest_of
 from reticent.data.schema_release import Chunk, Found, release_columns
 from reticent.promises import check_share
 
@@ -35,15 +36,14 @@ class Split(NamedTuple):
     ----------
     plan : SchemaPlan
         The releases of the schema.
-    epsilon, delta : Fraction
+    rest : Rest
         The budget of the predictor.
     besides : tuple of two Fractions
         What the schema adds to it for the rows of the table; both together are the whole budget.
     """
 
     plan: SchemaPlan
-    epsilon: Fraction
-    delta: Fraction
+    rest: Rest
     besides: tuple[Fraction, Fraction]
 
 
@@ -115,9 +115,10 @@ class SchemaSearch:
         if learner in LINEAR_MODELS:
             rest = rest_of(epsilon=epsilon, delta=delta, share=share)
             besides = (epsilon - rest.epsilon, delta - rest.delta)
-            return Split(self.plan(epsilon, delta, share), rest.epsilon, rest.delta, besides)
+            return Split(self.plan(epsilon, delta, share), rest, besides)
         besides = (epsilon * share, delta * share)
-        return Split(self.plan(*besides), epsilon - besides[0], delta - besides[1], besides)
+        rest = Rest(rho=None, epsilon=epsilon - besides[0], delta=delta - besides[1])
+        return Split(self.plan(*besides), rest, besides)
 
     def release(self, plan: SchemaPlan) -> Found:
         """Release the histograms, once.
@@ -204,17 +205,19 @@ def search(
     from reticent.service.tables import check_columns
 
     if target is None or classes is None:
+        options = [*(["--target", target] if target else []), *(["--group", group] if group else [])]
+        command = shlex.join(["reticent", "schema", str(table.path), *options, "--out", "schema.toml"])
         raise UsageError(
-            "without a schema, name the column to predict and its labels, as in --target readmitted --classes no,yes; "
-            "both are public and never read from the rows"
+            "without a schema, name the column to predict and its labels, as in --target readmitted --classes no,yes: "
+            f"they are public, and never read from the rows. Or draft a schema to fill in by hand, with: {command}"
         )
     known = labels_of(classes)
     if group == target:
         raise UsageError("--group and --target must be different columns")
     column_places(table.names, str(table.path))
-    check_columns(table, [target, *([] if group is None else [group])])
     given = dict.fromkeys(_listed(categories), "category")
     away = [*_listed(leave_out), target, *([] if group is None else [group])]
+    check_columns(table, [*away, *given])
     typed = bool(table.types) or table.path.suffix.lower() not in (".csv", ".tsv", ".txt")
     untyped = [name for name in table.names if typed and name not in table.types and name not in away]
     kinds = known_kinds(
@@ -300,7 +303,7 @@ class SchemaPurchase:
         expected = wanted.expected()
         chosen = choose(expected, rows, learner, epsilon=epsilon, delta=delta, **options).learner
         split = wanted.split(Fraction(epsilon), Fraction(delta), share, chosen)
-        more = {**options, "epsilon": split.epsilon, "delta": split.delta, "besides": split.besides}
+        more = {**options, "epsilon": split.rest.epsilon, "delta": split.rest.delta, "besides": split.besides}
         choice = choose(expected, rows, chosen, stage="expected", **more)
         return cls(wanted, split, choice, rows, more)
 

@@ -13,7 +13,7 @@ from reticent.errors import InsufficientData
 from reticent.exact import Number, integer, rational
 from reticent.mechanisms.counts import WIDEST
 from reticent.privacy import calibrate, fits
-from reticent.privacy.events import ZCDP, ApproximateDP, Composed, DiscreteGaussian, Event
+from reticent.privacy.events import ZCDP, ApproximateDP, Composed, DiscreteGaussian, Event, Parallel, Seeded
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.privacy.survival import survival
 from reticent.promises import fewest_rows
@@ -164,7 +164,7 @@ def _planned(rows: int, columns: int, undecided: int, *, rho: Fraction, slack: F
         undecided=undecided,
         kinds_sigma=kinds,
         sigma=sigma,
-        threshold=_threshold(sigma, slack / columns) if slack else 0,
+        threshold=category_threshold(sigma=sigma, probability=slack / columns) if slack else 0,
         slack=slack,
     )
 
@@ -187,15 +187,40 @@ class Rest:
 
     Parameters
     ----------
-    rho : Fraction
-        The ρ of all releases after the schema. It is fixed beforehand, so these may depend on the schema.
+    rho : Fraction or None
+        The ρ of all releases after the schema that see one row. It is fixed beforehand, so these may depend on the
+        schema. None if there is no schema to pay for.
     epsilon, delta : Fraction
         A budget for a learner: if all of its releases have Gaussian noise, it keeps to `rho`.
     """
 
-    rho: Fraction
+    rho: Fraction | None
     epsilon: Fraction
     delta: Fraction
+
+    def after(self, schema: Event) -> Event:
+        """The schema, and all releases after it.
+
+        Parameters
+        ----------
+        schema : Event
+            The event of the schema.
+        """
+        return schema if self.rho is None else Composed((schema, ZCDP(self.rho)))
+
+    def check(self, spent: Event) -> None:
+        """Refuse releases that do not keep to the budget; by public numbers alone.
+
+        Parameters
+        ----------
+        spent : Event
+            What happened after the schema. Of parallel events, each row sees one.
+        """
+        bare = spent.event if isinstance(spent, Seeded) else spent
+        for part in bare.events if isinstance(bare, Parallel) else (bare,):
+            rho = privacy.rho(part)
+            if self.rho is not None and (rho is None or rho > self.rho):
+                raise ValueError("what follows the schema does not keep to the budget that was left for it")
 
 
 def rest_of(*, epsilon: Fraction, delta: Fraction, share: Fraction) -> Rest:
@@ -218,8 +243,19 @@ def rest_of(*, epsilon: Fraction, delta: Fraction, share: Fraction) -> Rest:
     return Rest(rho=rho, epsilon=rational(privacy.epsilon(ZCDP(rho * MARGIN), delta=left), "epsilon"), delta=left)
 
 
-def _threshold(sigma: Fraction, probability: Fraction) -> int:
-    """The least τ with P(1 + N > τ) ≤ probability, for discrete Gaussian noise N: P(N ≥ τ), as both are integers."""
+def category_threshold(*, sigma: Fraction, probability: Fraction) -> int:
+    """The least τ with P(1 + N > τ) ≤ probability, for discrete Gaussian noise N: P(N ≥ τ), as both are integers.
+
+    Parameters
+    ----------
+    sigma : Fraction
+        The scale of the noise.
+    probability : Fraction
+        The probability that a category of one row exceeds τ, at most.
+
+    >>> category_threshold(sigma=Fraction(1), probability=Fraction(1, 10))
+    2
+    """
     table = survival(sigma)
     if table is None:  # P(N ≥ k) ≤ e^(−k²/2σ²), as for continuous noise
         return math.ceil(float(sigma) * math.sqrt(2 * math.log(float(1 / probability))) * (1 + 1e-9)) + 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,14 +15,15 @@ from reticent.data.groups import as_groups, first_of_each, numbered
 from reticent.data.labels import read_labels
 from reticent.data.private_schema import PrivateSchema, Types, encode_columns
 from reticent.data.schema import Rows, Schema
-from reticent.data.schema_plan import rest_of
+from reticent.data.schema_plan import Rest, rest_of
 from reticent.exact import Number
-from reticent.learners.base import ConceptLearner, clone_with
+from reticent.learners.base import clone_with
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.mechanisms.release import noise_from_seed, release
 from reticent.noise import Noise
-from reticent.privacy import Guarantee, fits, guarantee, rho
-from reticent.privacy.events import ZCDP, ApproximateDP, Composed, Event
+from reticent.privacy import Guarantee, guarantee
+from reticent.privacy.events import Event
+from reticent.privacy.guarantee import Unit
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share
 
@@ -52,14 +52,13 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Why. The schema has a fixed share of the budget of concentrated privacy, and the model has the rest. The shares are
     fixed before a row is read, so the model may depend on the schema: their ρ add up, and both together are certified
-    at once. Other learners than `PrivateLogisticRegression` get the rest of ε and δ: these add up. See
-    docs/data/private_schema.md.
+    at once. See docs/data/private_schema.md.
 
     Parameters
     ----------
-    learner : PrivateLogisticRegression, ConceptLearner or None, default None
+    learner : PrivateLogisticRegression or None, default None
         The private learner, of which a clone is fitted; its privacy, `classes` and `row_norm` are set here. None is
-        `PrivateLogisticRegression` with rounds="auto".
+        one with rounds="auto".
     epsilon : float or Fraction
         Privacy-loss bound ε of schema and model together.
     delta : float or Fraction
@@ -70,7 +69,7 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A schema that is public, such as one that you wrote or the `schema_` of an earlier fit. It costs nothing: then
         all of the budget is for the model. None finds one privately.
     schema_share : float or Fraction, default 0.1
-        The share of the budget for the schema, of μ² (for other learners, of ε and of δ).
+        The share of the budget for the schema: of μ², and so of ρ.
     kinds, leave_out, types
         As for `PrivateSchema`.
     unsafe_seed : int or None, default None
@@ -174,55 +173,46 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = Columns(X)
         labels = read_labels(y, table.rows, "public" if self.classes is None else self.classes)
         first = None if groups is None else first_of_each(numbered(as_groups(groups, table.rows)))
-        if self.schema is None:
-            parts = self._parts(template, epsilon, delta)
-            found = clone_with(parts.schema).fit_with_noise(X, groups, unsafe_noise, share=parts.share)
-            self.schema_, self.unfound_, planned = found.schema_, found.unfound_, parts.event(found.plan_.event)
-            spent: Guarantee | None = guarantee(found.event_, delta=delta)
-        else:
-            parts = _Parts(None, Fraction(0), epsilon, delta, None)
-            self.schema_, self.unfound_, planned, spent = self.schema, {}, None, None
-        rows = encode_columns(self.schema_, table)
-        taken = slice(None) if first is None else first
-        learner = clone_with(
+        unit: Unit = "row" if first is None else "group"
+        budget = Rest(rho=None, epsilon=epsilon, delta=delta)
+        schema, unfound, spent, planned = self.schema, {}, None, None
+        if schema is None:
+            share = check_share(self.schema_share, "schema_share")
+            found = PrivateSchema(
+                epsilon=epsilon, delta=delta, kinds=self.kinds, leave_out=self.leave_out, types=self.types
+            )
+            budget = rest_of(epsilon=epsilon, delta=delta, share=share)
+            found.fit_with_noise(X, groups, unsafe_noise, share=share)
+            schema, unfound, spent = found.schema_, found.unfound_, found.guarantee_
+            planned = budget.after(found.plan_.event)
+        rows, taken = encode_columns(schema, table), slice(None) if first is None else first
+        model = clone_with(
             template,
-            epsilon=parts.epsilon,
-            delta=parts.delta,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
             classes=list(range(len(labels.classes))),
-            row_norm=self.schema_.row_norm,
-        )
-        model = learner.fit_with_noise(rows[taken], labels.indices[taken], unsafe_noise)
-        parts.check(model.event_)
-        self.model_, self.classes_ = model, labels.classes
+            row_norm=schema.row_norm,
+        ).fit_with_noise(rows[taken], labels.indices[taken], unsafe_noise)
+        budget.check(model.event_)
+        self.schema_, self.unfound_, self.model_, self.classes_ = schema, unfound, model, labels.classes
         self.event_: Event = model.event_ if planned is None else release(None, planned, unsafe_noise).event
-        self.guarantee_ = guarantee(self.event_, delta=delta, unit="row" if first is None else "group")
-        self.spent_ = Spending(spent, model.guarantee_)
+        self.guarantee_ = guarantee(self.event_, delta=delta, unit=unit)
+        self.spent_ = Spending(spent, guarantee(model.event_, delta=budget.delta, unit=unit))
         self.n_features_in_ = len(table)
         self.feature_names_in_ = np.array(list(table), dtype=object)
         return self
 
-    def _template(self) -> Any:
-        """The learner, whose own parameters are not checked yet."""
+    def _template(self) -> PrivateLogisticRegression:
         if self.learner is None:
             return PrivateLogisticRegression(epsilon=1, delta=self.delta, row_norm=1, rounds="auto")
-        if isinstance(self.learner, (PrivateLogisticRegression, ConceptLearner)):
-            if self.learner.unsafe_seed is not None:
-                raise ValueError("learner must have unsafe_seed=None: seed the pipeline, not its learner")
-            if isinstance(self.learner, ConceptLearner):
-                self.learner.check_parameters()
-            return self.learner
-        raise TypeError(f"learner must be a private learner of this package, got {type(self.learner).__name__}")
-
-    def _parts(self, template: Any, epsilon: Fraction, delta: Fraction) -> _Parts:
-        """How the budget is split; both parts together are certified before a row is read."""
-        share = check_share(self.schema_share, "schema_share")
-        options: dict[str, Any] = {"kinds": self.kinds, "leave_out": self.leave_out, "types": self.types}
-        if isinstance(template, PrivateLogisticRegression):
-            rest = rest_of(epsilon=epsilon, delta=delta, share=share)
-            schema = PrivateSchema(epsilon=epsilon, delta=delta, **options)
-            return _Parts(schema, share, rest.epsilon, rest.delta, rest.rho)
-        schema = PrivateSchema(epsilon=epsilon * share, delta=delta * share, **options)
-        return _Parts(schema, Fraction(1), epsilon * (1 - share), delta * (1 - share), None)
+        if not isinstance(self.learner, PrivateLogisticRegression):
+            raise TypeError(
+                f"learner must be a PrivateLogisticRegression or None, got {type(self.learner).__name__}: other "
+                "learners go into a Pipeline of scikit-learn, after a PrivateSchema, with a budget of their own"
+            )
+        if self.learner.unsafe_seed is not None:
+            raise ValueError("learner must have unsafe_seed=None: seed the pipeline, not its learner")
+        return self.learner
 
     # ── predicting ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -266,28 +256,3 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "model_")
         return encode_columns(self.schema_, Columns(X))
-
-
-class _Parts(NamedTuple):
-    """How a budget is split between a schema and a learner."""
-
-    schema: Any
-    share: Fraction
-    epsilon: Fraction
-    delta: Fraction
-    rho: Fraction | None
-
-    def event(self, schema: Event) -> Event:
-        """Both parts, as they were fixed before a row was read."""
-        if self.rho is None:
-            return Composed((schema, ApproximateDP(self.epsilon, self.delta)))
-        return Composed((schema, ZCDP(self.rho)))
-
-    def check(self, spent: Event) -> None:
-        """Refuse a learner that does not keep to its part; by public numbers alone."""
-        kept = fits(spent, epsilon=self.epsilon, delta=self.delta)
-        if self.rho is not None:
-            concentrated = rho(spent)
-            kept = kept and concentrated is not None and concentrated <= self.rho
-        if not kept:
-            raise ValueError("learner does not keep to the privacy that it was given")

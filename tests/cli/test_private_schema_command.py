@@ -1,0 +1,168 @@
+"""`reticent fit` without a schema, and `reticent schema --private`: what is spent, said, written and refused."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import command_line
+import numpy as np
+import pytest
+from command_line import SECRET, Reticent, check_refused
+
+from reticent.cli.private_schema import TableSource, labels_of
+from reticent.data.schema import Schema
+from reticent.data.schema_release import category_counts, number_counts
+from reticent.predictors.everlasting import EverlastingPredictor
+from reticent.service import home, tables
+
+run = pytest.fixture(command_line.run)
+
+ROWS = 4000
+PUBLIC = ("--target", "ill", "--classes", "no,yes")
+BUDGET = ("--epsilon", "1", "--delta", "1e-6")
+FIT = ("fit", "raw.csv", *PUBLIC, *BUDGET, "--name", "clinic", "--quiet")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with raw.csv: semicolons, decimal commas, missing cells, text, identifiers, groups."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RETICENT_HOME", str(tmp_path / "home"))
+    generator = np.random.default_rng(0)
+    age, ward = generator.integers(18, 99, ROWS), generator.choice(["a", "b"], ROWS)
+    ill = np.where((age > 60) ^ (generator.random(ROWS) < 0.1), "yes", "no")
+    weight = [f"{one:.1f}".replace(".", ",") if one > 60 else "" for one in generator.normal(75, 12, ROWS)]
+    lines = [
+        f"{age[i]};{ward[i]};{weight[i]};{SECRET}{i};p{i % 3000};{ill[i]}" for i in range(ROWS)
+    ]
+    text = "age;ward;weight;name;person;ill\n" + "\n".join(lines) + "\n"
+    (tmp_path / "raw.csv").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_table_is_fitted_without_a_schema(run: Reticent, folder: Path) -> None:
+    outcome = run(*FIT, "--learner", "private-model")
+    assert outcome.code == 0, outcome.err
+    assert "No row has been read yet" in outcome.out
+    assert "Found 2 columns of numbers and 1 of categories." in outcome.out
+    assert "\n  name: no category occurs often enough" in outcome.out
+    assert '[[columns]]\nname = "name"\ncategories = []' in outcome.out
+    assert "What it was spent on. For rows of the table: schema and first phase together, in one account" in outcome.out
+    assert SECRET not in outcome.out
+    schema = Schema.read(folder / "home" / "clinic.schema.toml")
+    columns = {one.name: one for one in schema.columns}
+    assert columns["age"].range is not None
+    assert columns["weight"].missing == "column"
+    assert columns["ward"].categories == ("a", "b")
+    model = tomllib.loads(home.read_model(folder / "home" / "clinic"))["model"]
+    assert (model["epsilon"], model["schema_share"]) == ("1", "1/10")
+    again = run(*FIT[:-2], "again", "--quiet", "--learner", "private-model", "--schema", "home/clinic.schema.toml")
+    assert again.code == 0, again.err
+
+
+def test_the_guarantee_is_that_of_schema_and_first_phase(run: Reticent, folder: Path) -> None:
+    assert run(*FIT, "--learner", "private-model").code == 0
+    (state,) = (folder / "home" / "clinic").glob("phase-*.state")
+    predictor = EverlastingPredictor.load(state, again=True)
+    assert predictor.guarantee_.epsilon == 1
+    assert predictor.guarantee_.delta == 1e-6
+    assert predictor.epsilon < 0.95
+    assert predictor.besides is not None
+    assert predictor.epsilon + predictor.besides[0] == 1
+    status = run("status", "clinic", "--json")
+    assert '"epsilon": 1.0' in status.out
+
+
+@pytest.mark.slow
+def test_votes_add_up(run: Reticent, folder: Path) -> None:
+    votes = (*FIT, "--learner", "linear", "--answers", "2", "--yes", "--schema-share", "0.5")
+    outcome = run(*votes, "--leave-out", "name,person")
+    assert outcome.code == 0, outcome.err
+    assert "together, by adding up: ε = 1, δ = 1e-06. A phase alone costs ε = 0.5, δ = 5e-07" in outcome.out
+
+
+def test_only_the_schema(run: Reticent, folder: Path) -> None:
+    command = ("schema", "raw.csv", "--private", *PUBLIC, *BUDGET, "--group", "person", "--quiet")
+    printed = run(*command)
+    assert printed.code == 0
+    assert printed.out.startswith("# Found privately in 4,000 rows, at epsilon = 1, delta = 1e-06.")
+    assert SECRET not in printed.out
+    assert Schema.from_toml(printed.out).group == "person"
+    written = run(*command, "--out", "found.toml")
+    assert "Spent epsilon = 1, delta = 1e-06 on found.toml." in written.out
+    assert Schema.read("found.toml").target == "ill"
+    check_refused(run(*command, "--out", "found.toml"), "found.toml exists")
+
+
+def test_one_row_of_each_group_is_counted(folder: Path) -> None:
+    table = tables.open_table("raw.csv")
+    source = TableSource(table, ROWS, "person", quiet=True)
+    assert source.units == 3000
+    assert sum(number_counts(source, ["age"])["age"]) == 3000
+    ((_, counts),) = category_counts(source, ["ward"])
+    assert sum(counts.values()) == 3000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fit", "raw.csv", *BUDGET, "--name", "x"), "name the column to predict and its labels"),
+        (("fit", "raw.csv", "--target", "ill", *BUDGET, "--name", "x"), "name the column to predict and its labels"),
+        (("fit", "raw.csv", "--target", "sick", "--classes", "no,yes", *BUDGET, "--name", "x"), "no column 'sick'"),
+        ((*FIT, "--group", "ill"), "must be different columns"),
+        ((*FIT, "--schema-share", "1"), "--schema-share must be in (0, 1)"),
+        ((*FIT, "--categories", "wards"), "no column 'wards'"),
+        ((*FIT, "--leave-out", "names"), "no column 'names'"),
+        ((*FIT, "--leave-out", "age,ward,weight,name,person"), "at least one column"),
+        ((*FIT[:3], "ill", "--classes", "no", *BUDGET, "--name", "x"), "at least two labels"),
+        (("fit", "raw.csv", *PUBLIC, "--epsilon", "0.01", "--delta", "1e-6", "--name", "x"), "a private schema of 5 columns needs at least"),
+        (("schema", "raw.csv", "--private", *PUBLIC), "--private needs --epsilon and --delta"),
+        (("schema", "raw.csv", *PUBLIC[:2], "--epsilon", "1"), "--epsilon must come with --private"),
+    ],
+)
+def test_bad_options_are_refused_before_a_cell_is_read(
+    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    def touched(*_: object, **__: object) -> None:
+        raise AssertionError("the rows were read")
+
+    monkeypatch.setattr(tables.Csv, "chunks", touched)
+    check_refused(run(*arguments), message)
+    assert not (folder / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("age,age,ill\n1,2,no\n", "the same name"),
+        ("a\tb\x07\till\n1\t2\tno\n", "printable name"),
+        ("age,ill\n", "no rows"),
+    ],
+)
+def test_bad_headers_are_refused(run: Reticent, folder: Path, text: str, message: str) -> None:
+    (folder / "raw.csv").write_text(text, encoding="utf-8")
+    check_refused(run(*FIT), message)
+
+
+def test_labels_are_numbers_where_all_are() -> None:
+    assert labels_of("no, yes") == ("no", "yes")
+    assert labels_of("0,1") == (0, 1)
+    assert labels_of("0,yes") == ("0", "yes")
+    assert labels_of("true,false") == ("true", "false")
+
+
+def test_a_parquet_file_declares_its_types(run: Reticent, folder: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    generator = np.random.default_rng(0)
+    columns = {
+        "x": generator.normal(size=ROWS),
+        "ward": generator.choice(["a", "b"], ROWS),
+        "day": np.full(ROWS, np.datetime64("2024-01-01")),
+        "ill": generator.choice(["no", "yes"], ROWS),
+    }
+    parquet.write_table(pyarrow.table(columns), "raw.parquet")
+    outcome = run("schema", "raw.parquet", "--private", *PUBLIC, *BUDGET, "--quiet")
+    assert outcome.code == 0, outcome.err
+    assert "day: its type in the file is neither" in outcome.out
+    assert [one.name for one in Schema.from_toml(outcome.out).columns] == ["x", "ward"]
