@@ -1,8 +1,8 @@
 """How far the probabilities of the private linear model can be trusted: log loss, and a reliability table.
 
 δ = 10⁻⁶, and all else as in `private_linear`. After rounds of second moments, the descent sees mapped rows that are
-shortened to a common length. `predict_proba` shortens them as well. The column "not shortened" is what the linear scores
-of `hypothesis_` alone would give.
+shortened to a common length. `predict_proba` shortens them as well. The column "not shortened" is what the linear
+scores of `hypothesis_` alone would give.
 """
 
 from __future__ import annotations
