@@ -137,7 +137,9 @@ def measure(folder: Path) -> None:
 def measured(cell: Cell, X: Any, y: Integers, *, splits: int = SPLITS) -> Measured:
     """Fit the plain descent on a row norm, and the learner on what is given, on the same random splits."""
     norm = longest(X) * (10 if cell.given == "row norm × 10" else 1)
-    plain, scores, seconds = [], [], np.zeros(2)
+    plain: list[float] = []
+    scores: list[float] = []
+    seconds = np.zeros(2)
     tested = min(TESTED, len(y) - cell.rows - (PUBLIC if cell.given == "1,000 public rows" else 0))
     for split in range(splits):
         order = np.random.default_rng(split).permutation(len(y))
