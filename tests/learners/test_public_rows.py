@@ -71,8 +71,8 @@ def test_mapped_rows_are_no_longer_than_1(form: Any) -> None:
     wild = shortened(form(X * np.random.default_rng(0).choice([1e-9, 1, 1e9], size=(500, 1))), 1e5)
     assert (np.linalg.norm(found.unit_rows(wild), axis=1) <= 1 + 1e-12).all()
     spread = found.unit_rows(shortened(form(X), 1e5))
-    assert np.median(np.linalg.norm(spread, axis=1)) == pytest.approx(1 / 1.2)
-    assert np.abs(spread.mean(axis=0)).max() < 0.1
+    assert np.median(np.linalg.norm(spread, axis=1)) == pytest.approx(1)  # most are shortened
+    assert np.abs(spread.mean(axis=0)).max() < 0.2
 
 
 # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────────
