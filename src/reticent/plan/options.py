@@ -10,6 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts import Thresholds
 from reticent.errors import InsufficientData
+from reticent.learners.public_rows import FEWEST
 from reticent.plan import expectations
 from reticent.plan.everlasting import follow
 from reticent.plan.expectations import BLACK_BOX_ROWS, DRIFT_GROWTH, FOURIER, GROWTH
@@ -115,7 +116,7 @@ class Problem:
         estimator = f"PrivateLogisticRegression({self.budget}, public=…)"
         if self.thresholds or self.black_box:
             return self.refused(name, estimator, "it is a linear model")
-        if self.public_rows == 0:
+        if self.public_rows < FEWEST:
             return self.refused(name, estimator, NO_PUBLIC_ROWS)
         kept = expectations.directions(
             self.rows, self.features, self.public_rows, epsilon=self.epsilon, delta=self.delta
