@@ -166,7 +166,7 @@ def test_black_boxes_need_many_rows_for_votes() -> None:
         "public_rows": st.integers(0, 10**4),
         "drift": st.sampled_from(["none", "slow", "fast"]),
         "black_box": st.booleans(),
-        "scaled": st.booleans(),
+        "raw_columns": st.booleans(),
         "classes": st.integers(2, 4),
     })
 )  # fmt: skip
@@ -186,8 +186,8 @@ def test_raw_columns_cost_a_private_model_and_not_teachers() -> None:
     for rows, features, cost in ((50_000, 10, (0, 0.01)), (50_000, 60, (0.03, 0.06)), (500, 60, (0.149, 0.151))):
         common: dict[str, Any] = {"epsilon": 4, "delta": 1e-6, "answers": 100, "public_rows": 1_000}
         scaled, raw = (
-            {each.name: each for each in advise(rows, features, scaled=each, **common).options}
-            for each in (True, False)
+            {each.name: each for each in advise(rows, features, raw_columns=each, **common).options}
+            for each in (False, True)
         )
         least, most = cost
         assert least <= raw["one-shot"].loss - scaled["one-shot"].loss <= most
@@ -198,7 +198,7 @@ def test_raw_columns_cost_a_private_model_and_not_teachers() -> None:
 
 
 def test_public_rows_scale_raw_columns() -> None:
-    raw: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "scaled": False}
+    raw: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "raw_columns": True}
     assert advise(5_000, 54, **raw, public_rows=1_000).best.name == "one-shot with public rows"
     assert advise(5_000, 54, **raw).best.name == "one-shot"
     few = next(
@@ -211,7 +211,7 @@ def test_public_rows_scale_raw_columns() -> None:
 def test_trees_do_not_mind_raw_columns_and_fourier_features_do() -> None:
     problem: dict[str, Any] = {"epsilon": 8, "delta": 1e-6, "answers": 1_000, "black_box": True}
     assert advise(60_000, 10, **problem).best.name == "one-shot"
-    assert advise(60_000, 10, **problem, scaled=False).best.name == "finite votes"
+    assert advise(60_000, 10, **problem, raw_columns=True).best.name == "finite votes"
 
 
 def test_more_rows_never_make_a_model_worse() -> None:
@@ -237,7 +237,7 @@ def test_more_rows_never_make_a_model_worse() -> None:
         ({"drift": "some"}, ValueError, "drift"),
         ({"drift": True}, ValueError, "drift must be 'none', 'slow' or 'fast', got True"),
         ({"black_box": "yes"}, TypeError, "black_box"),
-        ({"scaled": "no"}, TypeError, "scaled"),
+        ({"raw_columns": "no"}, TypeError, "raw_columns"),
         ({"classes": 1}, ValueError, "classes"),
         ({"concept": "rectangles"}, ValueError, "concept"),
         ({"concept": "thresholds"}, ValueError, "concept"),
