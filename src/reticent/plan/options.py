@@ -121,7 +121,9 @@ class Problem:
         kept = expectations.directions(
             self.rows, self.features, self.public_rows, epsilon=self.epsilon, delta=self.delta
         )
-        noise, loss = expectations.public_model(self.rows, self.features, kept, scaled=not self.raw_columns, **self.size)
+        noise, loss = expectations.public_model(
+            self.rows, self.features, kept, scaled=not self.raw_columns, **self.size
+        )
         why = f"one private model, in the {kept:,} directions in which public rows vary most; {self.drowned(kept)}"
         return self.option(name, loss, noise, estimator, why, static=True)
 
