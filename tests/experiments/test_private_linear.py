@@ -5,15 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import private_linear
-from experiments.private_linear import CELLS, Cell, Measured, measured, reached, rows_of, tables
+from experiments import private_linear, private_linear_data
+from experiments.private_linear import CELLS, Cell, Measured, measured, reached, tables
+from experiments.private_linear_data import rows_of
 
 
 def test_every_cell_was_measured_and_its_aim_is_judged_by_the_mean() -> None:
     (table,) = tables()
     assert len(table.rows) == len(CELLS)
     assert {line[6] for line in table.rows} <= {"yes", "no"}
-    found = Measured("a9a", 10, 1, [0.8, 0.9], [0.84, 0.85], [0.1, 0.2])
+    found = Measured("a9a", 10, "row norm", [0.8, 0.9], [0.84, 0.85], [0.1, 0.2])
     assert reached(Cell("a9a", 10, 0.845), found)
     assert not reached(Cell("a9a", 10, 0.846), found)
     assert not reached(Cell("a9a", 10), found)  # .005 below the mean without rounds
@@ -29,4 +30,4 @@ def test_what_is_kept_is_what_the_learner_does_on_columns_of_very_different_scal
 
 
 def test_columns_of_one_value_become_zero() -> None:
-    assert private_linear.from_0_to_1(np.array([[1.0, 5.0], [3.0, 5.0]])).tolist() == [[0, 0], [1, 0]]
+    assert private_linear_data.from_0_to_1(np.array([[1.0, 5.0], [3.0, 5.0]])).tolist() == [[0, 0], [1, 0]]

@@ -18,10 +18,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_svmlight_files, make_circles
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import has_fit_parameter
 
 from reticent import noise
 from reticent.audit import exact, law
@@ -569,6 +573,49 @@ def test_cloned_and_pickled() -> None:
     assert np.array_equal(pickle.loads(pickle.dumps(other)).predict(X), other.predict(X))
 
 
+@pytest.mark.parametrize("weight", [np.ones(8), [1] * 8, 1])
+def test_weights_of_rows_are_refused_with_the_reason(weight: Any) -> None:
+    model = PrivateLogisticRegression(**GOOD)
+    with pytest.raises(TypeError, match=r"sample_weight must be None: .* more noise .* class_weight"):
+        model.fit(X8, Y8, sample_weight=weight)
+    with pytest.raises(TypeError, match="sample_weight must be None"):
+        make_pipeline(MaxAbsScaler(), model).fit(X8, Y8, privatelogisticregression__sample_weight=weight)
+    with pytest.raises(TypeError, match=r"fit\(\) takes X and y alone, got groups"):
+        model.fit(X8, Y8, groups=Y8)
+    assert model.fit(X8, Y8, sample_weight=None).n_features_in_ == 2
+    assert not has_fit_parameter(model, "sample_weight")
+
+
+def test_metadata_are_routed_around_the_estimator() -> None:
+    with config_context(enable_metadata_routing=True):
+        model = PrivateLogisticRegression(**GOOD)
+        assert make_pipeline(MaxAbsScaler(), clone(model)).fit(X8, Y8).predict(X8).shape == (8,)
+        scaled = MaxAbsScaler()
+        with pytest.raises(TypeError, match="unexpected argument"):
+            make_pipeline(scaled, model).fit(X8, Y8, sample_weight=np.ones(8))
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_logarithms_of_probabilities_are_finite_where_probabilities_vanish(classes: int) -> None:
+    X, y = blobs(400, classes)
+    model = PrivateLogisticRegression(epsilon=4, delta=1e-6, row_norm=4, unsafe_seed=0).fit(X, y)
+    assert np.allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X))
+    model.hypothesis_ = Linear(model.hypothesis_.coef * 1e4, model.hypothesis_.intercept * 1e4)
+    assert (model.predict_proba(X) == 0).any()
+    assert np.isfinite(model.predict_log_proba(X)).all()
+
+
+def test_the_level_says_how_far_the_descent_goes() -> None:
+    X, y = blobs(2000)
+    known: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "row_norm": 5, "rounds": 0, "unsafe_seed": 0}
+    models = [PrivateLogisticRegression(**known, level=level).fit(X, y) for level in (0.5, 1, 2, Fraction(2))]
+    lengths = [float(np.linalg.norm(model.coef_)) for model in models]
+    assert lengths[0] < lengths[1] < lengths[2] == lengths[3]
+    assert all(fits(model.event_, epsilon=1, delta=1e-6) for model in models)
+    first = plan_descent(rows=2000, columns=5, classes=2, epsilon=Fraction(1), delta=Fraction(1, 10**6))
+    assert models[2].descent_plan_ == first
+
+
 # ── bad input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 GOOD: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "row_norm": 1}
@@ -579,6 +626,7 @@ BAD = [
     *[("delta", bad) for bad in [0, -1, 1, 1.5, math.nan, None, "1"]],
     *[("gamma", bad) for bad in [0, -1, math.nan, "1"]],
     *[("steps", bad) for bad in [0, -1, 1.5, "1", True]],
+    *[("level", bad) for bad in [0, -1, math.nan, None, "1", True]],
     *[("rounds", bad) for bad in [-1, 1.5, "1", True, None, "all", 33]],
     *[("fourier_features", bad) for bad in [0, 1, 3, -2, 2.0, "2"]],
     *[("fourier_seed", bad) for bad in [-1, 1.5, "1"]],

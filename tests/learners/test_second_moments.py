@@ -371,6 +371,19 @@ def test_probabilities_are_calibrated() -> None:
     assert np.abs(model.predict_proba(X * [1, 10, 100])[:, 1] - truth).mean() < 0.03
 
 
+@pytest.mark.parametrize("columns", [3, 20, 31, 100])
+def test_with_more_rows_than_required_the_noise_is_no_larger(columns: int) -> None:
+    model = PrivateLogisticRegression(**DP, row_norm=1)
+    for error in (0.8, 0.5, 0.4, 0.3, 0.25, 0.2, 0.1):
+        required = model.n_required(error, columns=columns)
+        for rows in [required + more for more in range(0, required, max(1, required // 40))]:
+            plan = model.settings().plan(rows=rows, columns=columns, classes=2).descent
+            entries, t = columns + 1, math.log(plan.steps / 0.05)
+            noise_of_all = float(plan.sigma) * math.sqrt(entries + 2 * math.sqrt(entries * t) + 2 * t)
+            # One step more, of some twenty or more, has up to 2.5 % more noise.
+            assert noise_of_all <= 1.025 * error * rows * plan.levels * plan.radius
+
+
 def test_rows_required_leave_room_for_the_rounds() -> None:
     required = [
         PrivateLogisticRegression(**DP, row_norm=1, rounds=rounds).n_required(0.1, columns=100) for rounds in (0, 4)

@@ -18,6 +18,7 @@ import numpy as np
 
 from reticent.audit.neighbours import row_replacements, score_vectors
 from reticent.errors import BudgetExhausted
+from reticent.learners.class_weights import release_class_counts
 from reticent.learners.second_moments import release_moments
 from reticent.mechanisms.above_threshold import AboveThreshold
 from reticent.mechanisms.between_thresholds import BetweenThresholds, required_gap
@@ -147,6 +148,27 @@ def _counts() -> Iterator[CatalogueEntry]:
     # Two rows of full length at right angles move the second moments farthest; the others are as long when rounded.
     units = [(((1, 0),), ((0, 1),)), (((0.7, 0.7),), ((0.7, -0.7),)), (((1, 0), (0, 9)), ((0, -5), (0, 9)))]
     yield _entry("second_moments", partial(_second_moments, sigma=Fraction(2)), units, epsilon=14)
+    labels = [((0, 0), (1, 0)), ((0, 1, 1), (1, 1, 1))]
+    counted = partial(_class_counts, sigma=Fraction(2))
+    yield _entry("class_counts, 2 classes", partial(counted, classes=2), labels, epsilon=1)
+    yield _entry("class_counts, 3 classes", partial(counted, classes=3), labels, epsilon=2)
+
+
+def _class_counts(labels: Sequence[int], *, classes: int, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:
+    """The counts of the classes of a few labels, of which no one is the third."""
+    indices, noise = np.array(labels, dtype=np.int64), _NoiseOfTheFirstTwo(unsafe_noise)
+    return release_class_counts(indices, classes, sigma=sigma, unsafe_noise=noise)
+
+
+class _NoiseOfTheFirstTwo(Noise):
+    """Noise for at most two counts. Any other is equal for both inputs, as with `_NoiseOnTheDiagonal`."""
+
+    def __init__(self, noise: Noise) -> None:
+        self.noise = noise
+
+    def discrete_gaussian(self, sigma: Fraction, size: int | None = None) -> Any:
+        drawn = self.noise.discrete_gaussian(sigma, min(size or 1, 2))
+        return np.append(drawn, np.zeros((size or 1) - len(drawn), dtype=np.int64))
 
 
 def _second_moments(rows: Sequence[Sequence[float]], *, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:

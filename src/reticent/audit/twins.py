@@ -197,6 +197,8 @@ BROKEN: dict[str, dict[str, Twin]] = {
         "noise × 0.7": under(Weaker),
         "lengths not checked": replacing(second_moments, "on_lattice", lambda vectors, _: np.rint(vectors)),
     },
+    "class_counts, 2 classes": {"noise × 0.7": under(Weaker)},
+    "class_counts, 3 classes": {"noise × 0.7": under(Weaker)},
     "AboveThreshold": {"noise × 0.7": under(Weaker), "value noise not redrawn": under(Stale)},
     "StableMajority": {
         "no width": replacing(sparse_vector, "AboveThreshold", lambda _, **rest: AboveThreshold(0, **rest)),

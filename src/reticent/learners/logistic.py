@@ -350,7 +350,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             The number of classes.
 
         >>> PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1).n_required(0.1, columns=100)
-        10232
+        10786
         """
         share, beta = check_share(error, "error"), check_share(failure, "failure")
         settings = self.settings()
@@ -364,7 +364,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             length = float(plan.sigma) * math.sqrt(entries + 2 * math.sqrt(entries * t) + 2 * t)
             return length > float(share) * rows * plan.levels * plan.radius
 
-        return fewest_rows(lambda rows: not drowned(rows))
+        # Where more rows lead to more rounds, the noise of the steps jumps up: it must be small enough there as well.
+        jumps = [rows for rows in settings.jumps(inputs) if drowned(rows)]
+        return fewest_rows(lambda rows: rows > max(jumps, default=0) and not drowned(rows))
 
     # ── predicting ────────────────────────────────────────────────────────────────────────────────────────────────
 

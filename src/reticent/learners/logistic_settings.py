@@ -23,7 +23,7 @@ from reticent.learners.features import FeatureMap, fourier_frequencies
 from reticent.learners.lattice import Floats, Matrix, shortened, squared_lengths
 from reticent.learners.linear import Linear, checked_start
 from reticent.learners.public_rows import checked_public, directions_for, find_directions
-from reticent.learners.second_moments import MomentsPlan, check_rounds, plan_moments
+from reticent.learners.second_moments import MomentsPlan, check_rounds, plan_moments, strengths
 from reticent.noise import Noise
 from reticent.privacy import fits
 from reticent.privacy.events import Composed, Event
@@ -92,7 +92,7 @@ class LogisticSettings:
         if not isinstance(given["fit_intercept"], (bool, np.bool_)):
             raise TypeError(f"fit_intercept must be True or False, got {type(given['fit_intercept']).__name__}")
         seed, steps = given["fourier_seed"], given["steps"]
-        return cls(
+        settings = cls(
             epsilon=check_epsilon(given["epsilon"]),
             delta=check_delta(given["delta"], positive=True),
             row_norm=_row_norm(given["row_norm"], needed=bounds is None and public is None),
@@ -109,6 +109,14 @@ class LogisticSettings:
             class_weight=checked_class_weight(given["class_weight"]),
             level=check_positive(given["level"], "level"),
         )
+        if settings.classes is not None:
+            settings.known_weights(settings.classes)
+        return settings
+
+    @property
+    def mu(self) -> float:
+        """μ, sensitivity over noise of a single release that uses up (ε, δ)."""
+        return 1 / math.sqrt(release_variance(self.epsilon, self.delta))
 
     # ── rows ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -156,8 +164,7 @@ class LogisticSettings:
     def directions(self, rows: int) -> int:
         """The number of directions of public rows that are kept; there must be public rows."""
         assert self.public is not None
-        mu = 1 / math.sqrt(release_variance(self.epsilon, self.delta))
-        return directions_for(rows, self.public.shape[0], mu)
+        return directions_for(rows, self.public.shape[0], self.mu)
 
     def seen_columns(self, *, rows: int, columns: int) -> int:
         """The number of columns of unit rows, or the most that it can be: public rows may have fewer directions.
@@ -170,6 +177,19 @@ class LogisticSettings:
         if self.fourier_features is not None:
             return self.fourier_features
         return columns if self.public is None else min(columns, self.directions(rows))
+
+    def jumps(self, columns: int) -> list[int]:
+        """The numbers of private rows from which on there are more rounds than before.
+
+        Parameters
+        ----------
+        columns : int
+            The number of columns of private rows.
+        """
+        if self.public is not None or not isinstance(self.rounds, str):
+            return []
+        seen = self.fourier_features or columns
+        return [math.ceil(each / self.mu) for each in strengths(seen + self.fit_intercept) if each < math.inf]
 
     # ── releases ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -23,7 +23,7 @@ FEWEST_DIRECTIONS = 5
 PER_ROW = 16  # how many rows, in units of 1/μ, pay for a direction
 PER_DIRECTION = 4  # public rows by which a direction must be known
 FLOOR = 0.3  # added to all variances, in units of their median
-MARGIN = 1.2  # the length to which mapped rows are shortened, in units of the median length of mapped public rows
+MARGIN = 0.8  # the length to which mapped rows are shortened, in units of the median length of mapped public rows
 SMALL = 1 << 22  # entries of public rows that are decomposed as a dense matrix
 
 

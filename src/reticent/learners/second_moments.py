@@ -108,14 +108,24 @@ def schedule(rows: int, columns: int, mu: float) -> tuple[Round, ...]:
     >>> [len(schedule(rows, 7, 0.22)) for rows in (100, 500, 5000)]
     [0, 15, 14]
     """
-    strength = rows * mu
-    if columns > WIDE or rows * columns > MOST_ENTRIES or strength < 12.6 * math.sqrt(columns):
+    few, middle, many = strengths(columns)
+    if columns > WIDE or rows * columns > MOST_ENTRIES or rows * mu < few:
         return ()
-    if columns <= NARROW and strength >= 20 * columns**1.5:
+    if rows * mu >= many:
         return (Round(Fraction(2, 100), 1),) * 8 + (Round(Fraction(2, 100), 2),) * 6
-    if columns <= NARROW and strength >= 2.5 * columns**1.5:
-        return chosen_rounds(15)
-    return chosen_rounds(4)
+    return chosen_rounds(15 if rows * mu >= middle else 4)
+
+
+def strengths(columns: int) -> tuple[float, float, float]:
+    """The values of n·μ from which on `schedule` has a few rounds, many, and many with more of them late.
+
+    Parameters
+    ----------
+    columns : int
+        The number of columns with the constant one.
+    """
+    few, hard = 12.6 * math.sqrt(columns), columns**1.5
+    return (few, max(few, 2.5 * hard), max(few, 20 * hard)) if columns <= NARROW else (few, math.inf, math.inf)
 
 
 def chosen_rounds(count: int) -> tuple[Round, ...]:

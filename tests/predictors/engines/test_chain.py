@@ -402,7 +402,7 @@ def test_clusters_that_turn_half_around_are_followed() -> None:
 
     learner = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4)
     factory = ChainFactory(learner=learner, classes=2, columns=2, epsilon=Fraction(1), delta=Fraction(1, 10**6))
-    X, y = turned(3000, 0)
+    X, y = turned(20_000, 0)
     engine = factory.first(PHASE, Rows(X, y, None), noise.Seeded(unsafe_seed=0))
     first, right = engine.model, []
     for phase in range(1, 41):

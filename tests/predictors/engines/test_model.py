@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
@@ -193,6 +194,63 @@ def test_the_engine_that_a_learner_has_by_itself_is_not_written_down(tmp_path: P
     model.save(tmp_path / "state")
     assert "engine" not in state_file.read(tmp_path / "state").header["parameters"]
     assert not isinstance(model._machine.factory, ModelFactory)
+
+
+PUBLIC = np.random.default_rng(9).normal(size=(60, 3)) * [1, 100, 10_000]
+PARTS: list[dict[str, Any]] = [
+    {"bounds": (-1000, [1.0, 100, 10_000])},
+    {"bounds": (-1000, 20_000), "row_norm": 1},
+    {"public": PUBLIC},
+    {"public": sparse.csr_array(PUBLIC), "row_norm": 40_000, "fourier_features": 8},
+    {"bounds": (-1000, 20_000), "public": PUBLIC, "class_weight": "balanced"},
+    {"row_norm": 40_000, "class_weight": {0: 3, 1: 1}, "level": 1},
+    {"row_norm": 40_000, "class_weight": "balanced", "rounds": "auto"},
+]
+
+
+def unscaled(rows: int) -> tuple[Any, Any]:
+    X = np.random.default_rng(0).normal(size=(rows, 3)) * [1, 100, 10_000]
+    return X, (X @ [1, 0.01, 1e-4] > 0).astype(int)
+
+
+@pytest.mark.parametrize("parts", PARTS)
+def test_a_model_on_file_keeps_every_part_of_its_map(parts: dict[str, Any]) -> None:
+    X, y = unscaled(3000)
+    learner = PrivateLogisticRegression(epsilon=1, delta=1e-6, classes=[0, 1], **parts)
+    model = clone(learner).fit(X, y)
+    header, arrays = model_state(model)
+    again = restored_model(clone(learner), json.loads(json.dumps(header)), arrays)
+    assert np.array_equal(again.predict_log_proba(X), model.predict_log_proba(X))
+    assert again.event_ == model.event_
+    assert np.array_equal(again.feature_map_.mapped_rows(X), model.feature_map_.mapped_rows(X))
+    assert (again.class_weights_ is None) == (model.class_weights_ is None)
+    assert model.class_weights_ is None or np.array_equal(again.class_weights_, model.class_weights_)
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("engine", ["model", "auto"])
+def test_predictors_on_file_restore_every_part_without_being_given_the_learner(
+    parts: dict[str, Any], engine: Any, tmp_path: Path
+) -> None:
+    X, y = unscaled(1000)
+    learner = PrivateLogisticRegression(epsilon=1, delta=1e-6, classes=[0, 1], **parts)
+    predictor = EverlastingPredictor(learner, epsilon=1, delta=1e-6, classes=[0, 1], engine=engine)
+    predictor.fit(X, y)
+    predictor.save(tmp_path / "state")
+    loaded = EverlastingPredictor.load(tmp_path / "state")
+    assert np.array_equal(loaded.predict(X[:200]), predictor.predict(X[:200]))
+
+
+def test_weights_by_label_become_weights_by_class_index() -> None:
+    X, y = unscaled(500)
+    labels = np.array(["no", "yes"])[y]
+    learner = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=40_000, class_weight={"yes": 4})
+    predictor = EverlastingPredictor(learner, epsilon=1, delta=1e-6, classes=["no", "yes"], engine="model")
+    with pytest.raises(ValueError, match="classes of the learner must name its 2 labels"):
+        predictor.fit(X, labels)
+    learner.set_params(classes=["yes", "no"])
+    engine: Any = predictor.fit(X, labels)._machine.engine
+    assert engine.model.class_weights_.tolist() == [0.25, 1]
 
 
 def test_a_model_on_file_keeps_the_map_of_its_rounds() -> None:

@@ -131,17 +131,22 @@ class ChainFactory(PrivateModels):
     def train(self, rows: Rows, indices: Integers, previous: Any, unsafe_noise: Noise | None) -> Any:
         """A private model of the rows at these indices; it starts from the previous *model*, which was released."""
         learner = self.prepared()
-        if isinstance(learner, PrivateLogisticRegression) and self.retrain == "drift" and learner.rounds == "auto":
-            # A descent on whitened rows would lead back to the boundary that the labels come from, not to clusters
-            # that have moved; see `shortened_start`.
-            learner.set_params(rounds=0)
-        # With public rows, what the weights apply to depends on the number of rows, so each model starts from zero.
-        starts = isinstance(learner, PrivateLogisticRegression) and learner.public is None
-        if starts and previous is not None:
-            learner.set_params(start=previous.hypothesis_, fourier_seed=previous.fourier_seed_)
-            if self.retrain == "drift":
-                learner.set_params(start=shortened_start(previous), steps=learner.steps or STEPS)
+        if isinstance(learner, PrivateLogisticRegression) and previous is not None:
+            learner.set_params(**self.continuation(learner, previous))
         return self.trained(learner, rows, indices, unsafe_noise)
+
+    def continuation(self, learner: PrivateLogisticRegression, previous: PrivateLogisticRegression) -> dict[str, Any]:
+        """The parameters by which a linear learner continues from a model that was released."""
+        changed: dict[str, Any] = {"start": previous.hypothesis_, "fourier_seed": previous.fourier_seed_}
+        if self.retrain == "drift":
+            changed |= {"start": shortened_start(previous), "steps": learner.steps or STEPS}
+            if learner.rounds == "auto":
+                # A descent on whitened rows would lead back to the boundary that the labels come from, not to clusters
+                # that have moved; see `shortened_start`.
+                changed["rounds"] = 0
+        if learner.public is not None:  # what weights apply to depends on the number of rows: start from zero
+            changed["start"] = None
+        return changed
 
     def summary(self, model: Any, X: Array, unsafe_noise: Noise | None) -> Release[Summary]:
         """The noisy summary of rows with the labels of a model."""
