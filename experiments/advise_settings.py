@@ -42,7 +42,7 @@ class Setting:
             delta=self.delta,
             answers=self.answers,
             public_rows=self.public_rows,
-            scaled=self.scaled,
+            raw_columns=not self.scaled,
             drift=self.drift or "none",
             black_box=self.black_box,
             concept=self.concept,

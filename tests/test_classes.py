@@ -37,6 +37,9 @@ def made(name: str, **more: Any) -> Any:
         return rt.PrivatePredictor(**known, queries=100)
     if kind == "PrivateLogisticRegression":
         return rt.PrivateLogisticRegression(**known, row_norm=4)
+    if kind == "PrivateComparison":
+        pair = [rt.PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4, rounds=each) for each in (0, 4)]
+        return rt.PrivateComparison(pair, **known)
     if learner == "trees":
         return rt.EverlastingPredictor(DecisionTreeClassifier(), **known, answers=100, rows_per_teacher=20)
     private = rt.PrivateLogisticRegression(epsilon=4, delta=1e-6, row_norm=4) if learner == "chain" else None
@@ -45,7 +48,7 @@ def made(name: str, **more: Any) -> Any:
 
 NAMES = (
     "PATEClassifier", "EverlastingPredictor", "EverlastingPredictor, trees", "EverlastingPredictor, chain",
-    "PrivatePredictor", "PrivateLogisticRegression",
+    "PrivatePredictor", "PrivateLogisticRegression", "PrivateComparison",
 )  # fmt: skip
 LABELS: dict[str, list[Any]] = {
     "strings": ["no", "yes"],

@@ -409,6 +409,14 @@ CASES: dict[str, Case] = {
             **DP, row_norm=3, classes=(0, 1), fourier_features=4, fourier_seed=1
         )),
     ),
+    "comparison": Case(
+        rt.PrivateComparison,
+        ("reals", "classes"),
+        lambda data, kind: rt.PrivateComparison(
+            [rt.PrivateLogisticRegression(**DP, row_norm=3, fourier_features=each) for each in (None, 4)],
+            **DP, classes=classes_of(kind),
+        ).fit(data.X, data.y),
+    ),
     # sanitizers
     "points": Case(
         rt.PointSanitizer, ("places",), fit_plainly(lambda: rt.PointSanitizer(bits=BITS, **DP)),

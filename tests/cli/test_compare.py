@@ -12,6 +12,7 @@ from command_line import Reticent
 from reticent import EverlastingPredictor
 from reticent.cli.compare import in_words
 from reticent.learners.comparison import Scores
+from reticent.plan import expectations
 from reticent.privacy import fits
 
 run = pytest.fixture(command_line.run)
@@ -42,7 +43,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_the_better_model_is_made_within_the_budget(run: Reticent, folder: Path) -> None:
+def test_the_better_model_is_made_within_the_budget(
+    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expectations, "FOURIER", 60)  # to be fast
     outcome = run(*FIT)
     assert outcome.code == 0, outcome.err
     before, _, after = outcome.out.partition("The comparison, of small models on 300 held-out rows: ")
@@ -61,7 +65,7 @@ def test_the_better_model_is_made_within_the_budget(run: Reticent, folder: Path)
     [
         (("--learner", "trees"), "--compare chooses between two private models, and --learner trees is neither"),
         (("--learner", "private"), "--learner private is neither"),
-        (("--drift", "slow"), "--compare makes one model, which does not follow --drift slow"),
+        (("--drift", "slow"), "--compare makes one private model, which does not follow --drift slow"),
     ],
 )
 def test_other_options_are_refused_before_a_row_is_read(

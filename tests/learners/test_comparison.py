@@ -182,11 +182,12 @@ def test_a_share_of_the_budget_is_a_share_of_mu_squared(share: Fraction) -> None
 
 @pytest.mark.slow
 def test_the_better_model_is_taken() -> None:
-    X, y = xor(6_000)
-    for target, best in ((y, 1), ((X.sum(axis=1) > 0).astype(int), 0)):
-        model = PrivateComparison(pair(100), epsilon=4, delta=1e-6, unsafe_seed=0).fit(X, target)
-        assert (model.best_, model.scores_.leader) == (best, best)
-        assert model.score(X, target) > 0.9
+    wide = np.random.default_rng(0).normal(size=(4_000, 20))
+    for X, y, best in ((*xor(4_000), 1), (wide, (wide.sum(axis=1) > 0).astype(int), 0)):
+        estimators = pair(60, row_norm=np.sqrt(X.shape[1]))
+        model = PrivateComparison(estimators, epsilon=4, delta=1e-6, unsafe_seed=0).fit(X, y)
+        assert (model.best_, model.scores_.leader, model.scores_.clear) == (best, best, True)
+        assert model.score(X, y) > 0.9
         assert model.guarantee_.epsilon <= 4
 
 

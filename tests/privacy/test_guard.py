@@ -68,8 +68,8 @@ UNGUARDED = {
         "privacy.losses.Composition", "service.clock.Clock",
     ],
     "released by `fit`, once: what comes after is post-processing, at no cost": [
-        "learners.active.ActiveLearner", "learners.charged.Charged", "learners.exponential.ExponentialLearner",
-        "learners.label_boost.LabelBoost",
+        "learners.active.ActiveLearner", "learners.charged.Charged", "learners.comparison.PrivateComparison",
+        "learners.exponential.ExponentialLearner", "learners.label_boost.LabelBoost",
         "learners.label_private.LabelPrivateLearner", "learners.label_private.SemiPrivateLearner",
         "learners.logistic.PrivateLogisticRegression", "learners.points.PointLearner",
         "learners.rectangles.RectangleLearner", "learners.sanitized.SanitizedLearner",

@@ -218,11 +218,13 @@ class FitChoice:
             "chosen one):",
         ]
         for option in self.advice.options:
+            if option.name == "one-shot with public rows":
+                continue  # `fit` takes no public rows
             mark = "→" if option.name == self.option_name else " "
             loss = f"{option.loss:.1%}" if option.possible else f"cannot be done: {option.why}"
             if not option.possible and option.name == _votes(1) and self.answers == "endless":
                 loss += " (--answers N)"
-            lines.append(f"{mark} {option.name:25} {loss}")
+            lines.append(f"{mark} {option.name:14} {loss}")
         if schema.group is not None:
             lines.append(ONE_ROW)
         if self.learner != "private-model" and self.advice.best.name == "one-shot" and self._serves(self.advice.best):

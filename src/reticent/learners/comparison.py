@@ -409,8 +409,7 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : array-like or sparse matrix of shape (rows, columns)
             The rows.
         """
-        check_is_fitted(self)
-        return self.model_.predict(X)
+        return self.model_.predict(self._rows(X))
 
     def decision_function(self, X: Matrix) -> Floats:
         """The scores of rows; see `PrivateLogisticRegression.decision_function`.
@@ -420,8 +419,7 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : array-like or sparse matrix of shape (rows, columns)
             The rows.
         """
-        check_is_fitted(self)
-        return self.model_.decision_function(X)
+        return self.model_.decision_function(self._rows(X))
 
     def predict_proba(self, X: Matrix) -> Floats:
         """The probability of each class for each row, in the order of `classes_`.
@@ -431,8 +429,14 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : array-like or sparse matrix of shape (rows, columns)
             The rows.
         """
+        return self.model_.predict_proba(self._rows(X))
+
+    def _rows(self, X: Matrix) -> Matrix:
+        """Rows as the model reads them; it was fitted on an array, without the names of columns."""
         check_is_fitted(self)
-        return self.model_.predict_proba(X)
+        refuse_unreadable(X)
+        rows: Matrix = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return rows
 
     def _checked_estimators(self) -> tuple[PrivateLogisticRegression, ...]:
         found = tuple(self.estimators)

@@ -92,7 +92,7 @@ def advise(
     delta: Number,
     answers: int | str | None = None,
     public_rows: int = 0,
-    scaled: bool = True,
+    raw_columns: bool = False,
     drift: Literal["none", "slow", "fast"] = "none",
     black_box: bool = False,
     classes: int = 2,
@@ -128,10 +128,10 @@ def advise(
         How many answers are needed: a number, or "endless". Leave it out if that is not known.
     public_rows : int, default 0
         Number of rows without labels that may be published.
-    scaled : bool, default True
-        Whether all columns have similar ranges, for example [0, 1], by bounds that are public. Say False if they are
-        raw numbers: one private model loses by that, above all with many columns or few rows. Teachers do not; each
-        scales the columns of its own rows.
+    raw_columns : bool, default False
+        Whether columns are raw numbers of very different ranges, and no bounds of them are public. One private model
+        loses by that, above all with many columns or few rows. Teachers do not: each scales the columns of its own
+        rows.
     drift : {"none", "slow", "fast"}, default "none"
         How fast the best model changes while as many queries are answered as there are rows: "slow" if a little,
         "fast" if clearly. This assumes that classes move but stay well apart. If they overlap much, drift cannot be
@@ -167,7 +167,7 @@ def advise(
         delta=check_delta(delta, positive=True),
         answers=None if answers in (None, "endless") else integer(answers, "answers", least=1),
         public_rows=integer(public_rows, "public_rows", least=0),
-        scaled=scaled,
+        raw_columns=raw_columns,
         drift=False if drift == "none" else drift,
         black_box=black_box,
         classes=integer(classes, "classes", least=2),

@@ -10,6 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from reticent.concepts import Thresholds
 from reticent.errors import InsufficientData
+from reticent.learners.public_rows import FEWEST
 from reticent.plan import expectations
 from reticent.plan.everlasting import follow
 from reticent.plan.expectations import BLACK_BOX_ROWS, DRIFT_GROWTH, FOURIER, GROWTH
@@ -65,7 +66,7 @@ class Problem:
     delta: Fraction
     answers: int | None
     public_rows: int
-    scaled: bool
+    raw_columns: bool
     drift: Literal[False, "slow", "fast"]  # False for "none"
     black_box: bool
     classes: int
@@ -73,7 +74,7 @@ class Problem:
     bits: int | None
 
     def __post_init__(self) -> None:
-        for name, value in (("black_box", self.black_box), ("scaled", self.scaled)):
+        for name, value in (("black_box", self.black_box), ("raw_columns", self.raw_columns)):
             if not isinstance(value, bool):
                 raise TypeError(f"{name} must be True or False, got {type(value).__name__}")
         if self.concept not in (None, "thresholds"):
@@ -105,7 +106,7 @@ class Problem:
             why += self.drowned(FOURIER if self.black_box else self.features)
         if self.black_box:
             why += f"; {FOURIER} random Fourier features replace the black box, if a smooth kernel suits the data"
-        if not self.scaled and not self.thresholds:
+        if self.raw_columns and not self.thresholds:
             why += "; it loses by columns that are not scaled: give bounds, if ranges are public"
         return self.option("one-shot", loss, noise, self.learner, why, static=True)
 
@@ -115,12 +116,14 @@ class Problem:
         estimator = f"PrivateLogisticRegression({self.budget}, public=…)"
         if self.thresholds or self.black_box:
             return self.refused(name, estimator, "it is a linear model")
-        if self.public_rows == 0:
+        if self.public_rows < FEWEST:
             return self.refused(name, estimator, NO_PUBLIC_ROWS)
         kept = expectations.directions(
             self.rows, self.features, self.public_rows, epsilon=self.epsilon, delta=self.delta
         )
-        noise, loss = expectations.public_model(self.rows, self.features, kept, scaled=self.scaled, **self.size)
+        noise, loss = expectations.public_model(
+            self.rows, self.features, kept, scaled=not self.raw_columns, **self.size
+        )
         why = f"one private model, in the {kept:,} directions in which public rows vary most; {self.drowned(kept)}"
         return self.option(name, loss, noise, estimator, why, static=True)
 
@@ -142,7 +145,7 @@ class Problem:
         if self.thresholds:
             return expectations.threshold_model(rows, self.bits, epsilon=self.epsilon, delta=self.delta)
         return expectations.linear_model(
-            rows, self.features, scaled=self.scaled, black_box=self.black_box, rounds=rounds, **self.size
+            rows, self.features, scaled=not self.raw_columns, black_box=self.black_box, rounds=rounds, **self.size
         )
 
     def drowned(self, columns: int) -> str:

@@ -122,6 +122,8 @@ class EverlastingPredictor(ResumablePredictor):
         How many rows there are for the next phase, and how many of them one client may add.
     event_, drift_, one_answer_ : Event; "not tested", "none found" or "found"; label or None
         What the phase costs one of its rows, what its test of drift found, and the label of every query if known.
+    comparison_ : Scores or None
+        What a `PrivateComparison` found before the model was trained. (model)
     learning_, learns_from_queries_, closes_early_ : bool
         Whether the next phase is being learned, whether from queries, and whether votes decide when a phase closes.
     model_, no_probabilities_ : estimator or None, str or None
