@@ -13,7 +13,7 @@ from reticent.errors import InsufficientData
 from reticent.exact import Number, integer, rational
 from reticent.mechanisms.counts import WIDEST
 from reticent.privacy import calibrate, fits
-from reticent.privacy.events import ZCDP, ApproximateDP, Composed, DiscreteGaussian, Event, Parallel, Seeded
+from reticent.privacy.events import ZCDP, ApproximateDP, Composed, DiscreteGaussian, Event, Parallel, SeededRelease
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.privacy.survival import survival
 from reticent.promises import fewest_rows
@@ -216,7 +216,7 @@ class Rest:
         spent : Event
             What happened after the schema. Of parallel events, each row sees one.
         """
-        bare = spent.event if isinstance(spent, Seeded) else spent
+        bare = spent.event if isinstance(spent, SeededRelease) else spent
         for part in bare.events if isinstance(bare, Parallel) else (bare,):
             rho = privacy.rho(part)
             if self.rho is not None and (rho is None or rho > self.rho):
