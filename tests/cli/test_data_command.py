@@ -18,6 +18,7 @@ from reticent import cli
 from reticent.cli import charging
 from reticent.cli import fit as fit_command
 from reticent.cli.errors import UsageError
+from reticent.cli.private_schema import SchemaSearch
 from reticent.service import home, tables
 from reticent.service.datasets.registry import Registry
 
@@ -271,3 +272,19 @@ def test_a_registry_that_was_changed_stops_fit(run: Reticent, folder: Path) -> N
 def test_the_list_of_predictors_does_not_have_the_data(run: Reticent, folder: Path) -> None:
     assert run(*FIT).code == 0
     assert run("status").out.split() == ["clinic", "stopped"]
+
+
+def test_a_private_schema_is_charged_before_it_is_found(
+    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("ages.csv").write_text("age,ill\n" + "".join(f"{18 + i % 80},{i % 2}\n" for i in range(2000)))
+    public = ("--target", "ill", "--classes", "0,1")
+    find = ("schema", "ages.csv", "--private", *public, "--epsilon", "1", "--delta", "1e-6")
+    assert run(*find).code == 0
+    assert [(each["purpose"], each["predictor"]) for each in shown(run, "ages")["charges"]] == [("schema", None)]
+    monkeypatch.setattr(SchemaSearch, "release", lambda *_: pytest.fail("a row was counted"))
+    check_refused(run(*find), "epsilon=0, delta=0 is left")
+    with pytest.raises(BaseException, match="a row was counted"):
+        run(*find, "--again")
+    assert len(shown(run, "ages")["charges"]) == 2  # a failure later on refunds nothing
+    check_refused(run("schema", "ages.csv", "--again"), "--again must come with --private")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ def schema(
     classes: str | None = None,
     categories: str | None = None,
     leave_out: str | None = None,
+    data: str | None = None,
+    again: Flag = False,
     quiet: Flag = False,
 ) -> int:
     """Draft a schema for a table from its header alone, or find one privately.
@@ -58,6 +61,11 @@ def schema(
         With --private: columns that are categories although they look like numbers, separated by commas.
     leave_out
         With --private: columns that are not looked at, separated by commas.
+    data
+        With --private: the data set whose budget pays (see `reticent data`); by default the one that has these rows, or
+        a new one.
+    again
+        With --private: pay once more for rows whose budget is spent: its cap is raised by epsilon and delta.
     quiet
         Show no progress.
     """
@@ -65,7 +73,7 @@ def schema(
     from reticent.service import tables
 
     given = {"--epsilon": epsilon, "--delta": delta, "--classes": classes, "--categories": categories,
-             "--leave-out": leave_out}  # fmt: skip
+             "--leave-out": leave_out, "--data": data, "--again": again or None}  # fmt: skip
     if not private and (needless := [name for name, value in given.items() if value is not None]):
         raise UsageError(f"{', '.join(needless)} must come with --private: a draft reads no row")
     with as_usage_errors():
@@ -73,7 +81,7 @@ def schema(
         if private:
             return _private(
                 found, out, epsilon=epsilon, delta=delta, target=target, group=group, classes=classes,
-                categories=categories, leave_out=leave_out, quiet=quiet,
+                categories=categories, leave_out=leave_out, data=data, again=again, quiet=quiet,
             )  # fmt: skip
         text = draft(found.names, found.types, target=target, group=group)
     if out is None:
@@ -86,9 +94,18 @@ def schema(
 
 
 def _private(
-    table: TableFile, out: Path | None, *, epsilon: Any, delta: Any, quiet: bool, **public: str | None
+    table: TableFile,
+    out: Path | None,
+    *,
+    epsilon: Any,
+    delta: Any,
+    data: str | None,
+    again: bool,
+    quiet: bool,
+    **public: str | None,
 ) -> int:
     """Find a schema privately, print what was found and what was spent, and write it."""
+    from reticent.cli.charging import charge
     from reticent.cli.private_schema import search
     from reticent.privacy import guarantee
 
@@ -109,6 +126,19 @@ def _private(
         quiet=quiet,
     )
     plan = wanted.plan(check_epsilon(epsilon), check_delta(delta, positive=True, rows=wanted.source.units))
+    charge(
+        table,
+        rows=rows,
+        purpose="schema",
+        epsilon=epsilon,
+        delta=delta,
+        event=plan.event,
+        group=public["group"],
+        data=data,
+        again=again,
+        quiet=quiet,
+        file=sys.stderr,
+    )
     found = wanted.release(plan)
     report = "\n".join(f"# {line}".rstrip() for line in wanted.report(found))
     spent = guarantee(plan.event, delta=delta)
