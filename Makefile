@@ -46,6 +46,9 @@ layers: $(VENV)/.development
 	$(BIN)/lint-imports
 	$(BIN)/python tools/private_names.py
 
+# Where no bytecode may be written, each worker and each process that a test starts compiles every module again.
+unit quick oldest: export PYTHONDONTWRITEBYTECODE =
+
 unit: $(VENV)/.development
 	$(BIN)/pytest $(WORKERS)
 

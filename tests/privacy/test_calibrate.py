@@ -53,6 +53,7 @@ def test_the_most_answers_fit_and_one_more_does_not(event: Event) -> None:
     assert not fits(Repeated(event, most + 1), **BUDGET)
 
 
+@pytest.mark.slow
 def test_answers_of_known_size() -> None:
     assert calibrate.answers(PureDP(Fraction(1, 10)), epsilon=1) == 10
     assert calibrate.answers(PureDP(Fraction(1, 3)), epsilon=1) == 3
