@@ -262,18 +262,33 @@ FOUND = PrivateSchema(epsilon=1, delta=1e-6, kinds={"code": "category"}, unsafe_
 
 def test_ranges_and_categories_are_found() -> None:
     columns = {one.name: one for one in FOUND.schema_.columns}
-    assert columns["age"].range == (0, 128)
+    assert columns["age"].range == (16, 128)
     assert columns["change"].range in ((-8, 8), (-4, 4))
     assert columns["change"].missing == "column"
     assert columns["ward"].categories == ("heart", "internal", "surgery")
     assert columns["code"].categories == ("1", "2", "3")
-    assert columns["constant"].range == (0, 8)
+    assert columns["constant"].range == (4, 8)
     assert columns["visited"].categories == ("2024-06-01",)
     assert columns["mixed"].categories == ("unknown",)
     assert all(one.other for one in columns.values() if one.kind == "category")
     assert set(FOUND.unfound_) == {"file", "empty"}
     assert "identifier" in FOUND.unfound_["file"]
     assert "almost always missing" in FOUND.unfound_["empty"]
+
+
+def test_ranges_follow_signs_and_sizes() -> None:
+    def range_of(*cells: float) -> Any:
+        column = schema_release.number_column("x", 1000 * number_bins(cells), small_plan())
+        return None if column is None else column.range
+
+    assert range_of(3, 100) == (2, 128)
+    assert range_of(0, 100) == (0, 128)
+    assert range_of(-3, 100) == (-128, 128)
+    assert range_of(-300, 0.1) == (-512, 512)
+    assert range_of(-300, -3) == (-512, -2)
+    assert range_of(0, 0) == (0, 2.0**-40)
+    assert range_of(1e300, -1e300) == (-(2.0**60), 2.0**60)
+    assert range_of(float("nan")) is None
 
 
 def test_the_guarantee_is_what_was_asked_for() -> None:
@@ -353,7 +368,7 @@ def test_one_row_of_each_group_is_counted() -> None:
     table = {"x": [1.0] * 4000 + [1e6] * 96_000}
     groups = [f"p{place}" for place in range(4000)] + ["p0"] * 96_000
     found = PrivateSchema(epsilon=1, delta=1e-6).fit(table, groups=groups)
-    assert found.schema_.columns[0].range == (0, 1)
+    assert found.schema_.columns[0].range == (0.5, 1)
     assert found.guarantee_.unit == "group"
     assert found.plan_.rows == 4000
 

@@ -209,6 +209,10 @@ def _parts(names: Sequence[str], size: int | None) -> Iterable[Sequence[str]]:
 def number_column(name: str, noisy: Integers, plan: SchemaPlan) -> Column | None:
     """The column of numbers that noisy counts suggest; None if no bin stands out of the noise.
 
+    The range ends at the largest power of two that a bin which stands out reaches, on either side of zero. If all bins
+    that stand out are on one side, it starts where the smallest of them does: ages from 16 to 128, years from 1024 to
+    2048. What is beyond is clipped.
+
     Parameters
     ----------
     name : str
@@ -218,17 +222,25 @@ def number_column(name: str, noisy: Integers, plan: SchemaPlan) -> Column | None
     plan : SchemaPlan
         What counts must exceed.
     """
-    high, low = _largest(noisy[POSITIVE], plan), _largest(noisy[NEGATIVE], plan)
-    if high is None and low is None:
+    above, below = _exponents(noisy[POSITIVE], plan), _exponents(noisy[NEGATIVE], plan)
+    if above and below:
+        end = 2.0 ** max(*above, *below)
+        ends = (-end, end)
+    elif above:
+        ends = (_start(above), 2.0 ** max(above))
+    elif below:
+        ends = (-(2.0 ** max(below)), -_start(below))
+    else:
         return None
     missing = OWN_COLUMN if max(noisy[MISSING], noisy[UNREADABLE]) > plan.least_count else None
-    end = float(2.0 ** max(one for one in (high, low) if one is not None))
-    return Column(
-        name, "number", range=(0.0 if low is None else -end, 0.0 if high is None else end), missing=missing
-    )
+    return Column(name, "number", range=ends, missing=missing)
 
 
-def _largest(noisy: Integers, plan: SchemaPlan) -> int | None:
-    """The largest exponent of a bin that stands out."""
-    large = np.flatnonzero(noisy > plan.least_count)
-    return int(large[-1]) + LOWEST if len(large) else None
+def _exponents(noisy: Integers, plan: SchemaPlan) -> list[int]:
+    """The exponents of the bins that stand out, ascending."""
+    return [int(place) + LOWEST for place in np.flatnonzero(noisy > plan.least_count)]
+
+
+def _start(exponents: list[int]) -> float:
+    """Where the smallest bin begins; 0 for the lowest, which holds zero."""
+    return 0.0 if exponents[0] == LOWEST else 2.0 ** (exponents[0] - 1)
