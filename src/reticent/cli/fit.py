@@ -126,13 +126,13 @@ def fit(
             choice, epsilon=epsilon, delta=delta, client_share=client_share, client_phases=client_phases
         )
         if compare:
-            predictor.learner = comparison(declared, epsilon=epsilon, delta=delta)
+            predictor.learner = comparison(declared.row_norm, epsilon=epsilon, delta=delta)
         promised = CheckedParameters.of(predictor.get_params(deep=False)).guarantee(
             grouped=declared.group is not None, seeded=False
         )
         print(choice.text(table, promised, client_share=client_share, client_phases=client_phases))
         if compare:
-            print("\n" + in_advance(predictor.learner, declared, rows))
+            print("\n" + in_advance(predictor.learner, rows, grouped=declared.group is not None))
         if not choice.plan.phases or not choice.plan.sustained:
             raise UsageError(choice.required())
         if (better := choice.better()) is not None:
