@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import command_line
@@ -10,7 +11,7 @@ import pytest
 from command_line import Reticent
 
 from reticent import EverlastingPredictor
-from reticent.cli.compare import in_words
+from reticent.cli.compare import comparison, in_advance, in_words
 from reticent.learners.comparison import Scores
 from reticent.plan import expectations
 from reticent.privacy import fits
@@ -74,6 +75,15 @@ def test_other_options_are_refused_before_a_row_is_read(
     outcome = run(*FIT, *options)
     assert (outcome.code, outcome.out) == (2, "")
     assert words in outcome.err
+
+
+def test_the_plan_of_a_comparison_speaks_of_groups_if_there_are_any() -> None:
+    compared = comparison(1.5, epsilon=1, delta=Fraction(1, 10**6))
+    rows, groups = (in_advance(compared, 20_000, grouped=each) for each in (False, True))
+    assert "on rows that are held out" in rows
+    assert "hides leads below 1.4 points of accuracy." in rows
+    assert "on groups that are held out" in groups
+    assert "and larger ones if groups have several rows." in groups
 
 
 def test_a_lead_that_is_not_clear_is_said_to_be_none() -> None:

@@ -29,18 +29,18 @@ def compared_learner(learner: Learner, *, drift: str) -> Learner:
     return "private-model"
 
 
-def comparison(schema: Schema, *, epsilon: Any, delta: Any) -> PrivateComparison:
-    """What compares a linear model with one on Fourier features, and fits the better one."""
+def comparison(row_norm: float, *, epsilon: Any, delta: Any) -> PrivateComparison:
+    """What compares a linear model with one on Fourier features, of rows up to this length, and fits the better one."""
     from reticent.learners.comparison import PrivateComparison
     from reticent.learners.logistic import PrivateLogisticRegression
     from reticent.plan.expectations import FOURIER
 
-    known: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "row_norm": schema.row_norm}
+    known: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "row_norm": row_norm}
     linear, fourier = (PrivateLogisticRegression(**known, fourier_features=each) for each in (None, FOURIER))
     return PrivateComparison([linear, fourier], epsilon=epsilon, delta=delta)
 
 
-def in_advance(compared: PrivateComparison, schema: Schema, rows: int) -> str:
+def in_advance(compared: PrivateComparison, rows: int, *, grouped: bool) -> str:
     """What the comparison will do, and which differences it can tell, for the terminal: from public numbers."""
     import math
     from fractions import Fraction
@@ -54,14 +54,14 @@ def in_advance(compared: PrivateComparison, schema: Schema, rows: int) -> str:
     )
     tested = max(1, math.floor(rows * held_out))
     visible = min(1.0, CLEAR * math.sqrt(2) * float(noise) / tested)
-    people = "rows" if schema.group is None else "groups"
+    people, more = ("groups", ", and larger ones if groups have several rows") if grouped else ("rows", "")
     return (
         f"--compare: {float(share):.0%} of the budget pays for a comparison on {people} that are held out "
         f"({float(held_out):.0%}). A small private linear model and one on {compared.estimators[1].fourier_features} "
         "random Fourier features are trained on the others, and their right answers on the held-out ones are counted "
         "with noise. The better one is then trained on all of them with the rest of the budget. ε and δ are for "
         "everything together: the comparison costs nothing on top.\n"
-        f"The noise alone hides leads below {100 * visible:.1f} points of accuracy."
+        f"The noise alone hides leads below {100 * visible:.1f} points of accuracy{more}."
     )
 
 

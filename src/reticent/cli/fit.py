@@ -157,7 +157,7 @@ def fit(
         )
         _show(choice, table, promised, client_share, client_phases)
         if compare:
-            print("\n" + in_advance(planned.learner, choice.schema, rows))
+            print("\n" + in_advance(planned.learner, rows, grouped=choice.schema.group is not None))
         if (better := choice.better()) is not None:
             _confirm(better, yes)
         charge(
@@ -263,7 +263,7 @@ def _predictor(choice: FitChoice, compare: bool, *, client_share: Any, client_ph
 
     learner: Any = None
     if compare:
-        learner = comparison(choice.schema, epsilon=choice.epsilon, delta=choice.delta)
+        learner = comparison(choice.schema.row_norm, epsilon=choice.epsilon, delta=choice.delta)
     elif choice.learner == "trees":
         from sklearn.tree import DecisionTreeClassifier
 

@@ -72,7 +72,6 @@ def linear_model(
     delta: Fraction,
     scaled: bool,
     black_box: bool,
-    rounds: bool = True,
 ) -> Expected:
     """What one private linear model is expected to lose; with `black_box`, on random Fourier features.
 
@@ -86,22 +85,20 @@ def linear_model(
         Whether the columns have similar ranges.
     black_box : bool
         Whether the model replaces a black box.
-    rounds : bool, default True
-        Whether it has rounds of second moments, where these are worth their share.
     """
     seen = FOURIER if black_box else columns
     noise = 0.1 * drowned(seen, classes=classes, epsilon=epsilon, delta=delta) / rows
     loss = min(HALF, DROWNED * noise) + (SMOOTH if black_box else 0.0)
     if not scaled:
-        loss += unscaled(rows, columns, epsilon=epsilon, delta=delta, black_box=black_box, rounds=rounds)
+        loss += unscaled(rows, columns, epsilon=epsilon, delta=delta, black_box=black_box)
     return Expected(noise, loss)
 
 
-def unscaled(rows: int, columns: int, *, epsilon: Fraction, delta: Fraction, black_box: bool, rounds: bool) -> float:
+def unscaled(rows: int, columns: int, *, epsilon: Fraction, delta: Fraction, black_box: bool) -> float:
     """What a private model loses more if columns are not scaled.
 
     Rounds of second moments scale them, the better the larger n·μ is against D^1.5, and only in part above 32 columns.
-    Without rounds, and with Fourier features, which see the rows before any round does, large columns hide the others.
+    In Fourier features, which see the rows before any round does, large columns hide the others.
 
     Parameters
     ----------
@@ -111,10 +108,8 @@ def unscaled(rows: int, columns: int, *, epsilon: Fraction, delta: Fraction, bla
         Privacy-loss bound and failure probability.
     black_box : bool
         Whether the model is one on random Fourier features.
-    rounds : bool
-        Whether the model has rounds of second moments.
     """
-    if black_box or not rounds:
+    if black_box:
         return UNSCALED
     width = columns + 1  # with the constant column
     strength = rows / math.sqrt(release_variance(epsilon, delta))

@@ -129,8 +129,7 @@ class Problem:
 
     def chain(self) -> Option:
         """One private model per phase, with a drift test that takes rows away from training."""
-        # A chain that retrains after drift has no rounds of second moments.
-        noise, loss = self.model(max(1, self.rows * 4 // 5), rounds=False)
+        noise, loss = self.model(max(1, self.rows * 4 // 5))
         schedule = self.schedule()
         phases = [phase for phase, _ in zip(schedule.phases(self.rows), range(3), strict=False)]
         why = "one private model per phase, trained again if a private test finds that queries have drifted"
@@ -140,12 +139,12 @@ class Problem:
         estimator = f"EverlastingPredictor({self.learner}, {self.budget}, classes=…{self.followed})"
         return self.option("chain", loss, noise, estimator, why, phases=phases)
 
-    def model(self, rows: int, *, rounds: bool = True) -> expectations.Expected:
+    def model(self, rows: int) -> expectations.Expected:
         """Return the noise of a private model, as a share of the rows, and what the model loses."""
         if self.thresholds:
             return expectations.threshold_model(rows, self.bits, epsilon=self.epsilon, delta=self.delta)
         return expectations.linear_model(
-            rows, self.features, scaled=not self.raw_columns, black_box=self.black_box, rounds=rounds, **self.size
+            rows, self.features, scaled=not self.raw_columns, black_box=self.black_box, **self.size
         )
 
     def drowned(self, columns: int) -> str:
