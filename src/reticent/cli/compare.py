@@ -8,7 +8,6 @@ from reticent.cli.errors import UsageError
 
 if TYPE_CHECKING:
     from reticent.cli.fit_plan import Learner
-    from reticent.data.schema import Schema
     from reticent.learners.comparison import PrivateComparison, Scores
 
 COMPARED = ("linear", "Fourier features")  # in the order of the estimators
