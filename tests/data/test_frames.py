@@ -91,8 +91,8 @@ class Shout(str):
 
 
 class Nameless:
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
         raise RuntimeError("a cell")
 
 
