@@ -33,6 +33,15 @@ def test_one_odd_cell_beside_dates_moves_two_counts(cell: Any) -> None:
     assert np.isnan(as_number(cell))
 
 
+def test_one_complex_number_moves_two_counts() -> None:
+    pandas = pytest.importorskip("pandas")
+    whole, odd = (pandas.DataFrame({"a": [1, 2.5, None, last]}) for last in (4, 4j))
+    assert odd["a"].dtype.kind == "c"
+    one, other = bins(whole), bins(odd)
+    assert sum(abs(one.get(place, 0) - other.get(place, 0)) for place in one | other) == 2
+    assert [as_text(cell) for cell in Columns(odd)["a"]] == ["1", "2.5", "", ""]
+
+
 def test_dates_beyond_all_calendars_are_read_as_others_are_in_polars() -> None:
     polars = pytest.importorskip("polars")
     for type_, far in ((polars.Date, 10**7), (polars.Datetime("ms"), FAR), (polars.Duration("ms"), FAR * 4)):
@@ -107,3 +116,4 @@ def test_a_number_wider_than_floats_gives_no_warning() -> None:
         warnings.simplefilter("error")
         wide = np.finfo(np.longdouble).max
         assert sum(bins({"a": np.array([wide, 1])}).values()) == 2
+        assert [as_text(cell) for cell in (wide, np.longdouble(1.5))] == [as_text(float(wide)), "1.5"]

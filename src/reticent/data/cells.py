@@ -77,8 +77,12 @@ def _plain(cell: object) -> object:
     if issubclass(kind, (np.datetime64, np.timedelta64)):
         return None
     if issubclass(kind, np.generic):
-        cell = cell.item()  # type: ignore[attr-defined]
+        wide = issubclass(kind, (np.longdouble, np.clongdouble))  # which Python does not have
+        cell = (float if issubclass(kind, np.floating) else complex)(cell) if wide else cell.item()  # type: ignore
         kind = type(cell)
+    if issubclass(kind, complex):  # beside one complex number, a frame holds all numbers as such
+        real, imaginary = complex.real.__get__(cell), complex.imag.__get__(cell)
+        return real if imaginary == 0 else None
     if issubclass(kind, bytes):
         return bytes.decode(cell, "utf-8", "replace")  # type: ignore[arg-type]
     for plain, copied in COPIES:

@@ -151,8 +151,8 @@ def _cells(column: Any) -> Any:
 
 
 def _texts(cells: Array) -> list[Any]:
-    """Cells of text as such. Those of dates, durations and complex numbers are no values."""
-    return cells.tolist() if cells.dtype.kind in "USVT" else [None] * len(cells)
+    """Cells of text, and of complex numbers that may be real, as such. Those of dates and durations are no values."""
+    return cells.tolist() if cells.dtype.kind in "USVTc" else [None] * len(cells)
 
 
 def _polars_cells(column: Any) -> Any:
