@@ -20,8 +20,9 @@ from scipy.special import expit
 from some_models import fitted, odd_table, published, some_schema
 
 from reticent.concepts import Thresholds
-from reticent.learners import PrivateLogisticRegression, ThresholdLearner
+from reticent.learners import ThresholdLearner
 from reticent.learners.linear import Linear
+from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.published import NotPublic, PublishedModel, files, onnx_graph, pipeline
 from reticent.published.probe import check, probe
