@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reticent.exact import Number, integer
-from reticent.plan.options import Option, LearningTask
+from reticent.plan.options import LearningTask, Option
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 
