@@ -359,6 +359,15 @@ def halves(fit: Callable[[Array, Array], Any]) -> Callable[[Data, str], Any]:
 VOTERS = ("reals", "classes", "groups")
 CASES: dict[str, Case] = {
     # learners
+    "schema": Case(
+        rt.PrivateSchema, ("reals", "groups"),
+        fit_grouped(lambda classes: rt.PrivateSchema(**DP)),
+        lambda model, data: model.transform(data.X[:5]),
+    ),
+    "pipeline": Case(
+        rt.PrivatePipeline, ("reals", "classes", "groups"),
+        fit_grouped(lambda classes: rt.PrivatePipeline(**DP, classes=classes, schema_share=0.5)),
+    ),
     "point": Case(rt.PointLearner, ("places",), fit_plainly(lambda: rt.PointLearner(bits=BITS, **DP))),
     "threshold": Case(rt.ThresholdLearner, ("places",), fit_plainly(lambda: rt.ThresholdLearner(bits=BITS, **PURE))),
     "threshold, delta": Case(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import command_line
 import numpy as np
 import pytest
 from command_line import FIT, Reticent, check_refused, served
 
+from reticent.cli import ask
 from reticent.published import PublishedModel
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
@@ -40,6 +42,31 @@ def test_ask_writes_one_column_per_class(run: Reticent, folder: Path) -> None:
     check_answers(run, "answers.csv")
     assert run(*ASK, "plain.csv").code == 0
     assert written("plain.csv") == [row[:1] for row in written("answers.csv")]
+    assert "answered: 8 in all" in run("status", "clinic").out
+
+
+def test_an_interrupted_file_is_continued_with_the_same_numbers(
+    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(*FIT).code == 0
+    assert run(*ASK, "whole.csv", "--probabilities").code == 0
+    monkeypatch.setattr(ask, "ROWS_PER_REQUEST", 2)
+    real, calls = ask.ask_predictor, []
+
+    def broken(*arguments: Any) -> Any:
+        calls.append(real(*arguments))
+        if len(calls) == 2:  # answered and counted, and the reply is lost
+            raise OSError("the reply is lost")
+        return calls[-1]
+
+    monkeypatch.setattr(ask, "ask_predictor", broken)
+    assert run(*ASK, "answers.csv", "--probabilities").code == 2
+    check_refused(run(*ASK, "answers.csv", "--resume"), "no longer holds the answers that were written to it")
+    assert run(*ASK, "answers.csv", "--probabilities", "--resume").code == 0
+    found, whole = written("answers.csv"), written("whole.csv")
+    assert [row[:1] for row in found] == [row[:1] for row in whole]
+    np.testing.assert_allclose(np.array(found[1:])[:, 1:].astype(float), np.array(whole[1:])[:, 1:].astype(float))
+    assert calls[1] == calls[2], "a repeat gives the same label and the same probabilities"
     assert "answered: 8 in all" in run("status", "clinic").out
 
 

@@ -23,6 +23,7 @@ from reticent.concepts import Thresholds
 from reticent.data.schema import Column, Schema
 from reticent.learners import ThresholdLearner
 from reticent.learners.linear import Linear
+from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.published import NotPublic, PublishedModel, files, onnx_graph, pipeline
 from reticent.published.probe import check, probe
@@ -102,6 +103,23 @@ def test_ties_go_to_the_first_class_in_every_format(classes: tuple[Any, ...]) ->
     assert set(again.predict(table).tolist()) == {min(classes)}
     assert set(pipeline.to_pipeline(model).predict(pd.DataFrame(table)).tolist()) == {min(classes)}
     assert set(session(model).run(None, onnx_graph.feeds(model, table))[0].tolist()) == {min(classes)}
+
+
+@pytest.mark.slow
+def test_columns_that_were_always_zero_have_huge_weights_and_the_same_answers() -> None:
+    """Rounds of second moments stretch a column that is 0 in all rows: rounding in a format must not show in it."""
+    columns = (Column("x", "number", range=(-1, 1)), Column("ward", "category", categories=("a", "b"), other=True))
+    schema = Schema(columns, "y", ("no", "yes"))
+    rng = np.random.default_rng(0)
+    known = {"x": rng.uniform(-1, 1, 50_000), "ward": np.array(["a", "b"])[rng.integers(2, size=50_000)]}
+    learner = PrivateLogisticRegression(epsilon=8, delta=1e-6, row_norm=schema.row_norm, rounds=3)
+    predictor = EverlastingPredictor(learner, epsilon=8, delta=1e-6, classes=["no", "yes"], engine="model")
+    predictor.fit(schema.encode(known), np.where(known["x"] > 0.2, "yes", "no"))
+    assert np.abs(predictor.model_.whitening_.matrix).max() > 1e3
+    model, table = PublishedModel.of(predictor, schema), probe(schema, 300, seed=2)
+    made, numbers = pipeline.to_pipeline(model), model.predict_proba(table)
+    np.testing.assert_allclose(made.predict_proba(pd.DataFrame(table)), numbers, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(session(model).run(None, onnx_graph.feeds(model, table))[1], numbers, rtol=0, atol=1e-12)
 
 
 def test_frames_go_in_as_they_are() -> None:
@@ -222,6 +240,7 @@ def test_the_guarantee_is_in_every_file() -> None:
     assert {one.key: one.value for one in made.metadata_props}["guarantee.epsilon"] == "1.0"
 
 
+@pytest.mark.slow
 def test_a_pipeline_needs_only_scikit_learn_and_what_it_needs(tmp_path: Path) -> None:
     content = files.FORMATS["sklearn"].encoded(published())
     words = {str(word) for _, word, _ in pickletools.genops(content)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reticent.exact import Number, integer
-from reticent.plan.options import Option, Problem
+from reticent.plan.options import LearningTask, Option
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 
@@ -160,7 +160,7 @@ def advise(
     """
     if drift not in ("none", "slow", "fast"):
         raise ValueError(f"drift must be 'none', 'slow' or 'fast', got {drift!r}")
-    asked = Problem(
+    asked = LearningTask(
         rows=integer(rows, "rows", least=1),
         features=integer(features, "features", least=1),
         epsilon=check_epsilon(epsilon),

@@ -57,7 +57,7 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class LearningTask:
     """The problem as the user describes it, with one method per option. `advise` describes its fields."""
 
     rows: int

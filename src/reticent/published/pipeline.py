@@ -130,11 +130,11 @@ def _arrangement(schema: Schema) -> tuple[Floats, Floats]:
 
 def _scores(published: PublishedModel) -> list[tuple[str, Any]]:
     """Steps from the columns of the pipeline to one score per class, as the model computes them."""
-    model, width = published.model, published.schema.width
+    model = published.model
     coef, intercept = model.hypothesis_
     if coef.shape[1] == 1:  # the score of the second of two classes
         coef, intercept = np.hstack([0 * coef, coef]), np.append(0.0, intercept)
-    steps, matrix, shift = _unit_rows(model.feature_map_, *_arrangement(published.schema), published.schema, width)
+    steps, matrix, shift = _unit_rows(model.feature_map_, published.schema)
     weights = coef * model.feature_map_.length
     scores, whitening = _affine(matrix @ weights, shift @ weights + intercept), model.whitening_
     if whitening is None:
@@ -145,11 +145,15 @@ def _scores(published: PublishedModel) -> list[tuple[str, Any]]:
     return [*steps, ("scores", _divided(scores, image, whitening.length, largest, len(intercept)))]
 
 
-def _unit_rows(
-    feature_map: FeatureMap, matrix: Floats, shift: Floats, schema: Schema, width: int
-) -> tuple[list[tuple[str, Any]], Floats, Floats]:
-    """Steps to rows that are an affine map away from the rows that the model sees, of length at most 1; and the map."""
-    steps: list[tuple[str, Any]] = []
+def _unit_rows(feature_map: FeatureMap, schema: Schema) -> tuple[list[tuple[str, Any]], Floats, Floats]:
+    """Steps to rows that are an affine map away from the rows that the model sees, of length at most 1; and the map.
+
+    The arrangement of columns is a step of its own, in which whole numbers are exact. Weights of a column that was
+    always 0 can be huge, and would not cancel if they were added to those of other columns.
+    """
+    width = schema.width
+    matrix, shift = np.eye(width), np.zeros(width)
+    steps: list[tuple[str, Any]] = [("arranged", _affine(*_arrangement(schema)))]
     bounds, directions = getattr(feature_map, "bounds", None), getattr(feature_map, "directions", None)
     longest = encoded_bound(schema)
     if bounds is not None:

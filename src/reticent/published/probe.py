@@ -15,7 +15,7 @@ from reticent.published.model import NotPublic, PublishedModel
 Array = NDArray[Any]
 
 ROWS = 200
-TOLERANCE = 1e-6  # of probabilities; a runtime may approximate sines and cosines
+TOLERANCE = 1e-4  # of probabilities: rounds of second moments stretch some directions by 1e11, and rounding with them
 CLOSE = 1e-9  # scores closer than this are a tie, which rounding may decide either way
 
 
