@@ -37,6 +37,8 @@ def made(name: str, **more: Any) -> Any:
         return rt.PrivatePredictor(**known, queries=100)
     if kind == "PrivateLogisticRegression":
         return rt.PrivateLogisticRegression(**known, row_norm=4)
+    if kind == "PrivatePipeline":
+        return rt.PrivatePipeline(**known)
     if learner == "trees":
         return rt.EverlastingPredictor(DecisionTreeClassifier(), **known, answers=100, rows_per_teacher=20)
     private = rt.PrivateLogisticRegression(epsilon=4, delta=1e-6, row_norm=4) if learner == "chain" else None
@@ -45,7 +47,7 @@ def made(name: str, **more: Any) -> Any:
 
 NAMES = (
     "PATEClassifier", "EverlastingPredictor", "EverlastingPredictor, trees", "EverlastingPredictor, chain",
-    "PrivatePredictor", "PrivateLogisticRegression",
+    "PrivatePredictor", "PrivateLogisticRegression", "PrivatePipeline",
 )  # fmt: skip
 LABELS: dict[str, list[Any]] = {
     "strings": ["no", "yes"],

@@ -42,7 +42,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_table_is_fitted_without_a_schema(run: Reticent, folder: Path) -> None:
+def test_a_table_is_fitted_without_a_schema(
+    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outcome = run(*FIT, "--learner", "private-model")
     assert outcome.code == 0, outcome.err
     assert "No row has been read yet" in outcome.out
@@ -58,7 +60,8 @@ def test_a_table_is_fitted_without_a_schema(run: Reticent, folder: Path) -> None
     assert columns["ward"].categories == ("a", "b")
     model = tomllib.loads(home.read_model(folder / "home" / "clinic"))["model"]
     assert (model["epsilon"], model["schema_share"]) == ("1", "1/10")
-    again = run(*FIT[:-2], "again", "--quiet", "--learner", "private-model", "--schema", "home/clinic.schema.toml")
+    monkeypatch.setenv("RETICENT_HOME", str(folder / "other"))
+    again = run(*FIT, "--learner", "private-model", "--schema", "home/clinic.schema.toml")
     assert again.code == 0, again.err
 
 
