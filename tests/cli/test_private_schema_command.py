@@ -86,13 +86,14 @@ def test_votes_add_up(run: Reticent, folder: Path) -> None:
     assert "together, by adding up: ε = 1, δ = 1e-06. A phase alone costs ε = 0.5, δ = 5e-07" in outcome.out
 
 
-def test_only_the_schema(run: Reticent, folder: Path) -> None:
+def test_only_the_schema(run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ("schema", "raw.csv", "--private", *PUBLIC, *BUDGET, "--group", "person", "--quiet")
     printed = run(*command)
     assert printed.code == 0
     assert printed.out.startswith("# Found privately in 4,000 rows, at epsilon = 1, delta = 1e-06.")
     assert SECRET not in printed.out
     assert Schema.from_toml(printed.out).group == "person"
+    monkeypatch.setenv("RETICENT_HOME", str(folder / "other"))  # where nothing was spent yet
     written = run(*command, "--out", "found.toml")
     assert "Spent epsilon = 1, delta = 1e-06 on found.toml." in written.out
     assert Schema.read("found.toml").target == "ill"
