@@ -122,6 +122,7 @@ def test_one_row_of_each_group_is_counted(folder: Path) -> None:
         ((*FIT, "--leave-out", "age,ward,weight,name,person"), "at least one column"),
         ((*FIT[:3], "ill", "--classes", "no", *BUDGET, "--name", "x"), "at least two labels"),
         (("fit", "raw.csv", *PUBLIC, "--epsilon", ".01", "--delta", "1e-6", "--name", "x"), "5 columns needs at least"),
+        (("schema", "raw.csv", "--private", *PUBLIC, *BUDGET, "--out", "none/s.toml"), "can be written to"),
         (("schema", "raw.csv", "--private", *PUBLIC), "--private needs --epsilon and --delta"),
         (("schema", "raw.csv", *PUBLIC[:2], "--epsilon", "1"), "--epsilon must come with --private"),
     ],
