@@ -178,8 +178,26 @@ def test_what_makes_no_predictor_is_charged_to_the_name_of_its_table(
     receipt = charging.charge(table, rows=3_000, purpose="schema", epsilon=0.1, delta=0, file=sys.stderr)
     assert receipt.name == name
     assert capsys.readouterr() == ("", f"\nCharged to a new data set {name!r}: epsilon=0.1 of 0.1 is spent now.\n")
-    with pytest.raises(UsageError, match="has changed while it was read"):
+    with pytest.raises(tables.TableError, match="has changed while it was read"):
         charging.charge(table, rows=2_999, purpose="schema", epsilon=0.1, delta=0, again=True)
+
+
+@pytest.mark.parametrize("by_schema", [True, False])
+def test_rows_that_were_put_in_place_of_those_that_were_charged_are_not_learned_from(
+    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch, by_schema: bool
+) -> None:
+    def charge_and_replace(*given: Any, **options: Any) -> Any:
+        receipt = charging.charge(*given, **options)
+        lines = Path("patients.csv").read_text().splitlines(keepends=True)
+        Path("new.csv").write_text("".join([lines[0], *reversed(lines[1:])]))
+        Path("new.csv").replace("patients.csv")
+        return receipt
+
+    monkeypatch.setattr(fit_command, "charge", charge_and_replace)
+    without = ("fit", "patients.csv", "--target", "ill", "--classes", "no,yes", *FIT[4:])
+    check_refused(run(*(FIT if by_schema else without)), "patients.csv has changed while it was read")
+    assert home.predictor_names() == []
+    assert not list(home.root().glob("*.schema.toml"))
 
 
 # ── data sets ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -74,10 +74,10 @@ def charge(
     """
     from reticent.service.datasets import budgets
     from reticent.service.datasets.registry import Registry
+    from reticent.service.tables import check_unchanged
 
     found = read_fingerprint(table, data=data, quiet=quiet)
-    if found.rows != rows:
-        raise UsageError(f"{table.path} has changed while it was read")
+    check_unchanged(table, found.rows, rows)
     with Registry(create=True) as registry:
         receipt = registry.charge(
             found,

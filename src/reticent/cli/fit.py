@@ -327,6 +327,7 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
 
     from reticent.cli.private_schema import group_names
     from reticent.data.rows import RowStore
+    from reticent.service.tables import check_unchanged
 
     store = RowStore(rows, schema.width, dtype=np.float64, classes=len(schema.classes), memory_limit=1 << 30)
     known: dict[str, int] = {}  # groups by their text, so that a group is the same in a CSV file as elsewhere
@@ -337,13 +338,12 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
             start = len(store)
             encoded = schema.encode(chunk)
             if start + len(encoded) > rows:
-                raise UsageError(f"{table.path} has changed while it was read")
+                check_unchanged(table, start + len(encoded), rows)
             store.append(encoded, schema.class_indices(chunk[schema.target]))
             if groups is not None and schema.group is not None:
                 names = group_names(chunk[schema.group], table, schema.group)
                 groups[start : start + len(names)] = [known.setdefault(each, len(known)) for each in names]
-    if len(store) < rows:
-        raise UsageError(f"{table.path} has changed while it was read")
+    check_unchanged(table, len(store), rows)
     return store.rows()._replace(groups=groups)
 
 

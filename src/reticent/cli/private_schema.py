@@ -356,26 +356,30 @@ class TableSource:
         numbers : bool
             Whether they are read as numbers.
         """
+        from reticent.service.tables import check_unchanged
+
         start = 0
         with progress_bar("finding the schema", self.rows, quiet=self.quiet) as advance:
             for chunk in self.table.chunks(names, advance, numbers=names if numbers else ()):
                 stop = start + len(next(iter(chunk.values())))
                 if stop > self.rows:
-                    raise UsageError(f"{self.table.path} has changed while it was read")
+                    check_unchanged(self.table, stop, self.rows)
                 yield chunk if self._first is None else _taken(chunk, self._first[start:stop])
                 start = stop
-        if start < self.rows:
-            raise UsageError(f"{self.table.path} has changed while it was read")
+        check_unchanged(self.table, start, self.rows)
 
     def _first_rows(self, group: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        from reticent.service.tables import check_unchanged
+
         first, known, place = np.zeros(self.rows, dtype=np.bool_), set[str](), 0
         for chunk in self.table.chunks([group]):
             for name in group_names(chunk[group], self.table, group):
                 if place >= self.rows:
-                    raise UsageError(f"{self.table.path} has changed while it was read")
+                    check_unchanged(self.table, place + 1, self.rows)
                 first[place] = name not in known
                 known.add(name)
                 place += 1
+        check_unchanged(self.table, place, self.rows)
         return first
 
 

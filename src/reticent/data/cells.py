@@ -20,6 +20,11 @@ Array = NDArray[Any]
 
 TRUTHS = {"true": 1.0, "false": 0.0}
 ABSENT = frozenset({"", "?", "na", "n/a", "nan", "nat", "null", "none", "."})  # what stands for no value, in any case
+PLAIN = frozenset({str, float, int, bool, type(None)})
+COPIES: tuple[tuple[type, Callable[[Any], object]], ...] = (
+    (str, str.__str__), (float, float.__float__), (int, int.__int__)
+)  # fmt: skip
+NO_NUMBERS = (complex, np.complexfloating, np.ndarray)
 BITS = 13_000  # of a whole number that is written out: Python refuses to write more than 4,300 digits
 
 
@@ -31,14 +36,15 @@ def as_number(cell: object) -> float:
     >>> [as_number(one) for one in ("", None, "1_0", "x", [1], {"a": 1}, 1j)]
     [nan, nan, nan, nan, nan, nan, nan]
     """
-    if isinstance(cell, (str, bytes)):
-        return _parsed(cell if isinstance(cell, str) else cell.decode("utf-8", "replace"))
-    if isinstance(cell, (complex, np.complexfloating, np.ndarray)) or not hasattr(type(cell), "__float__"):
+    cell = _plain(cell)
+    if type(cell) is str:
+        return _parsed(cell)
+    if issubclass(type(cell), NO_NUMBERS) or not hasattr(type(cell), "__float__"):
         return math.nan
     try:
         return float(cell)  # type: ignore[arg-type]
     except OverflowError:
-        return (math.inf if cell > 0 else -math.inf) if isinstance(cell, int) else math.nan
+        return (math.inf if cell > 0 else -math.inf) if type(cell) is int else math.nan
     except Exception:  # an object may raise what it likes
         return math.nan
 
@@ -49,17 +55,40 @@ def as_text(cell: object) -> str:
     >>> [as_text(one) for one in (" a ", b"b", True, 3.0, 0.5, None, [1])]
     ['a', 'b', 'true', '3', '0.5', '', '']
     """
-    if isinstance(cell, np.generic):
-        cell = cell.item()
-    if isinstance(cell, bytes):
-        cell = cell.decode("utf-8", "replace")
-    if isinstance(cell, str):
+    cell = _plain(cell)
+    if type(cell) is str:
         return cell.strip()
-    if isinstance(cell, bool):
+    if type(cell) is bool:
         return "true" if cell else "false"
-    if isinstance(cell, float):
+    if type(cell) is float:
         return "" if math.isnan(cell) else str(int(cell)) if cell.is_integer() and abs(cell) < 2**53 else str(cell)
-    return str(cell) if isinstance(cell, int) and cell.bit_length() < BITS else ""
+    return str(cell) if type(cell) is int and cell.bit_length() < BITS else ""
+
+
+def _plain(cell: object) -> object:
+    """A cell as a value of Python, if it is one: a class that inherits from str, float or int may print what it likes.
+
+    Dates and durations of NumPy are no values, as in a column that has their type: beside one odd cell, a frame holds
+    them as they are.
+    """
+    kind = type(cell)
+    if kind in PLAIN:
+        return cell
+    if issubclass(kind, (np.datetime64, np.timedelta64)):
+        return None
+    if issubclass(kind, np.generic):
+        wide = issubclass(kind, (np.longdouble, np.clongdouble))  # which Python does not have
+        cell = (float if issubclass(kind, np.floating) else complex)(cell) if wide else cell.item()  # type: ignore
+        kind = type(cell)
+    if issubclass(kind, complex):  # beside one complex number, a frame holds all numbers as such
+        real, imaginary = complex.real.__get__(cell), complex.imag.__get__(cell)
+        return real if imaginary == 0 else None
+    if issubclass(kind, bytes):
+        return bytes.decode(cell, "utf-8", "replace")  # type: ignore[arg-type]
+    for plain, copied in COPIES:
+        if issubclass(kind, plain) and kind is not bool:
+            return copied(cell)
+    return cell
 
 
 def as_numbers(cells: Any) -> NDArray[np.float64]:
@@ -68,7 +97,8 @@ def as_numbers(cells: Any) -> NDArray[np.float64]:
     An array of dates, durations or complex numbers is refused, by its type.
     """
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
-        return np.asarray(cells, dtype=np.float64)
+        with np.errstate(over="ignore"):  # of numbers that are wider than floats
+            return np.asarray(cells, dtype=np.float64)
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "cmMV":
         raise TypeError("a column of numbers must hold numbers")
     some = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)

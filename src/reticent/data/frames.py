@@ -130,17 +130,54 @@ def _column(table: Any, place: int) -> Any:
 
 
 def _cells(column: Any) -> Any:
-    """The cells of one column. Whether some are missing changes how fast they are read, and nothing else."""
+    """The cells of one column. Whether some are missing changes how fast they are read, and nothing else.
+
+    A column whose type holds neither numbers nor text is not read: of dates, libraries refuse those that are too far.
+    """
     type_: Any = getattr(column, "dtype", None)
     if isinstance(type_, np.dtype):
         cells = np.asarray(column)
         return cells if type_.kind in "biuf" else cells.tolist() if type_.kind == "O" else _texts(cells)
     if hasattr(column, "null_count") and hasattr(column, "to_list"):  # as of polars
-        numeric = type_.is_numeric() and not type_.is_decimal() and (type_.is_float() or not column.null_count())
-        return np.asarray(column.to_numpy()) if numeric else column.to_list()
-    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+        return _polars_cells(column)
+    if hasattr(column, "to_pylist"):
+        return _arrow_cells(column)
+    if hasattr(type_, "pyarrow_dtype"):  # as of pandas, of columns that pyarrow keeps
+        return _arrow_cells(column.array.__arrow_array__())
+    try:
+        return list(column)
+    except UnicodeDecodeError:  # text of pandas that pyarrow keeps
+        return _arrow_cells(column.array.__arrow_array__())
 
 
 def _texts(cells: Array) -> list[Any]:
-    """Cells of text as such. Those of dates, durations and complex numbers are no values."""
-    return cells.tolist() if cells.dtype.kind in "USV" else [None] * len(cells)
+    """Cells of text, and of complex numbers that may be real, as such. Those of dates and durations are no values."""
+    return cells.tolist() if cells.dtype.kind in "USVTc" else [None] * len(cells)
+
+
+def _polars_cells(column: Any) -> Any:
+    type_ = column.dtype
+    if type_.is_temporal() or type_.is_nested():
+        return [None] * len(column)
+    narrow = type_.is_integer() and not str(type_).endswith("128")  # NumPy has no wider ones
+    fast = type_.is_float() or (narrow and not column.null_count())
+    return np.asarray(column.to_numpy()) if fast else column.to_list()
+
+
+def _arrow_cells(column: Any) -> list[Any]:
+    import pyarrow
+    from pyarrow import types
+
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not any(holds(column.type) for holds in (
+        types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_string,
+        types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary, types.is_binary_view,
+        types.is_fixed_size_binary,
+    )):  # fmt: skip
+        return [None] * len(column)
+    try:
+        found: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:  # nothing sees to it that text is text: its cells are read by themselves
+        found = column.cast(pyarrow.large_binary()).to_pylist()
+    return found

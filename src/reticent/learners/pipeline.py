@@ -27,6 +27,7 @@ from reticent.privacy.events import Event
 from reticent.privacy.guarantee import Unit
 from reticent.privacy.parameters import check_delta, check_epsilon
 from reticent.promises import check_share
+from reticent.silence import silent
 
 
 class Spending(NamedTuple):
@@ -187,7 +188,8 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found.fit_with_noise(X, groups, unsafe_noise, share=share)
             schema, unfound, spent = found.schema_, found.unfound_, found.guarantee_
             planned = budget.after(found.plan_.event)
-        rows, taken = encode_columns(schema, table), slice(None) if first is None else first
+        with silent():
+            rows, taken = encode_columns(schema, table), slice(None) if first is None else first
         model = clone_with(
             template,
             epsilon=budget.epsilon,

@@ -55,7 +55,8 @@ class PublishedModel:
     guarantee : Guarantee
         What was promised to the people in the rows, and perhaps in the queries.
     event : Event
-        What the rows that the model was made from have paid for it, and for what was released with it.
+        What the rows that the model was made from have paid for it and for a comparison. A schema that was bought
+        before is counted in `guarantee` only.
     model : PrivateLogisticRegression
         The released model of encoded rows. Its labels are class indices.
 

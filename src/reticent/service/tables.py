@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Chunk = dict[str, Any]  # a column each: a list of text, or an array
+Stamp = tuple[int, int, int, int]  # device, number, size and time of change of a file
 Advance = Callable[[int], None]  # called with the number of rows that were read
 
 ROWS = 16_384  # in a part
@@ -44,6 +45,7 @@ class TableFile(Protocol):
     path: Path
     names: list[str]
     types: dict[str, str]  # "number" or "category", for the columns whose type the file declares
+    stamp: Stamp | None  # of the file when it was opened; None if there is no file
 
     def count(self, advance: Advance | None = None) -> int:
         """How many rows there are; nothing else is taken from them."""
@@ -78,6 +80,33 @@ def check_columns(table: TableFile, columns: Sequence[str]) -> None:
         raise TableError(f"{none}; there are: {', '.join(table.names)}")
 
 
+def check_unchanged(table: TableFile, rows: int | None = None, counted: int | None = None) -> None:
+    """Refuse a table whose file is not the one that was opened, or that has more or fewer rows than were counted.
+
+    It is read several times: to count its rows, to charge for them, and to learn from them. Call this after each
+    reading and before anything is released, so that rows in a file that was put in its place are not learned from.
+
+    Parameters
+    ----------
+    table : TableFile
+        The table.
+    rows, counted : int or None, default None
+        The numbers of rows that were read now, and before.
+    """
+    if rows != counted or _stamp_of(table.path if table.stamp else None) != table.stamp:
+        raise TableError(f"{table.path} has changed while it was read")
+
+
+def _stamp_of(path: Path | None) -> Stamp | None:
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def _check_different(table: TableFile) -> None:
     if len(set(table.names)) < len(table.names):
         raise TableError(f"{table.path}: two columns have the same name")
@@ -102,6 +131,7 @@ class Csv:
 
     def __init__(self, path: Path | str, body: bytes | None = None) -> None:
         self.path, self._body = Path(path), body
+        self.stamp = _stamp_of(self.path if body is None else None)
         self.types: dict[str, str] = {}
         with self._opened() as file:
             self._encoding = "utf-16" if file.read(2) in UTF_16 else "utf-8-sig"
@@ -206,6 +236,7 @@ class _Typed:
     """A file whose columns have types. Those that are neither numbers nor text are refused, if they are asked for."""
 
     path: Path
+    stamp: Stamp | None
 
     def __init__(self, path: Path, schema: Any) -> None:
         self.path, self._schema = path, schema
@@ -245,6 +276,7 @@ class Parquet(_Typed):
 
     def __init__(self, path: Path) -> None:
         arrow = _pyarrow()
+        self.stamp = _stamp_of(path)
         with _reading(path):
             self._file = arrow.parquet.ParquetFile(path)
             super().__init__(path, self._file.schema_arrow)
@@ -263,7 +295,7 @@ class Arrow(_Typed):
 
     def __init__(self, path: Path) -> None:
         self._arrow = _pyarrow()
-        self.path = path
+        self.path, self.stamp = path, _stamp_of(path)
         with _reading(path), self._opened() as batches:
             super().__init__(path, batches.schema)
 
