@@ -30,6 +30,7 @@ DISPUTED, DISPUTED_THRESHOLDS = 0.5, 0.1  # how often teachers of few rows disag
 UNSCALED = 0.15  # a private model of columns that are not scaled,
 UNSCALED_ROUNDS, UNSCALED_WIDE = 0.1, 0.03  # and one with rounds of second moments at n·μ = D^1.5; above 32 columns
 SCALED_BY_ROUNDS = 0.003  # a linear model that has no public rows to scale columns by
+UNSCALED_FOURIER = 0.03  # random Fourier features of raw columns
 PUBLIC_UNSCALED = 0.015  # a model in directions of public rows, if these had to be found among raw columns
 DROPPED = 0.1  # if it leaves out all directions
 STUDENT = 0.05  # a student with as many labels as columns
@@ -111,7 +112,7 @@ def unscaled(rows: int, columns: int, *, epsilon: Fraction, delta: Fraction, bla
         Whether the model is one on random Fourier features.
     """
     if black_box:
-        return UNSCALED
+        return UNSCALED_FOURIER
     width = columns + 1  # with the constant column
     strength = rows / math.sqrt(release_variance(epsilon, delta))
     return min(UNSCALED, UNSCALED_ROUNDS * float(width**1.5) / strength + (0.0 if width <= NARROW else UNSCALED_WIDE))
