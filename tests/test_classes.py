@@ -40,6 +40,8 @@ def made(name: str, **more: Any) -> Any:
     if kind == "PrivateComparison":
         pair = [rt.PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4, rounds=each) for each in (0, 4)]
         return rt.PrivateComparison(pair, **known)
+    if kind == "PrivatePipeline":
+        return rt.PrivatePipeline(**known)
     if learner == "trees":
         return rt.EverlastingPredictor(DecisionTreeClassifier(), **known, answers=100, rows_per_teacher=20)
     private = rt.PrivateLogisticRegression(epsilon=4, delta=1e-6, row_norm=4) if learner == "chain" else None
@@ -48,7 +50,7 @@ def made(name: str, **more: Any) -> Any:
 
 NAMES = (
     "PATEClassifier", "EverlastingPredictor", "EverlastingPredictor, trees", "EverlastingPredictor, chain",
-    "PrivatePredictor", "PrivateLogisticRegression", "PrivateComparison",
+    "PrivatePredictor", "PrivateLogisticRegression", "PrivateComparison", "PrivatePipeline",
 )  # fmt: skip
 LABELS: dict[str, list[Any]] = {
     "strings": ["no", "yes"],

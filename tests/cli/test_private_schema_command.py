@@ -42,7 +42,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_table_is_fitted_without_a_schema(run: Reticent, folder: Path) -> None:
+def test_a_table_is_fitted_without_a_schema(
+    run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outcome = run(*FIT, "--learner", "private-model")
     assert outcome.code == 0, outcome.err
     assert "No row has been read yet" in outcome.out
@@ -58,7 +60,8 @@ def test_a_table_is_fitted_without_a_schema(run: Reticent, folder: Path) -> None
     assert columns["ward"].categories == ("a", "b")
     model = tomllib.loads(home.read_model(folder / "home" / "clinic"))["model"]
     assert (model["epsilon"], model["schema_share"]) == ("1", "1/10")
-    again = run(*FIT[:-2], "again", "--quiet", "--learner", "private-model", "--schema", "home/clinic.schema.toml")
+    monkeypatch.setenv("RETICENT_HOME", str(folder / "other"))
+    again = run(*FIT, "--learner", "private-model", "--schema", "home/clinic.schema.toml")
     assert again.code == 0, again.err
 
 
@@ -83,13 +86,14 @@ def test_votes_add_up(run: Reticent, folder: Path) -> None:
     assert "together, by adding up: ε = 1, δ = 1e-06. A phase alone costs ε = 0.5, δ = 5e-07" in outcome.out
 
 
-def test_only_the_schema(run: Reticent, folder: Path) -> None:
+def test_only_the_schema(run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ("schema", "raw.csv", "--private", *PUBLIC, *BUDGET, "--group", "person", "--quiet")
     printed = run(*command)
     assert printed.code == 0
     assert printed.out.startswith("# Found privately in 4,000 rows, at epsilon = 1, delta = 1e-06.")
     assert SECRET not in printed.out
     assert Schema.from_toml(printed.out).group == "person"
+    monkeypatch.setenv("RETICENT_HOME", str(folder / "other"))  # where nothing was spent yet
     written = run(*command, "--out", "found.toml")
     assert "Spent epsilon = 1, delta = 1e-06 on found.toml." in written.out
     assert Schema.read("found.toml").target == "ill"
@@ -118,6 +122,7 @@ def test_one_row_of_each_group_is_counted(folder: Path) -> None:
         ((*FIT, "--leave-out", "age,ward,weight,name,person"), "at least one column"),
         ((*FIT[:3], "ill", "--classes", "no", *BUDGET, "--name", "x"), "at least two labels"),
         (("fit", "raw.csv", *PUBLIC, "--epsilon", ".01", "--delta", "1e-6", "--name", "x"), "5 columns needs at least"),
+        (("schema", "raw.csv", "--private", *PUBLIC, *BUDGET, "--out", "none/s.toml"), "can be written to"),
         (("schema", "raw.csv", "--private", *PUBLIC), "--private needs --epsilon and --delta"),
         (("schema", "raw.csv", *PUBLIC[:2], "--epsilon", "1"), "--epsilon must come with --private"),
     ],

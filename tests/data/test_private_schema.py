@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -278,17 +279,29 @@ def test_ranges_and_categories_are_found() -> None:
 
 def test_ranges_follow_signs_and_sizes() -> None:
     def range_of(*cells: float) -> Any:
-        column = schema_release.number_column("x", 1000 * number_bins(cells), small_plan())
+        plan = replace(small_plan(), rows=1000 * len(cells))
+        column = schema_release.number_column("x", 1000 * number_bins(cells), plan)
         return None if column is None else column.range
 
     assert range_of(3, 100) == (2, 128)
     assert range_of(0, 100) == (0, 128)
+    assert range_of(*[100] * 17, 3, 0.1, -5) == (-128, 128)
     assert range_of(-3, 100) == (-128, 128)
     assert range_of(-300, 0.1) == (-512, 512)
     assert range_of(-300, -3) == (-512, -2)
     assert range_of(0, 0) == (0, 2.0**-40)
     assert range_of(1e300, -1e300) == (-(2.0**60), 2.0**60)
     assert range_of(float("nan")) is None
+
+
+def test_a_range_starts_at_zero_unless_nearly_all_rows_lie_beyond() -> None:
+    counts = number_bins([100] * 95 + [2] * 5) * 100
+    plan = replace(small_plan(sigma=Fraction(200)), rows=10_000)  # the five in a hundred do not stand out
+    assert plan.least_count > 500
+    for rows, start in ((10_000, 64), (10_600, 0)):
+        column = schema_release.number_column("x", counts, replace(plan, rows=rows))
+        assert column is not None
+        assert column.range == (start, 128)
 
 
 def test_the_guarantee_is_what_was_asked_for() -> None:

@@ -29,13 +29,17 @@ BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
 # ── against measurement ───────────────────────────────────────────────────────────────────────────────────────────
 
 
+LEAST = 0.95  # the share of settings held out that are advised well
+
+
 @pytest.mark.slow
-def test_advice_is_the_best_or_nearly_on_nine_of_ten_settings_held_out() -> None:
+def test_advice_is_the_best_or_nearly_on_most_settings_held_out() -> None:
     """The advice is computed here; what each option reached is on file, measured through the real classes."""
     accuracies = kept()
-    good = [one.name for one in HELD_OUT if gap(one.advice().best.name, accuracies[one.name]) <= TOLERANCE]
-    assert len(HELD_OUT) >= 20
-    assert len(good) >= 0.9 * len(HELD_OUT)
+    gaps = [gap(one.advice().best.name, accuracies[one.name]) for one in HELD_OUT]
+    assert len(gaps) >= 20
+    assert sum(each <= TOLERANCE for each in gaps) >= LEAST * len(gaps)
+    assert max(gaps) < 2 * TOLERANCE
 
 
 def test_no_constant_advice_would_do() -> None:
@@ -43,7 +47,7 @@ def test_no_constant_advice_would_do() -> None:
     accuracies = kept()
     for option in OPTIONS:
         good = sum(gap(option, accuracies[one.name]) <= TOLERANCE for one in HELD_OUT)
-        assert good < 0.9 * len(HELD_OUT)
+        assert good < LEAST * len(HELD_OUT)
 
 
 def test_what_is_on_file_was_measured_on_the_settings_as_they_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,8 @@ def _private(
         raise UsageError("--private needs --epsilon and --delta: what the schema may cost the people in the table")
     if out is not None and out.exists():
         raise UsageError(EXISTS.format(out=out))
+    if out is not None and not (out.parent.is_dir() and os.access(out.parent, os.W_OK | os.X_OK)):
+        raise UsageError(f"--out: {out.parent} is no folder that can be written to")
     with progress_bar("counting rows", quiet=quiet) as advance:
         rows = table.count(advance)
     wanted = search(

@@ -26,6 +26,7 @@ BINS = 2 * EXPONENTS + 2
 KINDS_SHARE = Fraction(1, 10)  # of the share: for whether columns are numbers or categories
 SLACK_SHARE = Fraction(1, 10)  # of δ: for categories that occur in one of two neighbours only
 RARE = Fraction(1, 100)  # of the rows: the values beyond a range, at most, where the noise allows it
+NEARLY_ALL = 0.9  # of the rows: those that must lie in a range that starts above zero
 MISTAKES = 0.01  # the probability that noise alone makes some bin of some column count
 SURE = 4.0  # standard deviations of the noise, for numbers or categories
 FEWEST = 2  # of the rows, one in so many must exceed the noise of a bin; with fewer, hardly any column is found

@@ -21,6 +21,7 @@ from reticent.data.schema_plan import (
     HIGHEST,
     LOWEST,
     MISSING,
+    NEARLY_ALL,
     NEGATIVE,
     POSITIVE,
     UNREADABLE,
@@ -210,8 +211,8 @@ def number_column(name: str, noisy: Integers, plan: SchemaPlan) -> Column | None
     """The column of numbers that noisy counts suggest; None if no bin stands out of the noise.
 
     The range ends at the largest power of two that a bin which stands out reaches, on either side of zero. If all bins
-    that stand out are on one side, it starts where the smallest of them does: ages from 16 to 128, years from 1024 to
-    2048. What is beyond is clipped.
+    that stand out are on one side, it starts at zero; or where the smallest of them does, if nearly all rows lie
+    between: ages from 16 to 128, years from 1024 to 2048. What is beyond is clipped.
 
     Parameters
     ----------
@@ -227,9 +228,9 @@ def number_column(name: str, noisy: Integers, plan: SchemaPlan) -> Column | None
         end = 2.0 ** max(*above, *below)
         ends = (-end, end)
     elif above:
-        ends = (_start(above), 2.0 ** max(above))
+        ends = (_start(above, noisy[POSITIVE], noisy, plan), 2.0 ** max(above))
     elif below:
-        ends = (-(2.0 ** max(below)), -_start(below))
+        ends = (-(2.0 ** max(below)), -_start(below, noisy[NEGATIVE], noisy, plan))
     else:
         return None
     missing = OWN_COLUMN if max(noisy[MISSING], noisy[UNREADABLE]) > plan.least_count else None
@@ -241,6 +242,9 @@ def _exponents(noisy: Integers, plan: SchemaPlan) -> list[int]:
     return [int(place) + LOWEST for place in np.flatnonzero(noisy > plan.least_count)]
 
 
-def _start(exponents: list[int]) -> float:
-    """Where the smallest bin begins; 0 for the lowest, which holds zero."""
-    return 0.0 if exponents[0] == LOWEST else 2.0 ** (exponents[0] - 1)
+def _start(exponents: list[int], side: Integers, noisy: Integers, plan: SchemaPlan) -> float:
+    """Where the smallest bin that stands out begins, if nearly all rows with a number lie from there on; else 0."""
+    low, high = exponents[0], exponents[-1]
+    between = side[low - LOWEST : high - LOWEST + 1].sum()
+    known = plan.rows - max(noisy[MISSING], 0) - max(noisy[UNREADABLE], 0)
+    return 0.0 if low == LOWEST or between < NEARLY_ALL * known else 2.0 ** (low - 1)

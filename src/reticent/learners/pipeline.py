@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from reticent.data.classes import declared_classes
 from reticent.data.frames import Columns
 from reticent.data.groups import as_groups, first_of_each, numbered
 from reticent.data.labels import read_labels
@@ -171,8 +172,9 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         epsilon, delta = check_epsilon(self.epsilon), check_delta(self.delta, positive=True)
         template = self._template()
+        classes: Any = declared_classes("public" if self.classes is None else self.classes)
         table = Columns(X)
-        labels = read_labels(y, table.rows, "public" if self.classes is None else self.classes)
+        labels = read_labels(y, table.rows, "public" if classes is None else classes)
         first = None if groups is None else first_of_each(numbered(as_groups(groups, table.rows)))
         unit: Unit = "row" if first is None else "group"
         budget = Rest(rho=None, epsilon=epsilon, delta=delta)

@@ -29,7 +29,9 @@ NEAREST = 0.8  # times the noise, as a share of all votes: how often noise overt
 DISPUTED, DISPUTED_THRESHOLDS = 0.5, 0.1  # how often teachers of few rows disagree
 UNSCALED = 0.15  # a private model of columns that are not scaled,
 UNSCALED_ROUNDS, UNSCALED_WIDE = 0.1, 0.03  # and one with rounds of second moments at n·μ = D^1.5; above 32 columns
-PUBLIC, PUBLIC_UNSCALED = 0.005, 0.015  # a model in directions of public rows, by which it scales its columns
+SCALED_BY_ROUNDS = 0.003  # a linear model that has no public rows to scale columns by
+UNSCALED_FOURIER = 0.03  # random Fourier features of raw columns
+PUBLIC_UNSCALED = 0.015  # a model in directions of public rows, if these had to be found among raw columns
 DROPPED = 0.1  # if it leaves out all directions
 STUDENT = 0.05  # a student with as many labels as columns
 SMALL_TEACHER = 0.6  # teachers of linear models, divided by their rows
@@ -88,7 +90,7 @@ def linear_model(
     """
     seen = FOURIER if black_box else columns
     noise = 0.1 * drowned(seen, classes=classes, epsilon=epsilon, delta=delta) / rows
-    loss = min(HALF, DROWNED * noise) + (SMOOTH if black_box else 0.0)
+    loss = min(HALF, DROWNED * noise) + (SMOOTH if black_box else SCALED_BY_ROUNDS)
     if not scaled:
         loss += unscaled(rows, columns, epsilon=epsilon, delta=delta, black_box=black_box)
     return Expected(noise, loss)
@@ -110,7 +112,7 @@ def unscaled(rows: int, columns: int, *, epsilon: Fraction, delta: Fraction, bla
         Whether the model is one on random Fourier features.
     """
     if black_box:
-        return UNSCALED
+        return UNSCALED_FOURIER
     width = columns + 1  # with the constant column
     strength = rows / math.sqrt(release_variance(epsilon, delta))
     return min(UNSCALED, UNSCALED_ROUNDS * float(width**1.5) / strength + (0.0 if width <= NARROW else UNSCALED_WIDE))
@@ -138,7 +140,7 @@ def public_model(
         Whether the columns have similar ranges.
     """
     noise = 0.1 * drowned(kept, classes=classes, epsilon=epsilon, delta=delta) / rows
-    lost = PUBLIC if scaled else PUBLIC_UNSCALED
+    lost = 0.0 if scaled else PUBLIC_UNSCALED
     return Expected(noise, min(HALF, DROWNED * noise + DROPPED * (1 - kept / columns) + lost))
 
 
