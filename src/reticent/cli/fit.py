@@ -139,8 +139,12 @@ def fit(
         options: dict[str, Any] = {
             "answers": answers, "drift": drift, "client_share": client_share, "client_phases": client_phases,
         }  # fmt: skip
-        purchase = None
+        purchase, kept = None, folder.with_name(f"{folder.name}.schema.toml")
         if declared is None:
+            if kept.exists():
+                raise UsageError(
+                    f"{kept} is a schema that was paid for: use it for free with --schema, or choose another --name"
+                )
             wanted = search(
                 found, rows, target=target, classes=classes, group=group, categories=categories, leave_out=leave_out,
                 quiet=quiet,
@@ -173,7 +177,7 @@ def fit(
             quiet=quiet,
         )
         if purchase is not None:
-            choice = purchase.made(folder.with_name(f"{folder.name}.schema.toml"))
+            choice = purchase.made(kept)
             _show(choice, table, promised, client_share, client_phases)
         predictor = _predictor(choice, compare, client_share=client_share, client_phases=client_phases)
         training = read_rows(found, choice.schema, rows, quiet=quiet)
