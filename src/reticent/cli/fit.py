@@ -211,7 +211,7 @@ def _schema_file(folder: Path, *, bought: bool) -> Path:
     """Where a schema that is bought will be; refuse to write over one that was."""
     file = folder.with_name(f"{folder.name}.schema.toml")
     if bought and file.exists():
-        raise UsageError(f"{file} is a schema that was paid for: use it for free with --schema, or choose another --name")
+        raise UsageError(f"{file} is a schema that was paid for: use it for free with --schema, or take another --name")
     return file
 
 
