@@ -123,6 +123,27 @@ def test_commas_in_text_and_in_numbers(tmp_path: Path) -> None:
     assert of(plain) == of(semicolons)
 
 
+def test_text_beside_numbers_with_commas(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    cells = ["a,b", "1,5", "7"] * 50
+    parquet.write_table(pyarrow.table({"a": cells, "b": ["x"] * 150}), tmp_path / "text.parquet")
+    semicolons = written(tmp_path / "text.csv", [[cell, "x"] for cell in cells], ["a", "b"], separator=";")
+    assert of(semicolons).matches(of(tmp_path / "text.parquet"))
+
+
+def test_numbers_of_half_the_width(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    numbers = [str((place * 37 % 101) / 10) for place in range(300)]
+    single = pyarrow.array([float(one) for one in numbers], pyarrow.float32())
+    parquet.write_table(pyarrow.table({"a": single}), tmp_path / "single.parquet")
+    text = written(tmp_path / "single.csv", [[one] for one in numbers], ["a"])
+    assert of(text).matches(of(tmp_path / "single.parquet"))
+
+
 def test_cells_of_any_kind_are_read(tmp_path: Path) -> None:
     odd = [["\ufffd", "1e999"], ["−1", "-0"], ['"a\nb"', "0"], ["", "١"]]
     assert of(written(tmp_path / "odd.csv", odd, ["a", "b"])).rows == len(odd)

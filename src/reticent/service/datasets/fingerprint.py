@@ -116,24 +116,26 @@ def _hashes(cells: Any, keys: Words, salt: bytes) -> Words:
 
 def _of_cells(cells: list[Any], keys: Words, salt: bytes) -> Words:
     numbers = as_numbers(cells)
+    texts = {int(place): as_text(cells[place]).replace(",", ".") for place in np.flatnonzero(np.isnan(numbers))}
+    numbers[list(texts)] = as_numbers(list(texts.values()))  # numbers may have decimal commas
     found = _of_numbers(numbers, keys)
     for place in np.flatnonzero(np.isnan(numbers)):
-        found[:, place] = _of_text(as_text(cells[place]), salt)
+        found[:, place] = _of_text(texts[int(place)], salt)
     return found
 
 
 def _of_text(text: str, salt: bytes) -> tuple[int, int]:
-    """The hashes of a cell that is no number.
-
-    One that is empty is like one that is missing. Commas count as points: numbers may have decimal commas.
-    """
-    content = "" if text.lower() == MISSING else text.replace(",", ".")
+    """The hashes of a cell that is no number. One that is empty is like one that is missing."""
+    content = "" if text.lower() == MISSING else text
     digest = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), key=salt, digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
 
 
 def _of_numbers(numbers: NDArray[np.float64], keys: Words) -> Words:
-    bits = (numbers + 0.0).view(np.uint64)  # −0 and 0 are one number
+    """The hashes of numbers to about seven digits, those of 32-bit floats. Written out, these are other 64-bit floats."""
+    with np.errstate(over="ignore", under="ignore"):
+        short = numbers.astype(np.float32).astype(np.float64)
+    bits = (short + 0.0).view(np.uint64)  # −0 and 0 are one number
     return _mixed(np.stack([bits, bits]), keys)
 
 
