@@ -19,6 +19,7 @@ import numpy as np
 from reticent.audit.neighbours import row_replacements, score_vectors
 from reticent.errors import BudgetExhausted
 from reticent.learners.class_weights import release_class_counts
+from reticent.learners.column_scales import release_exponents
 from reticent.learners.second_moments import release_moments
 from reticent.mechanisms.above_threshold import AboveThreshold
 from reticent.mechanisms.between_thresholds import BetweenThresholds, required_gap
@@ -152,12 +153,21 @@ def _counts() -> Iterator[CatalogueEntry]:
     counted = partial(_class_counts, sigma=Fraction(2))
     yield _entry("class_counts, 2 classes", partial(counted, classes=2), labels, epsilon=1)
     yield _entry("class_counts, 3 classes", partial(counted, classes=3), labels, epsilon=2)
+    values = [(((1.0,),), ((0.4,),)), (((0.9,), (0.3,)), ((0.3,), (0.3,)))]
+    yield _entry("column_scales", partial(_column_scales, sigma=Fraction(2)), values, epsilon=2)
 
 
 def _class_counts(labels: Sequence[int], *, classes: int, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:
     """The counts of the classes of a few labels, of which no one is the third."""
     indices, noise = np.array(labels, dtype=np.int64), _NoiseOfTheFirstTwo(unsafe_noise)
     return release_class_counts(indices, classes, sigma=sigma, unsafe_noise=noise)
+
+
+def _column_scales(rows: Sequence[Sequence[float]], *, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:
+    """The first two bins of the exponents of one column; all others are empty."""
+    noise = _NoiseOfTheFirstTwo(unsafe_noise)
+    released, event = release_exponents(np.array(rows), sigma=sigma, unsafe_noise=noise)
+    return Release(released[:2], event)
 
 
 class _NoiseOfTheFirstTwo(Noise):

@@ -199,6 +199,7 @@ BROKEN: dict[str, dict[str, Twin]] = {
     },
     "class_counts, 2 classes": {"noise × 0.7": under(Weaker)},
     "class_counts, 3 classes": {"noise × 0.7": under(Weaker)},
+    "column_scales": {"noise × 0.7": under(Weaker)},
     "AboveThreshold": {"noise × 0.7": under(Weaker), "value noise not redrawn": under(Stale)},
     "StableMajority": {
         "no width": replacing(sparse_vector, "AboveThreshold", lambda _, **rest: AboveThreshold(0, **rest)),
