@@ -26,6 +26,7 @@ LONG_LAWS = {
     "ConfidentGNMax",
     "StableMajority",
     "laplace_count, histogram",
+    "private_schema",
     "quasi_concave_maximum, depth 2",
     "second_moments",
     "stability_histogram",
