@@ -28,6 +28,7 @@ LONG_LAWS = {
     "class_counts, 3 classes",
     "column_scales",
     "laplace_count, histogram",
+    "private_schema",
     "quasi_concave_maximum, depth 2",
     "second_moments",
     "stability_histogram",

@@ -42,6 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_table_is_fitted_without_a_schema(
     run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_table_is_fitted_without_a_schema(
     assert again.code == 0, again.err
 
 
+@pytest.mark.slow
 def test_the_guarantee_is_that_of_schema_and_first_phase(run: Reticent, folder: Path) -> None:
     assert run(*FIT, "--learner", "private-model").code == 0
     (state,) = (folder / "home" / "clinic").glob("phase-*.state")
