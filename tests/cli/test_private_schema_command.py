@@ -66,6 +66,15 @@ def test_a_table_is_fitted_without_a_schema(
     assert again.code == 0, again.err
 
 
+def test_a_schema_that_was_paid_for_is_not_overwritten(run: Reticent, folder: Path) -> None:
+    kept = folder / "home" / "clinic.schema.toml"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text("edited")
+    check_refused(run(*FIT), "clinic.schema.toml is a schema that was paid for")
+    assert kept.read_text() == "edited"
+    assert run("data", "list", "--json").out == "[]\n"
+
+
 @pytest.mark.slow
 def test_the_guarantee_is_that_of_schema_and_first_phase(run: Reticent, folder: Path) -> None:
     assert run(*FIT, "--learner", "private-model").code == 0

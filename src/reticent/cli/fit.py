@@ -139,7 +139,7 @@ def fit(
         options: dict[str, Any] = {
             "answers": answers, "drift": drift, "client_share": client_share, "client_phases": client_phases,
         }  # fmt: skip
-        purchase = None
+        purchase, kept = None, _schema_file(folder, bought=declared is None)
         if declared is None:
             wanted = search(
                 found, rows, target=target, classes=classes, group=group, categories=categories, leave_out=leave_out,
@@ -173,7 +173,7 @@ def fit(
             quiet=quiet,
         )
         if purchase is not None:
-            choice = purchase.made(folder.with_name(f"{folder.name}.schema.toml"))
+            choice = purchase.made(kept)
             _show(choice, table, promised, client_share, client_phases)
         predictor = _predictor(choice, compare, client_share=client_share, client_phases=client_phases)
         training = read_rows(found, choice.schema, rows, quiet=quiet)
@@ -205,6 +205,14 @@ def _check_writable(root: Path) -> None:
     existing = next(folder for folder in (root, *root.absolute().parents) if folder.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise UsageError(f"no predictor can be saved in {root}: {existing} is not writable; set RETICENT_HOME")
+
+
+def _schema_file(folder: Path, *, bought: bool) -> Path:
+    """Where a schema that is bought will be; refuse to write over one that was."""
+    file = folder.with_name(f"{folder.name}.schema.toml")
+    if bought and file.exists():
+        raise UsageError(f"{file} is a schema that was paid for: use it for free with --schema, or take another --name")
+    return file
 
 
 def _show(choice: FitChoice, table: Path, promised: Guarantee, client_share: Any, client_phases: int) -> None:

@@ -168,9 +168,9 @@ def _arrow_cells(column: Any) -> list[Any]:
     import pyarrow
     from pyarrow import types
 
-    if types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if not any(holds(column.type) for holds in (
+    packed = types.is_dictionary(column.type) or types.is_run_end_encoded(column.type)
+    type_ = column.type.value_type if packed else column.type
+    if not any(holds(type_) for holds in (
         types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_string,
         types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary, types.is_binary_view,
         types.is_fixed_size_binary,
@@ -179,5 +179,5 @@ def _arrow_cells(column: Any) -> list[Any]:
     try:
         found: list[Any] = column.to_pylist()
     except UnicodeDecodeError:  # nothing sees to it that text is text: its cells are read by themselves
-        found = column.cast(pyarrow.large_binary()).to_pylist()
+        found = (column.cast(type_) if packed else column).cast(pyarrow.large_binary()).to_pylist()
     return found
