@@ -87,6 +87,7 @@ def test_the_guarantee_is_that_of_schema_and_first_phase(run: Reticent, folder: 
     assert Fraction(predictor.epsilon) + Fraction(predictor.besides[0]) == 1
     status = run("status", "clinic", "--json")
     assert '"epsilon": 1.0' in status.out
+    assert "What it is spent on. Of this, epsilon = 0.0553 and delta = 1e-07" in status.out
 
 
 @pytest.mark.slow
