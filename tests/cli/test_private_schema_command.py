@@ -42,6 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_table_is_fitted_without_a_schema(
     run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_schema_that_was_paid_for_is_not_overwritten(run: Reticent, folder: Pa
     assert run("data", "list", "--json").out == "[]\n"
 
 
+@pytest.mark.slow
 def test_the_guarantee_is_that_of_schema_and_first_phase(run: Reticent, folder: Path) -> None:
     assert run(*FIT, "--learner", "private-model").code == 0
     (state,) = (folder / "home" / "clinic").glob("phase-*.state")
@@ -85,6 +87,7 @@ def test_the_guarantee_is_that_of_schema_and_first_phase(run: Reticent, folder: 
     assert Fraction(predictor.epsilon) + Fraction(predictor.besides[0]) == 1
     status = run("status", "clinic", "--json")
     assert '"epsilon": 1.0' in status.out
+    assert "What it is spent on. Of this, epsilon = 0.0553 and delta = 1e-07" in status.out
 
 
 @pytest.mark.slow

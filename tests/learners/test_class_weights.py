@@ -158,7 +158,8 @@ def test_all_releases_together_fit_the_budget_and_use_it_up(rounds: Any, classes
     model = PrivateLogisticRegression(epsilon=epsilon, delta=1e-6, row_norm=1, rounds=rounds, class_weight="balanced")
     plan = model.settings().plan(rows=5000, columns=9, classes=classes)
     assert plan.counts is not None
-    assert plan.event == Composed((plan.counts.event, *plan.moments.events, plan.descent.event))
+    scales = [] if plan.scales is None else [plan.scales.event]
+    assert plan.event == Composed((plan.counts.event, *scales, *plan.moments.events, plan.descent.event))
     assert fits(plan.event, epsilon=epsilon, delta=1e-6)
     assert not fits(plan.event, epsilon=0.98 * epsilon, delta=1e-6)
     less = plan_counts(rows=5000, classes=classes, epsilon=Fraction(str(epsilon)), delta=Fraction(1, 10**6))

@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import reticent as rt
+from reticent.data import private_schema
 from reticent.data.schema import Column, Schema
 from reticent.data.schema_plan import rest_of
 from reticent.errors import InsufficientData
@@ -114,6 +115,7 @@ def test_parameters_are_kept() -> None:
             {"learner": rt.PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1, unsafe_seed=1)},
             "unsafe_seed=None",
         ),
+        ({"learner": rt.PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1, steps=0)}, "steps"),
         ({"schema_share": 0}, "schema_share"),
         ({"schema_share": 1}, "schema_share"),
         ({"delta": 0}, "delta"),
@@ -121,7 +123,13 @@ def test_parameters_are_kept() -> None:
         ({"classes": ["no", "never"]}, "y must hold only"),
     ],
 )
-def test_bad_parameters_are_refused(options: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_refused_before_anything_is_spent(
+    options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spent(*_: object, **__: object) -> None:
+        raise AssertionError("something was released")
+
+    monkeypatch.setattr(private_schema, "release_columns", spent)
     with pytest.raises((TypeError, ValueError), match=message):
         PrivatePipeline(**{**BUDGET, **options}).fit(*patients(2000))
 

@@ -24,8 +24,8 @@ from reticent.learners.lattice import on_lattice, shortened
 from reticent.learners.second_moments import (
     MomentsPlan,
     Round,
+    Schedule,
     chosen_rounds,
-    mapped_blocks,
     moment_sum,
     plan_moments,
     release_moments,
@@ -33,6 +33,7 @@ from reticent.learners.second_moments import (
     symmetric,
     whiten,
 )
+from reticent.learners.whitening import mapped_blocks
 from reticent.noise import Noise
 from reticent.privacy import delta, fits
 from reticent.privacy.calibrate import sigma_of
@@ -167,7 +168,8 @@ def test_sums_are_exact() -> None:
 @pytest.mark.parametrize("columns", [1, 50, 2000])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1), Fraction(100)])
 def test_sums_stay_where_floating_point_is_exact(rows: int, columns: int, epsilon: Fraction) -> None:
-    plan = plan_moments(rows=rows, columns=columns, epsilon=epsilon, delta=Fraction(1, 10**9), rounds=20)
+    rounds = chosen_rounds(20, columns).rounds
+    plan = plan_moments(rows=rows, columns=columns, epsilon=epsilon, delta=Fraction(1, 10**9), rounds=rounds)
     assert 7 * rows * plan.radius**2 < 2**53
     assert max(plan.sigmas) <= 2**48
     assert plan.squared_sensitivity == 50 * plan.radius**4
@@ -212,9 +214,11 @@ def test_the_event_says_what_happened() -> None:
     model = PrivateLogisticRegression(**DP, row_norm=3e5, rounds="auto").fit(X, y)
     planned = model.settings().plan(rows=5000, columns=6, classes=2)
     moments, plan = planned.moments, planned.descent
+    assert planned.counts is not None
+    assert planned.scales is not None
     assert isinstance(model.event_, Composed)
-    assert model.event_.events == (*moments.events, plan.event)
-    assert len(moments.events) == 14
+    assert model.event_.events == (planned.counts.event, planned.scales.event, *moments.events, plan.event)
+    assert len(moments.events) == 10
     assert set(moments.events) == {DiscreteGaussian(sigma_of(50 * R**4, release_variance(**BUDGET) * 50), 50 * R**4)}
     assert isinstance(plan.event, Repeated)
     assert 0.99 < model.guarantee_.epsilon <= 1
@@ -227,7 +231,7 @@ def stops_when_flat(rows: Any, plan: MomentsPlan, *, unsafe_noise: Noise | None 
         unsafe_noise=unsafe_noise,
     )  # fmt: skip
     values = np.linalg.eigvalsh(symmetric(first, plan.columns))
-    count = 2 if values[-1] < 20 * abs(values[0]) else len(plan.rounds)
+    count = 2 if values[-1] < 15 * abs(values[0]) else len(plan.rounds)
     return whiten(
         rows, replace(plan, rounds=plan.rounds[:count], sigmas=plan.sigmas[:count]), unsafe_noise=unsafe_noise, **rest
     )
@@ -277,15 +281,15 @@ def test_nothing_is_drawn_for_an_event_that_does_not_fit(monkeypatch: pytest.Mon
 
 def test_the_schedule_by_public_numbers() -> None:
     def shape(rows: int, columns: int) -> tuple[list[int], float]:
-        found = schedule(rows, columns, 0.2207)
-        return [sum(each.stretch == k for each in found) for k in (1, 2)], float(sum(each.share for each in found))
+        scales, rounds = schedule(rows, columns, 0.2207)
+        counts = [sum(each.stretch == k for each in rounds) for k in (1, 2)]
+        return counts, float(scales + sum(each.share for each in rounds))
 
-    assert shape(5000, 7) == ([8, 6], 0.28)
-    assert shape(500, 7) == ([12, 3], 0.30)
-    assert shape(5000, 55) == ([4, 0], 0.10)
+    assert shape(5000, 7) == shape(500, 7) == ([7, 3], 0.26)
+    assert shape(5000, 55) == ([5, 1], 0.20)
     assert shape(5000, 2001) == shape(500, 100) == shape(2**29, 2) == ([0, 0], 0)
-    assert chosen_rounds(0) == ()
-    assert chosen_rounds(1) == (Round(Fraction(1, 40), 1),)
+    assert chosen_rounds(0, 7) == Schedule(Fraction(0), ())
+    assert chosen_rounds(1, 40) == Schedule(Fraction(8, 100), (Round(Fraction(2, 100), 1),))
 
 
 def test_no_rounds_are_the_learner_without_them_to_the_last_bit() -> None:
@@ -339,12 +343,16 @@ def test_decisions_are_those_of_the_linear_model(classes: int, intercept: bool, 
 
 
 @pytest.mark.parametrize("constant", [True, False])
-def test_scores_of_mapped_rows_and_a_start_from_them(constant: bool) -> None:
+@pytest.mark.parametrize("power", [1.0, 0.75, 0.4])
+def test_scores_of_mapped_rows_and_a_start_from_them(constant: bool, power: float) -> None:
     generator = np.random.default_rng(0)
     X = shortened(badly_scaled(3000)[0], 5e5)
-    plan = plan_moments(rows=3000, columns=6 + constant, rounds="auto", **BUDGET)
+    plan = plan_moments(rows=3000, columns=6 + constant, rounds=chosen_rounds(10, 7).rounds, **BUDGET)
     start = generator.normal(size=(6 + constant, 2))
-    found, weights = whiten(X, plan, constant=constant, start=start, unsafe_noise=noise.Seeded(unsafe_seed=1))
+    found, weights = whiten(
+        X, plan, constant=constant, factors=np.exp2(np.arange(6.0 + constant))[::-1], power=power, start=start,
+        unsafe_noise=noise.Seeded(unsafe_seed=1),
+    )  # fmt: skip
     scores = X @ start[:6] + (start[6] if constant else 0)
     assert weights is not None
     assert np.allclose(found.pulled_back(weights), start)
@@ -389,4 +397,10 @@ def test_rows_required_leave_room_for_the_rounds() -> None:
     required = [
         PrivateLogisticRegression(**DP, row_norm=1, rounds=rounds).n_required(0.1, columns=100) for rounds in (0, 4)
     ]
-    assert required[1] / required[0] == pytest.approx(1 / math.sqrt(0.9), rel=0.02)
+    # Scales, a count and four rounds, and as many steps as a rare class would need.
+    steps = [
+        PrivateLogisticRegression(**DP, row_norm=1, rounds=rounds).settings().plan(rows=n, columns=100, classes=2)
+        for rounds, n in zip((0, 4), required, strict=True)
+    ]
+    more = steps[1].descent.steps / steps[0].descent.steps
+    assert required[1] / required[0] == pytest.approx(math.sqrt(more / (1 - 0.08 - 0.005 - 0.08)), rel=0.02)

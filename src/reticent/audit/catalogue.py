@@ -23,6 +23,7 @@ from reticent.data.private_schema import FrameSource
 from reticent.data.schema_release import release_columns
 from reticent.errors import BudgetExhausted
 from reticent.learners.class_weights import release_class_counts
+from reticent.learners.column_scales import release_exponents
 from reticent.learners.second_moments import release_moments
 from reticent.mechanisms.above_threshold import AboveThreshold
 from reticent.mechanisms.between_thresholds import BetweenThresholds, required_gap
@@ -159,12 +160,21 @@ def _counts() -> Iterator[CatalogueEntry]:
     # A category of one row, and counts about the threshold, which is 3.
     wards = [(("a",) * k + ("b",) * m, ("a",) * (k + 1) + ("b",) * (m - 1)) for k in range(4) for m in range(1, 6)]
     yield _entry("private_schema", partial(_private_schema, sigma=Fraction(1)), wards, epsilon=5)
+    values = [(((1.0,),), ((0.4,),)), (((0.9,), (0.3,)), ((0.3,), (0.3,)))]
+    yield _entry("column_scales", partial(_column_scales, sigma=Fraction(2)), values, epsilon=2)
 
 
 def _class_counts(labels: Sequence[int], *, classes: int, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:
     """The counts of the classes of a few labels, of which no one is the third."""
     indices, noise = np.array(labels, dtype=np.int64), _NoiseOfTheFirstTwo(unsafe_noise)
     return release_class_counts(indices, classes, sigma=sigma, unsafe_noise=noise)
+
+
+def _column_scales(rows: Sequence[Sequence[float]], *, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:
+    """The first two bins of the exponents of one column; all others are empty."""
+    noise = _NoiseOfTheFirstTwo(unsafe_noise)
+    released, event = release_exponents(np.array(rows), sigma=sigma, unsafe_noise=noise)
+    return Release(released[:2], event)
 
 
 class _NoiseOfTheFirstTwo(Noise):

@@ -206,6 +206,7 @@ BROKEN: dict[str, dict[str, Twin]] = {
             schema_plan, "category_threshold", less(1, schema_plan.category_threshold)
         ),
     },
+    "column_scales": {"noise × 0.7": under(Weaker)},
     "AboveThreshold": {"noise × 0.7": under(Weaker), "value noise not redrawn": under(Stale)},
     "StableMajority": {
         "no width": replacing(sparse_vector, "AboveThreshold", lambda _, **rest: AboveThreshold(0, **rest)),

@@ -115,7 +115,7 @@ def _status_and_close(name: str, folder: Path, answering: AnsweringService) -> d
     try:
         now, retired, halt = answering.status(), answering.home.store.retired, halting.last(folder)
         found = {"model": name, **asdict(now), "served": None, "retired": retired}
-        found["words"] = in_words(now.guarantee, public_model=now.public_model)
+        found["words"] = in_words(now.guarantee, public_model=now.public_model, besides=now.besides)
         if halt is not None:
             found |= {"halted": halt.words(folder), "halt": asdict(halt)}
         return found

@@ -23,7 +23,7 @@ from reticent.privacy.calibrate import sigma_of
 from reticent.privacy.events import DiscreteGaussian, Event
 from reticent.privacy.parameters import check_positive
 
-SHARE = Fraction(1, 100)  # of μ², for the counts
+SHARE = Fraction(1, 100)  # of μ², for counts that weights are computed from
 LEAST = 0.2  # the least weight that counts lead to
 SEEN = 2  # a class is seen in noisy counts from this many standard deviations of their noise on
 
@@ -40,12 +40,14 @@ class CountsPlan:
         The numbers of rows and of classes.
     sigma : Fraction
         The noise of each count.
+    share : Fraction, default 1/100
+        The share of μ² that it uses.
     """
 
     rows: int
     classes: int
     sigma: Fraction
-    share = SHARE
+    share: Fraction = SHARE
 
     @property
     def event(self) -> Event:
@@ -58,8 +60,10 @@ def squared_sensitivity(classes: int) -> int:
     return 1 if classes == 2 else 2
 
 
-def plan_counts(*, rows: int, classes: int, epsilon: Fraction, delta: Fraction) -> CountsPlan:
-    """Plan the release of counts at `SHARE` of μ².
+def plan_counts(
+    *, rows: int, classes: int, epsilon: Fraction, delta: Fraction, share: Fraction = SHARE
+) -> CountsPlan:
+    """Plan the release of counts at a share of μ².
 
     Parameters
     ----------
@@ -67,9 +71,11 @@ def plan_counts(*, rows: int, classes: int, epsilon: Fraction, delta: Fraction) 
         The numbers of rows and of classes.
     epsilon, delta : Fraction
         Privacy-loss bound and failure probability of the whole: of these counts and of all that follows.
+    share : Fraction, default 1/100
+        The share of μ².
     """
-    variance = release_variance(epsilon, delta) / SHARE
-    return CountsPlan(rows, classes, sigma_of(squared_sensitivity(classes), variance))
+    variance = release_variance(epsilon, delta) / share
+    return CountsPlan(rows, classes, sigma_of(squared_sensitivity(classes), variance), share)
 
 
 def release_class_counts(

@@ -28,7 +28,7 @@ from reticent.privacy.parameters import check_certifiable
 LEVELS = 1 << 10  # the largest whole-number residual of a row of full length
 LEAST_BITS, MOST_BITS, SPREAD = 12, 20, 8  # of the length of a row: at least, at most, and in each column
 INTERCEPT = 0.3  # the constant column, as a share of the row norm
-LEVEL = Fraction(2)  # the standard deviation that the noise gives to the score of a row, over all steps
+LEVEL = 2.0  # the standard deviation that the noise gives to the score of a row, over all steps
 FEWEST, MOST = 20, 500  # steps
 WHOLE_BUDGET = Fraction(1)
 MEMORY = 10  # momentum forgets after a tenth of the steps
@@ -102,7 +102,8 @@ def plan_descent(
     intercept: bool = True,
     steps: int | None = None,
     share: Fraction = WHOLE_BUDGET,
-    level: Fraction = LEVEL,
+    level: float = LEVEL,
+    most_level: float | None = None,
 ) -> DescentPlan:
     """Plan a descent from public numbers.
 
@@ -123,8 +124,11 @@ def plan_descent(
         The number of steps; None chooses it.
     share : Fraction, default 1
         The share of μ² that the descent may use; the rest is for releases before it.
-    level : Fraction, default 2
+    level : float, default 2
         The standard deviation that the noise of all steps gives to the score of a row of full length.
+    most_level : float or None, default None
+        The greatest level that there might be; None is `level`. The number of steps is chosen for it, so it depends on
+        public numbers even where the level does not.
 
     Returns
     -------
@@ -144,9 +148,11 @@ def plan_descent(
         sigma = partial(_sigma_within, squared=squared, variance=variance, epsilon=epsilon, delta=delta)
     steepest = 4.0 if outputs > 1 else 8.0  # twice the inverse of the greatest curvature of a unit row's loss
     apart = 1.0 if outputs == 1 else 1 / math.sqrt(2)  # the difference of two scores has the noise of both
-    travel = apart * float(level) * rows * math.sqrt(squared) / float(sigma(1)) / (2 * plan.cap)
+    unit = apart * rows * math.sqrt(squared) / float(sigma(1)) / (2 * plan.cap)  # the path length of level 1
+    travel = level * unit
     if steps is None:
-        steps = round(min(max(math.sqrt(MEMORY * travel / steepest), FEWEST), MOST))
+        farthest = unit * (level if most_level is None else most_level)
+        steps = round(min(max(math.sqrt(MEMORY * farthest / steepest), FEWEST), MOST))
     forget = min(1.0, MEMORY / steps)
     return DescentPlan(
         rows=rows,

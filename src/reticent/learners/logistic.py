@@ -21,13 +21,16 @@ from reticent.data.labels import ClassLabels, indices_in_declared, observed_labe
 from reticent.data.tables import refuse_infinite, refuse_unreadable
 from reticent.exact import Number, integer
 from reticent.learners.class_weights import balanced_weights, release_class_counts
+from reticent.learners.column_scales import column_factors, release_exponents
 from reticent.learners.descent import DescentPlan, class_targets, descend, integer_rows
 from reticent.learners.features import FeatureMap
 from reticent.learners.lattice import Floats, Matrix
+from reticent.learners.levels import reach_for_count
 from reticent.learners.linear import Linear, Scales, released_weights, start_weights
 from reticent.learners.logistic_settings import LogisticSettings
 from reticent.learners.public_rows import check_same_columns
-from reticent.learners.second_moments import Whitening, whiten
+from reticent.learners.second_moments import whiten
+from reticent.learners.whitening import Whitening
 from reticent.mechanisms.release import Release, noise_from_seed, noise_or_system, release
 from reticent.noise import Noise
 from reticent.privacy import guarantee
@@ -39,17 +42,17 @@ from reticent.silence import silent
 class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Logistic regression that may be published: one private model, for any number of predictions.
 
-    Rounds of noisy second moments, then full-batch gradient descent with momentum and averaging. The scale of rows must
-    be public: give `row_norm`, `bounds`, or `public` rows. Each round releases the second moments of the rows, with a
-    constant column for the intercept, and whitens the directions that stand out of the noise; so accuracy hardly
-    depends on how columns are scaled. In the descent, a row pulls at the weights at most as hard as it would at the
+    Noisy column scales and rounds of noisy second moments, then full-batch gradient descent with momentum and
+    averaging. The scale of rows must be public: give `row_norm`, `bounds`, or `public` rows. Each round releases the
+    second moments of the rows, with a constant column for the intercept, and whitens the directions that stand out of
+    the noise; so accuracy hardly depends on how columns are scaled. In the descent, a row pulls at the weights at most as hard as it would at the
     start, where every class is equally likely: the loss is logistic where the row is classified correctly and linear
     where it is not, and probabilities are corrected for that. All settings follow from the numbers of rows, columns and
     classes, ε and δ by fixed rules. Nothing is tuned on the data.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, features and label, for everything the fitted estimator
-    holds. The event is a list of releases of integer vectors with discrete Gaussian noise: the counts of classes for
-    balanced weights, one per round of second moments, and T = `n_iter_` steps,
+    holds. The event is a list of releases of integer vectors with discrete Gaussian noise: counts of the classes, column
+    scales, one per round of second moments, and T = `n_iter_` steps,
     `Repeated(DiscreteGaussian(sigma, squared_sensitivity), T)`. Public are the number of rows, the columns, and the set
     of classes: give `classes`, or the labels that occur in `y` are taken to be public.
 
@@ -102,14 +105,15 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     rounds : "auto" or int, default "auto"
         The rounds of noisy second moments before the descent. "auto" chooses them from the numbers of rows and columns,
         ε and δ; with few rows, with very many columns and with `public` it chooses none. 0 leaves all of the budget to
-        the descent, which is better for rare classes on one-hot columns.
+        the descent.
     class_weight : "balanced", dict or None, default None
         Weights of the classes. "balanced" spends 1 % of the budget on noisy counts of the classes, and makes larger
         ones lighter, down to 0.2. A dictionary gives public weights by class, 1 for a class that is not in it; they are
         divided by the largest.
     level : float or Fraction, default 2
-        The standard deviation that the noise of all steps gives to the score of a row of full length: how far the
-        descent goes. With less it stops earlier.
+        How far the descent goes: with 1 it goes half as far as with 2. Without rounds it is the standard deviation that
+        the noise of all steps gives to the score of a row of full length. With rounds that also depends on the number
+        of columns, and on whether a class is rare.
     unsafe_seed : int or None, default None
         For tests only: makes the noise repeatable and the guarantee void.
 
@@ -244,7 +248,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         row_map = settings.row_map(rows=X.shape[0], columns=X.shape[1])
         inputs = X.shape[1] if row_map.directions is None else row_map.directions.matrix.shape[1]
         columns = settings.fourier_features or inputs
-        plan = settings.plan(rows=X.shape[0], columns=columns, classes=len(classes))
+        size = {"rows": X.shape[0], "columns": columns, "classes": len(classes)}
+        plan = settings.plan(**size)
         settings.check_certified(plan.event)
         constant = settings.fit_intercept
         length = row_map.length if settings.fourier_features is None else 1.0  # of rows that became unit rows
@@ -259,10 +264,23 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
                 counted, _ = release_class_counts(
                     class_indices, len(classes), sigma=plan.counts.sigma, unsafe_noise=unsafe_noise
                 )
-                weights_of_classes = balanced_weights(counted, plan.counts)
+                if settings.class_weight == "balanced":
+                    weights_of_classes = balanced_weights(counted, plan.counts)
+                if plan.moments.rounds and len(classes) == 2:
+                    plan = settings.plan(**size, reach=reach_for_count(plan.reach, int(counted[0]), plan.counts))
             rows, whitening = feature_map.unit_rows(X), None
-            if plan.moments.rounds:
-                whitening, first = whiten(rows, plan.moments, constant=constant, start=first, unsafe_noise=unsafe_noise)
+            if plan.scales is not None:
+                exponents, _ = release_exponents(rows, sigma=plan.scales.sigma, unsafe_noise=unsafe_noise)
+                factors = np.append(column_factors(exponents, plan.scales), [1.0] * constant)
+                whitening, first = whiten(
+                    rows,
+                    plan.moments,
+                    constant=constant,
+                    factors=factors,
+                    power=plan.reach.power,
+                    start=first,
+                    unsafe_noise=unsafe_noise,
+                )
                 rows = whitening.unit_rows(rows)
             weights = descend(
                 integer_rows(rows, plan.descent),
@@ -350,7 +368,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             The number of classes.
 
         >>> PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1).n_required(0.1, columns=100)
-        10786
+        13246
         """
         share, beta = check_share(error, "error"), check_share(failure, "failure")
         settings = self.settings()

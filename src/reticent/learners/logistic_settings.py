@@ -17,44 +17,70 @@ from numpy.typing import NDArray
 from reticent.data.classes import sorted_classes
 from reticent.exact import integer
 from reticent.learners.bounded import Bounds, checked_bounds
-from reticent.learners.class_weights import ClassWeight, CountsPlan, checked_class_weight, plan_counts, public_weights
-from reticent.learners.descent import DescentPlan, plan_descent, release_variance
+from reticent.learners.class_weights import (
+    SHARE,
+    ClassWeight,
+    CountsPlan,
+    checked_class_weight,
+    plan_counts,
+    public_weights,
+)
+from reticent.learners.column_scales import ScalesPlan, plan_scales
+from reticent.learners.descent import LEVEL, DescentPlan, plan_descent, release_variance
 from reticent.learners.features import FeatureMap, fourier_frequencies
 from reticent.learners.lattice import Floats, Matrix, shortened, squared_lengths
+from reticent.learners.levels import MOST as MOST_LEVEL
+from reticent.learners.levels import Reach, usual_reach
 from reticent.learners.linear import Linear, checked_start
 from reticent.learners.public_rows import checked_public, directions_for, find_directions
-from reticent.learners.second_moments import MomentsPlan, check_rounds, plan_moments, strengths
+from reticent.learners.second_moments import (
+    MomentsPlan,
+    Schedule,
+    check_rounds,
+    chosen_rounds,
+    least_strength,
+    plan_moments,
+    schedule,
+)
 from reticent.noise import Noise
 from reticent.privacy import fits
 from reticent.privacy.events import Composed, Event
 from reticent.privacy.parameters import check_delta, check_epsilon, check_positive
 
 SHORTEST, LONGEST = Fraction(1, 10**100), 10**100  # of rows
+RARE_SHARE = Fraction(1, 200)  # of μ², for the count that tells whether a class is rare
 USUAL = 0.95  # the share of public rows that are no longer than the row norm taken from them
 
 
 @dataclass(frozen=True)
 class LogisticPlan:
-    """All releases of one fit, in order: counts of classes, rounds of second moments, a descent. It is public.
+    """All releases of one fit, in order: counts, column scales, rounds of second moments, a descent. It is public.
 
     Parameters
     ----------
     counts : CountsPlan or None
         The counts of classes; None for none.
+    scales : ScalesPlan or None
+        The column scales; None for none.
     moments : MomentsPlan
         The rounds of second moments.
     descent : DescentPlan
-        The descent.
+        The descent, at its usual level.
+    reach : Reach
+        The usual level, and how far rows are whitened.
     """
 
     counts: CountsPlan | None
+    scales: ScalesPlan | None
     moments: MomentsPlan
     descent: DescentPlan
+    reach: Reach
 
     @property
     def event(self) -> Event:
         """The releases; those of the descent alone if there are no others."""
-        before = (*([] if self.counts is None else [self.counts.event]), *self.moments.events)
+        first = [each.event for each in (self.counts, self.scales) if each is not None]
+        before = (*first, *self.moments.events)
         return Composed((*before, self.descent.event)) if before else self.descent.event
 
 
@@ -189,17 +215,19 @@ class LogisticSettings:
         if self.public is not None or not isinstance(self.rounds, str):
             return []
         seen = self.fourier_features or columns
-        return [math.ceil(each / self.mu) for each in strengths(seen + self.fit_intercept) if each < math.inf]
+        return [math.ceil(least_strength(seen + self.fit_intercept) / self.mu)]
 
     # ── releases ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def plan(self, *, rows: int, columns: int, classes: int) -> LogisticPlan:
+    def plan(self, *, rows: int, columns: int, classes: int, reach: Reach | None = None) -> LogisticPlan:
         """Plan all releases from public numbers.
 
         Parameters
         ----------
         rows, columns, classes : int
             The size of the problem: columns of unit rows, without a constant one.
+        reach : Reach or None, default None
+            How far the descent goes; None is what is usual. No event depends on it.
 
         Returns
         -------
@@ -207,22 +235,46 @@ class LogisticSettings:
             A plan whose event fits (ε, δ).
         """
         budget: dict[str, Fraction] = {"epsilon": self.epsilon, "delta": self.delta}
-        counts = plan_counts(rows=rows, classes=classes, **budget) if self.class_weight == "balanced" else None
-        # Rows that were whitened by public ones leave nothing for rounds to do.
-        rounds = 0 if self.public is not None and isinstance(self.rounds, str) else self.rounds
-        moments = plan_moments(rows=rows, columns=columns + self.fit_intercept, rounds=rounds, **budget)
+        found = self.schedule(rows=rows, columns=columns + self.fit_intercept)
+        moments = plan_moments(rows=rows, columns=columns + self.fit_intercept, rounds=found.rounds, **budget)
         mapped = bool(moments.rounds)  # then the constant column is one of those that are mapped
+        counts = scales = None
+        if self.class_weight == "balanced" or (mapped and classes == 2):
+            share = SHARE if self.class_weight == "balanced" else RARE_SHARE
+            counts = plan_counts(rows=rows, classes=classes, share=share, **budget)
+        if mapped:
+            scales = plan_scales(rows=rows, columns=columns, share=found.scales, **budget)
+        usual = usual_reach(columns + self.fit_intercept) if mapped else Reach(LEVEL, 1.0)
+        reach = reach or usual
         descent = plan_descent(
             rows=rows,
             columns=columns + (self.fit_intercept and mapped),
             classes=classes,
             intercept=self.fit_intercept and not mapped,
             steps=self.steps,
-            share=1 - moments.share - (0 if counts is None else counts.share),
-            level=self.level,
+            share=1 - moments.share - sum(each.share for each in (counts, scales) if each is not None),
+            level=self.scaled_level(reach.level),
+            most_level=self.scaled_level(MOST_LEVEL if mapped and classes == 2 else usual.level),
             **budget,
         )
-        return LogisticPlan(counts, moments, descent)
+        return LogisticPlan(counts, scales, moments, descent, reach)
+
+    def schedule(self, *, rows: int, columns: int) -> Schedule:
+        """What is released before the descent, but for counts of classes.
+
+        Parameters
+        ----------
+        rows, columns : int
+            The size of the problem: columns of unit rows, with the constant one.
+        """
+        if not isinstance(self.rounds, str):
+            return chosen_rounds(self.rounds, columns)
+        # Rows that were whitened by public ones leave nothing for rounds to do.
+        return chosen_rounds(0, columns) if self.public is not None else schedule(rows, columns, self.mu)
+
+    def scaled_level(self, level: float) -> float:
+        """A level as the caller wants it: `level` = 2 leaves it as it is, 1 halves it."""
+        return level * float(self.level) / LEVEL
 
     def check_certified(self, event: Event) -> None:
         """Refuse an event that does not fit (ε, δ), before anything is drawn.

@@ -216,6 +216,7 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.learner.unsafe_seed is not None:
             raise ValueError("learner must have unsafe_seed=None: seed the pipeline, not its learner")
+        clone_with(self.learner, row_norm=1, classes=None).settings()  # refused before anything is spent
         return self.learner
 
     # ── predicting ────────────────────────────────────────────────────────────────────────────────────────────────

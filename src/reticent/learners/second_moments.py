@@ -9,7 +9,6 @@ well the map whitens.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -19,8 +18,8 @@ from numpy.typing import NDArray
 
 from reticent.exact import integer
 from reticent.learners.descent import release_variance, row_bits
-from reticent.learners.lattice import MOST_ENTRIES, WHOLE, Floats, Matrix, on_lattice, shortened, squared_lengths
-from reticent.learners.products import product_blocks
+from reticent.learners.lattice import MOST_ENTRIES, WHOLE, Floats, Matrix, on_lattice
+from reticent.learners.whitening import Whitening, factor_inside, mapped_blocks, partly_whitened
 from reticent.mechanisms.counts import WIDEST, gaussian_count
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
@@ -32,6 +31,7 @@ WIDE = 2000  # columns above which moments cost more than they tell
 NARROW = 32  # columns up to which many rounds are worth their share
 MOST_ROUNDS = 32
 MARGIN = 1.4  # the length to which mapped rows are shortened for the descent, in units of their root mean square length
+SHORTEST = 1e-9  # the least mean squared length of mapped rows
 
 
 # ── the plan: all that is fixed before the rows are read ──────────────────────────────────────────────────────────
@@ -93,11 +93,26 @@ class MomentsPlan:
         return tuple(DiscreteGaussian(sigma, self.squared_sensitivity) for sigma in self.sigmas)
 
 
-def schedule(rows: int, columns: int, mu: float) -> tuple[Round, ...]:
-    """The rounds for this many rows and columns, by a fixed rule of public numbers.
+class Schedule(NamedTuple):
+    """What is released before the descent.
 
-    With all directions whitened, rows have the squared length D, and the noise is below 1 if n·μ is well above D^1.5.
-    Many rounds pay from there on, if columns are few. Where columns are many, they are mostly one-hot: few rounds.
+    Parameters
+    ----------
+    scales : Fraction
+        The share of μ² for column scales; 0 for none.
+    rounds : tuple of Round
+        The rounds of second moments; empty for none.
+    """
+
+    scales: Fraction
+    rounds: tuple[Round, ...]
+
+
+def schedule(rows: int, columns: int, mu: float) -> Schedule:
+    """What is released of this many rows and columns, by a fixed rule of public numbers.
+
+    With all directions whitened, rows have the squared length D, and noise is to be paid for in each of them. So rounds
+    are fewer where columns are many, and there are none where rows are too few for them.
 
     Parameters
     ----------
@@ -106,38 +121,40 @@ def schedule(rows: int, columns: int, mu: float) -> tuple[Round, ...]:
     mu : float
         μ, sensitivity over noise of a single release that uses up (ε, δ).
 
-    >>> [len(schedule(rows, 7, 0.22)) for rows in (100, 500, 5000)]
-    [0, 15, 14]
+    >>> [len(schedule(rows, 7, 0.22).rounds) for rows in (100, 500, 5000)]
+    [0, 10, 10]
     """
-    few, middle, many = strengths(columns)
-    if columns > WIDE or rows * columns > MOST_ENTRIES or rows * mu < few:
-        return ()
-    if rows * mu >= many:
-        return (Round(Fraction(2, 100), 1),) * 8 + (Round(Fraction(2, 100), 2),) * 6
-    return chosen_rounds(15 if rows * mu >= middle else 4)
+    if columns > WIDE or rows * columns > MOST_ENTRIES or rows * mu < least_strength(columns):
+        return Schedule(Fraction(0), ())
+    return chosen_rounds(10 if columns <= NARROW else 6, columns)
 
 
-def strengths(columns: int) -> tuple[float, float, float]:
-    """The values of n·μ from which on `schedule` has a few rounds, many, and many with more of them late.
+def least_strength(columns: int) -> float:
+    """The least n·μ with which "auto" chooses rounds, for this many columns with the constant one."""
+    return 12.6 * math.sqrt(columns)
+
+
+def chosen_rounds(count: int, columns: int) -> Schedule:
+    """Column scales, then this many rounds: 2 % of μ² each, but 30 % at most together.
+
+    The last rounds, a third of them or a sixth, shorten rows less.
 
     Parameters
     ----------
+    count : int
+        The number of rounds.
     columns : int
         The number of columns with the constant one.
+
+    >>> [float(sum(each.share for each in chosen_rounds(count, 7).rounds)) for count in (0, 4, 15, 20)]
+    [0.0, 0.08, 0.3, 0.3]
     """
-    few, hard = 12.6 * math.sqrt(columns), columns**1.5
-    return (few, max(few, 2.5 * hard), max(few, 20 * hard)) if columns <= NARROW else (few, math.inf, math.inf)
-
-
-def chosen_rounds(count: int) -> tuple[Round, ...]:
-    """This many rounds: 2.5 % of μ² each, but 30 % at most together; the last fifth shortens rows less.
-
-    >>> [float(sum(each.share for each in chosen_rounds(count))) for count in (0, 4, 15)]
-    [0.0, 0.1, 0.3]
-    """
-    share = Fraction(1, 40) if count <= 12 else Fraction(3, 10) / count
-    late = count // 5
-    return (Round(share, 1),) * (count - late) + (Round(share, 2),) * late
+    if not count:
+        return Schedule(Fraction(0), ())
+    narrow = columns <= NARROW
+    share, late = min(Fraction(2, 100), Fraction(3, 10) / count), count // (3 if narrow else 6)
+    rounds = (Round(share, 1),) * (count - late) + (Round(share, 2),) * late
+    return Schedule(Fraction(6 if narrow else 8, 100), rounds)
 
 
 def check_rounds(rounds: object) -> str | int:
@@ -149,7 +166,9 @@ def check_rounds(rounds: object) -> str | int:
     return integer(rounds, "rounds", least=0, most=MOST_ROUNDS)
 
 
-def plan_moments(*, rows: int, columns: int, epsilon: Fraction, delta: Fraction, rounds: str | int) -> MomentsPlan:
+def plan_moments(
+    *, rows: int, columns: int, epsilon: Fraction, delta: Fraction, rounds: tuple[Round, ...]
+) -> MomentsPlan:
     """Plan rounds of second moments from public numbers.
 
     Parameters
@@ -158,116 +177,27 @@ def plan_moments(*, rows: int, columns: int, epsilon: Fraction, delta: Fraction,
         The number of rows, and of columns with the constant one.
     epsilon, delta : Fraction
         Privacy-loss bound and failure probability of the whole: of these rounds and of the descent after them.
-    rounds : "auto" or int
-        How many rounds; "auto" takes those of `schedule`.
+    rounds : tuple of Round
+        The rounds.
 
     Returns
     -------
     MomentsPlan
         A plan that uses `plan.share` of μ².
     """
-    if rounds == 0:
+    if not rounds:
         return MomentsPlan(rows, columns, (), (), 1, 0.0)
     variance = release_variance(epsilon, delta)
-    mu = 1 / math.sqrt(variance)
-    found = schedule(rows, columns, mu) if isinstance(rounds, str) else chosen_rounds(rounds)
-    if not found:
-        return MomentsPlan(rows, columns, (), (), 1, mu)
     # All sums stay below 2^53, and the noise within 64 bits: a coarser lattice where they would not.
     bits = row_bits(columns)
-    least = min(each.share for each in found)
+    least = min(each.share for each in rounds)
     while bits and (
         OFF_DIAGONAL * rows << 2 * bits >= WHOLE or 2 * DIAGONAL**2 * (variance / least) * 16**bits > WIDEST**2
     ):
         bits -= 1
     squared = 2 * DIAGONAL**2 * 16**bits
-    sigmas = tuple(sigma_of(squared, variance / each.share) for each in found)
-    return MomentsPlan(rows, columns, found, sigmas, 1 << bits, mu)
-
-
-# ── the map ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, eq=False)
-class Whitening:
-    """A linear map of unit rows, with a constant column, to rows whose directions have similar second moments.
-
-    The map is a function of noisy releases and public numbers, so it may be published. A row is mapped by itself.
-
-    Parameters
-    ----------
-    matrix : array of shape (columns, columns)
-        The map, with the constant column last if there is one.
-    length : float
-        The length to which mapped rows are shortened; it becomes 1.
-    constant : bool
-        Whether unit rows get a constant column.
-    """
-
-    matrix: Floats
-    length: float
-    constant: bool
-
-    def unit_rows(self, rows: Matrix) -> Floats:
-        """Unit rows as mapped and shortened, of length at most 1 up to rounding.
-
-        Parameters
-        ----------
-        rows : array or CSR matrix of shape (rows, columns without the constant one)
-            Rows of length at most 1.
-        """
-        return np.vstack(list(mapped_blocks(rows, self.matrix, self.length, constant=self.constant)))
-
-    def factors(self, rows: Matrix) -> Floats:
-        """The positive factors, at most 1, by which mapped rows are shortened; for predictions.
-
-        Parameters
-        ----------
-        rows : array or CSR matrix of shape (rows, columns without the constant one)
-            Rows of length at most 1.
-        """
-        inside, columns = factor_inside(self.constant), rows.shape[1]
-        image = np.asarray(rows @ (self.matrix[:columns] * inside)) + self.matrix[columns:].sum(axis=0) * inside
-        return np.asarray(1 / np.maximum(1.0, np.sqrt(squared_lengths(image)) / self.length))
-
-    def pulled_back(self, weights: Floats) -> Floats:
-        """The weights for unit rows, and for the constant 1, that have the scores of these weights for mapped rows.
-
-        Rows that are shortened have the same scores up to their factor.
-
-        Parameters
-        ----------
-        weights : array of shape (columns, outputs)
-            Weights for mapped rows.
-        """
-        return np.asarray(self.matrix @ weights * (factor_inside(self.constant) / self.length))
-
-
-def mapped_blocks(rows: Matrix, matrix: Floats, bound: float, *, constant: bool) -> Iterator[Floats]:
-    """Unit rows times a matrix, divided by `bound` and shortened to length 1: block after block.
-
-    What becomes of a row depends on this row and the matrix alone, to the last bit; see `product_blocks`.
-
-    Parameters
-    ----------
-    rows : array or CSR matrix of shape (rows, columns)
-        Rows of length at most 1.
-    matrix : array of shape (columns, columns), with one more of each for the constant column
-        The map.
-    bound : float
-        The length to which mapped rows are shortened.
-    constant : bool
-        Whether rows get a constant column. Then all is divided by √2.
-    """
-    inside, columns = factor_inside(constant), rows.shape[1]
-    offset = matrix[columns] * inside if constant else None
-    for image in product_blocks(rows, matrix[:columns], offset, factor=inside):
-        yield shortened(image, bound)
-
-
-def factor_inside(constant: bool) -> float:
-    """The factor that keeps a unit row with the constant 1 within length 1."""
-    return math.sqrt(0.5) if constant else 1.0
+    sigmas = tuple(sigma_of(squared, variance / each.share) for each in rounds)
+    return MomentsPlan(rows, columns, rounds, sigmas, 1 << bits, 1 / math.sqrt(variance))
 
 
 # ── the release ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -344,6 +274,8 @@ def whiten(
     plan: MomentsPlan,
     *,
     constant: bool,
+    factors: Floats | None = None,
+    power: float = 1.0,
     start: Floats | None = None,
     unsafe_noise: Noise | None = None,
 ) -> tuple[Whitening, Floats | None]:
@@ -363,6 +295,10 @@ def whiten(
         The plan, of at least one round.
     constant : bool
         Whether rows get a constant column.
+    factors : array of shape (columns,) or None, default None
+        By what columns are multiplied before the first round; None is 1. They are functions of releases.
+    power : float, default 1
+        How far the map whitens: the power of the second moments. It is a function of releases.
     start : array of shape (columns, outputs) or None, default None
         Public weights for unit rows, and for the constant 1.
     unsafe_noise : Noise or None, default None
@@ -373,7 +309,8 @@ def whiten(
     Whitening, array of shape (columns, outputs) or None
         The map that the last round leads to, and the weights for mapped rows that have the scores of `start`.
     """
-    matrix, length, weights = np.eye(plan.columns), 1.0, start
+    first = np.ones(plan.columns) if factors is None else factors
+    matrix, inverse, length = np.diag(first), np.diag(1 / first), 1.0
     for number, (each, sigma) in enumerate(zip(plan.rounds, plan.sigmas, strict=True)):
         bound = each.stretch * length if number else 1.0
         released, _ = release_moments(
@@ -384,9 +321,15 @@ def whiten(
         # About half of the largest eigenvalue of the noise alone.
         floor = bound**2 * math.sqrt(plan.columns / each.share) / (plan.rows * plan.mu)
         scales = np.sqrt(np.maximum(values, floor))
+        before = inverse
         matrix = matrix @ (vectors / scales) @ vectors.T
-        weights = None if weights is None else (vectors * scales) @ (vectors.T @ weights)
+        inverse = (vectors * scales) @ (vectors.T @ inverse)
         # Eigenvalues below 0 count with their sign: otherwise the noise would seem to lengthen rows.
         length = math.sqrt(min(max(float((values / scales**2).sum()), 1.0), bound**2 / floor))
+    if power < 1:
+        matrix, inverse = partly_whitened(matrix, first, power, constant=constant)
+        turned = before @ matrix  # from the rows of the last round to those that are mapped partly
+        length = math.sqrt(max(float((turned * (moments @ turned)).sum()), SHORTEST))
     found_map = Whitening(matrix, MARGIN * length, constant)
-    return found_map, None if weights is None else weights * (found_map.length / factor_inside(constant))
+    weights = None if start is None else inverse @ start * (found_map.length / factor_inside(constant))
+    return found_map, weights

@@ -239,6 +239,11 @@ class EverlastingPredictor(ResumablePredictor):
             )
         return self
 
+    @property
+    def spent_besides_(self) -> tuple[float, float] | None:
+        """ε and δ that training rows pay besides the phases, rounded; None for nothing."""
+        return None if self.besides is None else (float(self.besides[0]), float(self.besides[1]))
+
     def predict(self, X: Any, clients: Any = None) -> Array:
         """Return an answer for every row of `X`, as an array of labels.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from reticent.data.schema import Column
 from reticent.extras import require
 from reticent.learners.features import FeatureMap
-from reticent.learners.second_moments import factor_inside
+from reticent.learners.whitening import factor_inside
 from reticent.published.columns import Scale, is_text, known_values, positions
 from reticent.published.model import PublishedModel
 from reticent.published.probe import check

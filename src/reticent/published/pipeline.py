@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder
 
 from reticent.data.schema import Column, Schema
 from reticent.learners.features import FeatureMap
-from reticent.learners.second_moments import factor_inside
+from reticent.learners.whitening import factor_inside
 from reticent.published.columns import Scale, encoded_bound, is_text, known_values, positions
 from reticent.published.model import NotPublic, PublishedModel
 from reticent.published.probe import check, probe

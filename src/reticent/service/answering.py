@@ -444,6 +444,7 @@ class AnsweringService(Guarded):
             one_answer=self._one_answer,
             phase_never_ends=phase.endless,
             public_model=predictor.model_ is not None,
+            besides=predictor.spent_besides_,
         )
 
     # ── maintenance ───────────────────────────────────────────────────────────────────────────────────────────────

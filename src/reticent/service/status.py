@@ -54,6 +54,7 @@ class Status:
     one_answer: Any = None  # the class that the private model gives to every query, if there is one
     phase_never_ends: bool = False  # false for phases that follow each other without end
     public_model: bool = False  # whether a released model answers, which may be exported
+    besides: tuple[float, float] | None = None  # ε and δ that training rows pay besides phases, such as for a schema
 
 
 KEPT = (
@@ -70,6 +71,11 @@ PUBLIC = (
 )
 
 
+BESIDES = (
+    "What it is spent on. Of this, epsilon = {epsilon:.3g} and delta = {delta:.3g} is what training rows pay for the "
+    "schema: ranges and categories of the columns, which were found privately. The rest is for answers. Those who are "
+    "not in the training rows pay for answers only."
+)
 GROUP = (
     "What a group is. All rows with the same value in the group column: the rows of one person. They are protected "
     "together, so it does not matter how many rows a person has."
@@ -77,7 +83,9 @@ GROUP = (
 GROUP_OF_QUERIES = " Queries are grouped by who asks: all queries of one client are protected together."
 
 
-def in_words(guarantee: Guarantee, *, public_model: bool = False) -> str:
+def in_words(
+    guarantee: Guarantee, *, public_model: bool = False, besides: tuple[float, float] | None = None
+) -> str:
     """The guarantee of a service in plain words.
 
     With groups it also says what a group is, and where queries are not protected, what is kept of them.
@@ -88,12 +96,16 @@ def in_words(guarantee: Guarantee, *, public_model: bool = False) -> str:
         The guarantee.
     public_model : bool, default False
         Whether a released model answers. If it is the only one, the words say that it may be taken away.
+    besides : tuple of float or None, default None
+        ε and δ that training rows pay besides the phases; the words say so.
     """
     who, *others = guarantee.explain().partition("Against what.")
     words = [who.rstrip()]
     if guarantee.unit == "group":
         words.append(GROUP + (GROUP_OF_QUERIES if guarantee.protects == "rows and queries" else ""))
     words.append("".join(others))
+    if besides is not None:
+        words.append(BESIDES.format(epsilon=besides[0], delta=besides[1]))
     if guarantee.protects == "rows":
         words += [PUBLIC, KEPT] if public_model else [KEPT]
     return "\n\n".join(words)

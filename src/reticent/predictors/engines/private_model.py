@@ -26,7 +26,7 @@ from reticent.learners.features import FeatureMap
 from reticent.learners.linear import Linear
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.learners.public_rows import Directions
-from reticent.learners.second_moments import Whitening
+from reticent.learners.whitening import Whitening
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
 from reticent.predictors.engines.engine import Array, EngineSettings, EngineState, Integers

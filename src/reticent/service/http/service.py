@@ -326,7 +326,8 @@ class Service:
     async def guarantee(self, call: Call) -> Response:
         """State the guarantee, in words or as JSON."""
         now = self.answering.status()
-        guarantee, words = now.guarantee, in_words(now.guarantee, public_model=now.public_model)
+        guarantee = now.guarantee
+        words = in_words(guarantee, public_model=now.public_model, besides=now.besides)
         if JSON in (call.header(b"accept") or ""):
             return json_response({"model": self.name, **asdict(guarantee), "words": words})
         return Response(words + "\n", 200, {**SAFE, "Vary": "Accept"}, media_type="text/plain; charset=utf-8")

@@ -1,0 +1,127 @@
+"""Linear maps of unit rows, with a constant column, to rows whose directions have similar second moments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from reticent.learners.lattice import Floats, Matrix, shortened, squared_lengths
+from reticent.learners.products import product_blocks
+
+CONSTANT = 0.3  # what the constant column counts for in a map that whitens partly
+SMALLEST = 1e-12  # an eigenvalue, in units of the largest
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """A linear map of unit rows, with a constant column, to rows whose directions have similar second moments.
+
+    The map is a function of noisy releases and public numbers, so it may be published. A row is mapped by itself.
+
+    Parameters
+    ----------
+    matrix : array of shape (columns, columns)
+        The map, with the constant column last if there is one.
+    length : float
+        The length to which mapped rows are shortened; it becomes 1.
+    constant : bool
+        Whether unit rows get a constant column.
+    """
+
+    matrix: Floats
+    length: float
+    constant: bool
+
+    def unit_rows(self, rows: Matrix) -> Floats:
+        """Unit rows as mapped and shortened, of length at most 1 up to rounding.
+
+        Parameters
+        ----------
+        rows : array or CSR matrix of shape (rows, columns without the constant one)
+            Rows of length at most 1.
+        """
+        return np.vstack(list(mapped_blocks(rows, self.matrix, self.length, constant=self.constant)))
+
+    def factors(self, rows: Matrix) -> Floats:
+        """The positive factors, at most 1, by which mapped rows are shortened; for predictions.
+
+        Parameters
+        ----------
+        rows : array or CSR matrix of shape (rows, columns without the constant one)
+            Rows of length at most 1.
+        """
+        inside, columns = factor_inside(self.constant), rows.shape[1]
+        image = np.asarray(rows @ (self.matrix[:columns] * inside)) + self.matrix[columns:].sum(axis=0) * inside
+        return np.asarray(1 / np.maximum(1.0, np.sqrt(squared_lengths(image)) / self.length))
+
+    def pulled_back(self, weights: Floats) -> Floats:
+        """The weights for unit rows, and for the constant 1, that have the scores of these weights for mapped rows.
+
+        Rows that are shortened have the same scores up to their factor.
+
+        Parameters
+        ----------
+        weights : array of shape (columns, outputs)
+            Weights for mapped rows.
+        """
+        return np.asarray(self.matrix @ weights * (factor_inside(self.constant) / self.length))
+
+
+def mapped_blocks(rows: Matrix, matrix: Floats, bound: float, *, constant: bool) -> Iterator[Floats]:
+    """Unit rows times a matrix, divided by `bound` and shortened to length 1: block after block.
+
+    What becomes of a row depends on this row and the matrix alone, to the last bit; see `product_blocks`.
+
+    Parameters
+    ----------
+    rows : array or CSR matrix of shape (rows, columns)
+        Rows of length at most 1.
+    matrix : array of shape (columns, columns), with one more of each for the constant column
+        The map.
+    bound : float
+        The length to which mapped rows are shortened.
+    constant : bool
+        Whether rows get a constant column. Then all is divided by √2.
+    """
+    inside, columns = factor_inside(constant), rows.shape[1]
+    offset = matrix[columns] * inside if constant else None
+    for image in product_blocks(rows, matrix[:columns], offset, factor=inside):
+        yield shortened(image, bound)
+
+
+def factor_inside(constant: bool) -> float:
+    """The factor that keeps a unit row with the constant 1 within length 1."""
+    return math.sqrt(0.5) if constant else 1.0
+
+
+def partly_whitened(matrix: Floats, factors: Floats, power: float, *, constant: bool) -> tuple[Floats, Floats]:
+    """A map that whitens by a power of the second moments, and its inverse.
+
+    `matrix` whitens: in coordinates that are multiplied by `factors`, second moments are the inverse of A·Aᵀ for
+    A = matrix / factors. The power 1 whitens fully as well, and 0 multiplies by the factors alone.
+
+    Parameters
+    ----------
+    matrix : array of shape (columns, columns)
+        A map that whitens, with the constant column last if there is one.
+    factors : array of shape (columns,)
+        Factors of columns.
+    power : float
+        The power, from 0 to 1.
+    constant : bool
+        Whether the last column is the constant one.
+
+    >>> found, inverse = partly_whitened(np.diag([4.0, 1.0]), np.ones(2), 0.5, constant=False)
+    >>> found.round(9).tolist(), inverse.round(9).tolist()
+    ([[2.0, 0.0], [0.0, 1.0]], [[0.5, 0.0], [0.0, 1.0]])
+    """
+    counted = np.ones(len(factors))
+    counted[-1] = 1 / CONSTANT if constant else 1.0
+    part = matrix * (counted / factors)[:, None]
+    values, vectors = np.linalg.eigh(part @ part.T)
+    roots = np.maximum(values, values[-1] * SMALLEST) ** (power / 2)
+    found = (vectors * roots) @ vectors.T * (factors / counted)[:, None]
+    return np.asarray(found), np.asarray((vectors / roots) @ vectors.T * (counted / factors))
