@@ -132,7 +132,7 @@ def _of_text(text: str, salt: bytes) -> tuple[int, int]:
 
 
 def _of_numbers(numbers: NDArray[np.float64], keys: Words) -> Words:
-    """The hashes of numbers to about seven digits, those of 32-bit floats. Written out, these are other 64-bit floats."""
+    """The hashes of numbers to about seven digits: 32-bit floats that were written as text are other 64-bit floats."""
     with np.errstate(over="ignore", under="ignore"):
         short = numbers.astype(np.float32).astype(np.float64)
     bits = (short + 0.0).view(np.uint64)  # −0 and 0 are one number
