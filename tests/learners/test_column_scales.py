@@ -31,7 +31,7 @@ from reticent.learners.column_scales import (
 )
 from reticent.learners.descent import DescentPlan, plan_descent
 from reticent.learners.lattice import shortened
-from reticent.learners.levels import Reach, reach_for_count, usual_reach
+from reticent.learners.levels import Reach, plain_level, reach_for_count, usual_reach
 from reticent.noise import Noise
 from reticent.privacy import delta, fits
 from reticent.privacy.events import DiscreteGaussian
@@ -188,17 +188,22 @@ def test_columns_that_show_nothing_are_not_raised() -> None:
 
 
 def test_the_level_falls_with_columns_and_rises_for_rare_classes() -> None:
-    assert usual_reach(10) == Reach(3.0, 1.0)
-    assert usual_reach(960) == Reach(0.5, 0.75)
+    assert usual_reach(10, 1000, scaled=True) == Reach(3.0, 1.0, 1.4)
+    assert usual_reach(10, 50, scaled=False) == Reach(2.0, 1.0, 1.4)
+    assert usual_reach(480, 2000, scaled=True) == Reach(math.sqrt(0.5), 0.75, 1.4)
+    assert usual_reach(60, 120, scaled=False) == Reach(1.0, 1.0, 1.4)
+    assert usual_reach(60, 60 * 60, scaled=True) == Reach(2.0, 0.5, 1.4)
+    assert usual_reach(60, 60 * 300, scaled=True) == Reach(2.0, 0.5, 2.0)
+    assert plain_level(50) == 2 > plain_level(200) > plain_level(10**5) == 1.4
     counts = CountsPlan(10_000, 2, Fraction(10))
-    usual = usual_reach(240)
+    usual = usual_reach(240, 2000, scaled=True)
     assert reach_for_count(usual, 5000, counts) == reach_for_count(usual, 500, counts) == usual
     for count in (105, 9895):
         found = reach_for_count(usual, count, counts)
         assert found.level == pytest.approx(math.sqrt(4), rel=1e-9)
         assert found.power == 0.4
     assert reach_for_count(usual, -10**9, counts).level == 3
-    assert reach_for_count(usual_reach(10), 0, counts).power == 1
+    assert reach_for_count(usual_reach(10, 2000, scaled=True), 0, counts).power == 1
 
 
 # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────────

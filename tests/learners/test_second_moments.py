@@ -286,6 +286,7 @@ def test_the_schedule_by_public_numbers() -> None:
         return counts, float(scales + sum(each.share for each in rounds))
 
     assert shape(5000, 7) == shape(500, 7) == ([7, 3], 0.26)
+    assert shape(180, 7) == shape(500, 40) == shape(5000, 600) == ([4, 0], 0.10)  # too few rows for scales, or too wide
     assert shape(5000, 55) == ([5, 1], 0.20)
     assert shape(5000, 2001) == shape(500, 100) == shape(2**29, 2) == ([0, 0], 0)
     assert chosen_rounds(0, 7) == Schedule(Fraction(0), ())

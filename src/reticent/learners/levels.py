@@ -11,11 +11,12 @@ import math
 from typing import NamedTuple
 
 from reticent.learners.class_weights import CountsPlan
-from reticent.learners.second_moments import NARROW
+from reticent.learners.descent import LEVEL
+from reticent.learners.second_moments import MARGIN, NARROW
 
 LEAST, MOST = 0.5, 3.0  # levels
 COLUMNS = 240  # at which the level is 1
-PARTLY, RARELY = 0.75, 0.4  # the power of the second moments by which rows are whitened: usually, and for rare classes
+PARTLY, LESS, RARELY = 0.75, 0.5, 0.4  # powers of the second moments: usually, with very many rows, for rare classes
 RARE = 0.05  # a class with a share below this is rare
 
 
@@ -26,21 +27,52 @@ class Reach(NamedTuple):
     ----------
     level : float
         The standard deviation of the noise in the score of a row of full length.
-    power : float
+    power : float, default 1
         The power of the second moments by which rows are whitened; 1 is fully.
+    margin : float, default 1.4
+        The length to which mapped rows are shortened, in units of their root mean square length.
     """
 
     level: float
-    power: float
+    power: float = 1.0
+    margin: float = MARGIN
 
 
-def usual_reach(columns: int) -> Reach:
-    """The level and the power for this many columns, the constant one included.
+def usual_reach(columns: int, strength: float, *, scaled: bool) -> Reach:
+    """The level, the power and the margin after rounds.
 
-    >>> usual_reach(7), usual_reach(241).power, round(usual_reach(240).level, 3)
-    (Reach(level=3.0, power=1.0), 0.75, 1.0)
+    Parameters
+    ----------
+    columns : int
+        D, the number of columns with the constant one.
+    strength : float
+        n·μ.
+    scaled : bool
+        Whether column scales are released before the rounds.
+
+    >>> usual_reach(7, 1000, scaled=True).level, usual_reach(240, 10_000, scaled=True).level
+    (3.0, 1.0)
     """
-    return Reach(min(max(math.sqrt(COLUMNS / columns), LEAST), MOST), 1.0 if columns <= NARROW else PARTLY)
+    level = min(max(math.sqrt(COLUMNS / columns), LEAST), MOST)
+    if columns <= NARROW:
+        return Reach(level if scaled else LEVEL)
+    level = min(level, max(1.0, strength / (2 * columns)))
+    if not scaled:
+        return Reach(level)
+    return Reach(
+        level,
+        PARTLY if strength < 60 * columns else LESS,
+        MARGIN if strength < 300 * columns else 2.0,
+    )
+
+
+def plain_level(columns: int) -> float:
+    """The level where "auto" chooses no rounds, for this many columns with the constant one: lower for text.
+
+    >>> plain_level(120), plain_level(20_000)
+    (2.0, 1.4)
+    """
+    return min(max(math.sqrt(2 * COLUMNS / columns), 1.4), LEVEL)
 
 
 def reach_for_count(usual: Reach, count: int, plan: CountsPlan) -> Reach:
@@ -59,4 +91,5 @@ def reach_for_count(usual: Reach, count: int, plan: CountsPlan) -> Reach:
     most = max(min(share, 1 - share), 0.0) + 2 * float(plan.sigma) / plan.rows  # a bound from above, very likely
     if most >= RARE:
         return usual
-    return Reach(min(usual.level * math.sqrt(RARE / most), MOST), min(usual.power, RARELY) if usual.power < 1 else 1.0)
+    level = min(usual.level * math.sqrt(RARE / most), MOST)
+    return usual._replace(level=level, power=min(usual.power, RARELY) if usual.power < 1 else 1.0)

@@ -45,14 +45,15 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     Noisy column scales and rounds of noisy second moments, then full-batch gradient descent with momentum and
     averaging. The scale of rows must be public: give `row_norm`, `bounds`, or `public` rows. Each round releases the
     second moments of the rows, with a constant column for the intercept, and whitens the directions that stand out of
-    the noise; so accuracy hardly depends on how columns are scaled. In the descent, a row pulls at the weights at most as hard as it would at the
-    start, where every class is equally likely: the loss is logistic where the row is classified correctly and linear
-    where it is not, and probabilities are corrected for that. All settings follow from the numbers of rows, columns and
-    classes, ε and δ by fixed rules. Nothing is tuned on the data.
+    the noise; so accuracy hardly depends on how columns are scaled. In the descent, a row pulls at the weights at most
+    as hard as it would at the start, where every class is equally likely: the loss is logistic where the row is
+    classified correctly and linear where it is not, and probabilities are corrected for that. All settings follow from
+    the numbers of rows, columns and classes, ε and δ, and from noisy releases, by fixed rules. Nothing is tuned on the
+    data.
 
     Guarantee. (ε, δ)-differential privacy for a replaced row, features and label, for everything the fitted estimator
-    holds. The event is a list of releases of integer vectors with discrete Gaussian noise: counts of the classes, column
-    scales, one per round of second moments, and T = `n_iter_` steps,
+    holds. The event is a list of releases of integer vectors with discrete Gaussian noise: counts of the classes,
+    column scales, one per round of second moments, and T = `n_iter_` steps,
     `Repeated(DiscreteGaussian(sigma, squared_sensitivity), T)`. Public are the number of rows, the columns, and the set
     of classes: give `classes`, or the labels that occur in `y` are taken to be public.
 
@@ -269,15 +270,18 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
                 if plan.moments.rounds and len(classes) == 2:
                     plan = settings.plan(**size, reach=reach_for_count(plan.reach, int(counted[0]), plan.counts))
             rows, whitening = feature_map.unit_rows(X), None
+            factors = None
             if plan.scales is not None:
                 exponents, _ = release_exponents(rows, sigma=plan.scales.sigma, unsafe_noise=unsafe_noise)
                 factors = np.append(column_factors(exponents, plan.scales), [1.0] * constant)
+            if plan.moments.rounds:
                 whitening, first = whiten(
                     rows,
                     plan.moments,
                     constant=constant,
                     factors=factors,
                     power=plan.reach.power,
+                    margin=plan.reach.margin,
                     start=first,
                     unsafe_noise=unsafe_noise,
                 )

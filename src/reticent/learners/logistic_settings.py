@@ -30,7 +30,7 @@ from reticent.learners.descent import LEVEL, DescentPlan, plan_descent, release_
 from reticent.learners.features import FeatureMap, fourier_frequencies
 from reticent.learners.lattice import Floats, Matrix, shortened, squared_lengths
 from reticent.learners.levels import MOST as MOST_LEVEL
-from reticent.learners.levels import Reach, usual_reach
+from reticent.learners.levels import Reach, plain_level, usual_reach
 from reticent.learners.linear import Linear, checked_start
 from reticent.learners.public_rows import checked_public, directions_for, find_directions
 from reticent.learners.second_moments import (
@@ -38,9 +38,9 @@ from reticent.learners.second_moments import (
     Schedule,
     check_rounds,
     chosen_rounds,
-    least_strength,
     plan_moments,
     schedule,
+    strengths,
 )
 from reticent.noise import Noise
 from reticent.privacy import fits
@@ -215,7 +215,7 @@ class LogisticSettings:
         if self.public is not None or not isinstance(self.rounds, str):
             return []
         seen = self.fourier_features or columns
-        return [math.ceil(least_strength(seen + self.fit_intercept) / self.mu)]
+        return [math.ceil(each / self.mu) for each in strengths(seen + self.fit_intercept) if each < math.inf]
 
     # ── releases ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -242,9 +242,9 @@ class LogisticSettings:
         if self.class_weight == "balanced" or (mapped and classes == 2):
             share = SHARE if self.class_weight == "balanced" else RARE_SHARE
             counts = plan_counts(rows=rows, classes=classes, share=share, **budget)
-        if mapped:
+        if found.scales:
             scales = plan_scales(rows=rows, columns=columns, share=found.scales, **budget)
-        usual = usual_reach(columns + self.fit_intercept) if mapped else Reach(LEVEL, 1.0)
+        usual = self.usual_reach(found, rows=rows, columns=columns + self.fit_intercept)
         reach = reach or usual
         descent = plan_descent(
             rows=rows,
@@ -271,6 +271,20 @@ class LogisticSettings:
             return chosen_rounds(self.rounds, columns)
         # Rows that were whitened by public ones leave nothing for rounds to do.
         return chosen_rounds(0, columns) if self.public is not None else schedule(rows, columns, self.mu)
+
+    def usual_reach(self, found: Schedule, *, rows: int, columns: int) -> Reach:
+        """How far a descent goes after these releases, if no class is rare.
+
+        Parameters
+        ----------
+        found : Schedule
+            What is released before the descent.
+        rows, columns : int
+            The size of the problem: columns of unit rows, with the constant one.
+        """
+        if found.rounds:
+            return usual_reach(columns, rows * self.mu, scaled=bool(found.scales))
+        return Reach(plain_level(columns) if self.public is None and isinstance(self.rounds, str) else LEVEL)
 
     def scaled_level(self, level: float) -> float:
         """A level as the caller wants it: `level` = 2 leaves it as it is, 1 halves it."""

@@ -29,6 +29,7 @@ from reticent.privacy.events import DiscreteGaussian, Event
 DIAGONAL, OFF_DIAGONAL = 5, 7  # about 1 : √2, as Frobenius's norm counts each entry off the diagonal twice; 7² ≤ 2·5²
 WIDE = 2000  # columns above which moments cost more than they tell
 NARROW = 32  # columns up to which many rounds are worth their share
+BROAD = 512  # columns above which column scales are not sought
 MOST_ROUNDS = 32
 MARGIN = 1.4  # the length to which mapped rows are shortened for the descent, in units of their root mean square length
 SHORTEST = 1e-9  # the least mean squared length of mapped rows
@@ -121,17 +122,29 @@ def schedule(rows: int, columns: int, mu: float) -> Schedule:
     mu : float
         μ, sensitivity over noise of a single release that uses up (ε, δ).
 
-    >>> [len(schedule(rows, 7, 0.22).rounds) for rows in (100, 500, 5000)]
-    [0, 10, 10]
+    >>> [len(schedule(rows, 7, 0.22).rounds) for rows in (100, 180, 5000)]
+    [0, 4, 10]
     """
-    if columns > WIDE or rows * columns > MOST_ENTRIES or rows * mu < least_strength(columns):
+    few, many = strengths(columns)
+    if columns > WIDE or rows * columns > MOST_ENTRIES or rows * mu < few:
         return Schedule(Fraction(0), ())
+    if rows * mu < many:
+        return Schedule(Fraction(0), (Round(Fraction(1, 40), 1),) * 4)
     return chosen_rounds(10 if columns <= NARROW else 6, columns)
 
 
-def least_strength(columns: int) -> float:
-    """The least n·μ with which "auto" chooses rounds, for this many columns with the constant one."""
-    return 12.6 * math.sqrt(columns)
+def strengths(columns: int) -> tuple[float, float]:
+    """The values of n·μ from which on `schedule` has four rounds, and column scales and more rounds.
+
+    Parameters
+    ----------
+    columns : int
+        The number of columns with the constant one.
+    """
+    few = 12.6 * math.sqrt(columns)
+    if columns > BROAD:
+        return few, math.inf
+    return few, max(few, (6 if columns <= NARROW else 3.2) * columns)
 
 
 def chosen_rounds(count: int, columns: int) -> Schedule:
@@ -276,6 +289,7 @@ def whiten(
     constant: bool,
     factors: Floats | None = None,
     power: float = 1.0,
+    margin: float = MARGIN,
     start: Floats | None = None,
     unsafe_noise: Noise | None = None,
 ) -> tuple[Whitening, Floats | None]:
@@ -299,6 +313,8 @@ def whiten(
         By what columns are multiplied before the first round; None is 1. They are functions of releases.
     power : float, default 1
         How far the map whitens: the power of the second moments. It is a function of releases.
+    margin : float, default 1.4
+        The length to which mapped rows are shortened for the descent, in units of their root mean square length.
     start : array of shape (columns, outputs) or None, default None
         Public weights for unit rows, and for the constant 1.
     unsafe_noise : Noise or None, default None
@@ -330,6 +346,6 @@ def whiten(
         matrix, inverse = partly_whitened(matrix, first, power, constant=constant)
         turned = before @ matrix  # from the rows of the last round to those that are mapped partly
         length = math.sqrt(max(float((turned * (moments @ turned)).sum()), SHORTEST))
-    found_map = Whitening(matrix, MARGIN * length, constant)
+    found_map = Whitening(matrix, margin * length, constant)
     weights = None if start is None else inverse @ start * (found_map.length / factor_inside(constant))
     return found_map, weights
