@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 from reticent import noise
 from reticent.audit import exact, law
-from reticent.learners import PrivateLogisticRegression, logistic, logistic_settings, products
+from reticent.learners import PrivateLogisticRegression, logistic, logistic_settings, products, second_moments
 from reticent.learners.descent import release_variance
 from reticent.learners.lattice import on_lattice, shortened
 from reticent.learners.second_moments import (
@@ -405,3 +405,21 @@ def test_rows_required_leave_room_for_the_rounds() -> None:
     ]
     more = steps[1].descent.steps / steps[0].descent.steps
     assert required[1] / required[0] == pytest.approx(math.sqrt(more / (1 - 0.08 - 0.005 - 0.08)), rel=0.02)
+
+
+def test_a_category_that_never_occurred_does_not_decide_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its columns sum to one in every training row. Without a limit, every round stretches that direction again."""
+    generator = np.random.default_rng(0)
+    numbers, ward = generator.uniform(-1, 1, (20_000, 4)), np.eye(3)[generator.integers(0, 3, 20_000)]
+    y = (numbers @ [2, 1, -1, 0.5] + 0.4 * ward[:, 2] > 0).astype(int)
+    X, missing = np.hstack([numbers, ward]), np.hstack([numbers, 0 * ward])
+
+    def scores() -> tuple[float, float]:
+        model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=2, classes=[0, 1]).fit(X, y)
+        return model.score(X, y), model.score(missing, y)
+
+    known, unknown = scores()
+    assert known > 0.93
+    assert unknown > 0.8
+    monkeypatch.setattr(second_moments, "NEAR", 1e30)  # the twin
+    assert scores()[1] < 0.7

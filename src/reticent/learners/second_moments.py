@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from reticent.exact import integer
 from reticent.learners.descent import release_variance, row_bits
 from reticent.learners.lattice import MOST_ENTRIES, WHOLE, Floats, Matrix, on_lattice
-from reticent.learners.whitening import Whitening, factor_inside, mapped_blocks, partly_whitened
+from reticent.learners.whitening import (
+    CLEAR,
+    Whitening,
+    factor_inside,
+    limited,
+    mapped_blocks,
+    partly_whitened,
+)
 from reticent.mechanisms.counts import WIDEST, gaussian_count
 from reticent.mechanisms.release import Release
 from reticent.noise import Noise
@@ -33,6 +40,7 @@ BROAD = 512  # columns above which column scales are not sought
 MOST_ROUNDS = 32
 MARGIN = 1.4  # the length to which mapped rows are shortened for the descent, in units of their root mean square length
 SHORTEST = 1e-9  # the least mean squared length of mapped rows
+NEAR, FAR = 10.0, 1000.0  # how far directions are stretched in which nothing is seen
 
 
 # ── the plan: all that is fixed before the rows are read ──────────────────────────────────────────────────────────
@@ -342,6 +350,10 @@ def whiten(
         inverse = (vectors * scales) @ (vectors.T @ inverse)
         # Eigenvalues below 0 count with their sign: otherwise the noise would seem to lengthen rows.
         length = math.sqrt(min(max(float((values / scales**2).sum()), 1.0), bound**2 / floor))
+    noise = math.sqrt(2 / each.share) * bound**2 / (plan.rows * plan.mu)
+    # Whitened rows have the second moment 1. Where the last round would see that, what it does not see is nothing.
+    most = NEAR if plan.columns <= NARROW and CLEAR * noise < 1 else FAR
+    matrix, inverse = limited(matrix, first, before @ matrix, moments, noise, most=most)
     if power < 1:
         matrix, inverse = partly_whitened(matrix, first, power, constant=constant)
         turned = before @ matrix  # from the rows of the last round to those that are mapped partly

@@ -13,6 +13,7 @@ from reticent.learners.products import product_blocks
 
 CONSTANT = 0.3  # what the constant column counts for in a map that whitens partly
 SMALLEST = 1e-12  # an eigenvalue, in units of the largest
+CLEAR = 4  # standard deviations of the noise, above which a direction is seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,3 +126,41 @@ def partly_whitened(matrix: Floats, factors: Floats, power: float, *, constant: 
     roots = np.maximum(values, values[-1] * SMALLEST) ** (power / 2)
     found = (vectors * roots) @ vectors.T * (factors / counted)[:, None]
     return np.asarray(found), np.asarray((vectors / roots) @ vectors.T * (counted / factors))
+
+
+def limited(
+    matrix: Floats, factors: Floats, turn: Floats, moments: Floats, noise: float, *, most: float
+) -> tuple[Floats, Floats]:
+    """A map that stretches no direction very far in which no row is seen to vary, and its inverse.
+
+    Where rows never vary, as in the sum of the columns of a category, nothing is ever seen, and every round stretches
+    that direction again. A later row that does differ there, such as one with a missing category, would be hardly
+    anything else. So directions in which the last round saw nothing are stretched at most `most` times as much as the
+    least stretched direction. Others keep their stretch.
+
+    Parameters
+    ----------
+    matrix : array of shape (columns, columns)
+        A map that whitens.
+    factors : array of shape (columns,)
+        Factors of columns. The stretch is counted from columns that are multiplied by them.
+    turn : array of shape (columns, columns)
+        The map from the rows of the last round to those that are mapped by `matrix`.
+    moments : array of shape (columns, columns)
+        The noisy second moments that the last round released.
+    noise : float
+        The standard deviation of the noise on their diagonal.
+    most : float
+        The limit.
+
+    >>> rows_vary = np.diag([1.0, 1.0, 0.0])
+    >>> found, inverse = limited(np.diag([1.0, 9.0, 9.0]), np.ones(3), np.eye(3), rows_vary, 0.1, most=2.0)
+    >>> found.round(9).diagonal().tolist(), (found @ inverse).round(9).diagonal().tolist()
+    ([1.0, 9.0, 2.0], [1.0, 1.0, 1.0])
+    """
+    left, stretch, right = np.linalg.svd(matrix / factors[:, None])
+    turned = turn @ right.T
+    clear = (turned * (moments @ turned)).sum(axis=0) > CLEAR * noise * (turned**2).sum(axis=0)
+    stretch = np.where(clear, stretch, np.minimum(stretch, most * stretch.min()))
+    found = (left * stretch) @ right * factors[:, None]
+    return np.asarray(found), np.asarray((right.T / stretch) @ left.T / factors)
