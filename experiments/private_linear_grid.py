@@ -30,7 +30,7 @@ from reticent.learners.descent import release_variance
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Scores = dict[str, list[list[float]]]  # accuracy and AUC of each split, by method
+Scores = dict[str, list[list[float]]]  # accuracy and AUC of each split, by method; of the peer, their means
 
 MEASURED = Path(__file__).with_name("private_linear_grid.json")
 DELTA = Fraction(1, 10**6)
@@ -212,7 +212,11 @@ def measured(X: Any, y: Integers, rows: int, epsilon: float, *, splits: int) -> 
         unit, unit_test = _unit_rows(X[train], norm), _unit_rows(X[test], norm)
         for rate, weights in descents(unit, y[train], epsilon, np.random.default_rng([split, 1])):
             scores.setdefault(f"rate {rate:g}", []).append(_judged(unit_test @ weights, y[test]))
-    return scores
+    return {name: each if name in (WITHOUT, WITH) else _mean(each) for name, each in scores.items()}
+
+
+def _mean(scores: list[list[float]]) -> list[list[float]]:
+    return np.array(scores).mean(axis=0, keepdims=True).round(5).tolist()
 
 
 def _judged(scores: Floats, truth: Integers) -> list[float]:

@@ -68,6 +68,7 @@ UNGUARDED = {
         "privacy.losses.Composition", "service.clock.Clock",
     ],
     "released by `fit`, once: what comes after is post-processing, at no cost": [
+        "data.private_schema.PrivateSchema", "learners.pipeline.PrivatePipeline",
         "learners.active.ActiveLearner", "learners.charged.Charged", "learners.comparison.PrivateComparison",
         "learners.exponential.ExponentialLearner", "learners.label_boost.LabelBoost",
         "learners.label_private.LabelPrivateLearner", "learners.label_private.SemiPrivateLearner",
@@ -113,7 +114,11 @@ UNGUARDED = {
         "service.client.AsyncClient", "service.client.Client", "service.client.ServiceClient",
     ],
     "writes the lines of the log": ["service.traces.LocationFormatter"],
-    "reads a table": ["service.tables.Arrow", "service.tables.Csv", "service.tables.Parquet"],
+    "reads a table": [
+        "cli.private_schema.TableSource", "data.frames.Columns", "data.private_schema.FrameSource",
+        "service.tables.Arrow", "service.tables.Csv", "service.tables.Parquet",
+    ],
+    "used once by a command, which has charged the data set for it": ["cli.private_schema.SchemaPurchase"],
     "a broken twin, or a model of a store, for tests: it protects nobody": [
         "audit.twins.Lengthless", "audit.twins.Stale", "audit.twins.UpperFollows", "audit.twins.Weaker",
         "audit.twins.Wrapped", "service.store.conformance.Model",

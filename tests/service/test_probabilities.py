@@ -151,22 +151,23 @@ def tensor(**more: Any) -> dict[str, Any]:
 def test_a_server_gives_a_second_tensor(served: Served) -> None:
     url, words, numbers = served
     infer = f"{url}/v2/models/clinic/infer"
-    metadata = httpx.get(f"{url}/v2/models/clinic").json()
+    metadata = httpx.get(f"{url}/v2/models/clinic", timeout=LIMIT).json()
     assert metadata["outputs"] == [
         {"name": "labels", "datatype": "BYTES", "shape": [-1]},
         {"name": "probabilities", "datatype": "FP64", "shape": [-1, 3]},
     ]
     assert metadata["parameters"]["classes"] == list(CLASSES)
-    found = httpx.post(infer, json=tensor()).json()["outputs"]
+    found = httpx.post(infer, json=tensor(), timeout=LIMIT).json()["outputs"]
     assert [one["name"] for one in found] == ["labels", "probabilities"]
     assert found[0]["data"] == words
     assert found[1]["shape"] == [7, 3]
     np.testing.assert_allclose(np.reshape(found[1]["data"], (7, 3)), numbers)
-    only = httpx.post(infer, json=tensor(outputs=[{"name": "labels"}])).json()["outputs"]
+    only = httpx.post(infer, json=tensor(outputs=[{"name": "labels"}]), timeout=LIMIT).json()["outputs"]
     assert [one["name"] for one in only] == ["labels"]
-    assert "the outputs are labels and probabilities" in httpx.post(infer, json=tensor(outputs=[{"name": "x"}])).text
+    unknown = httpx.post(infer, json=tensor(outputs=[{"name": "x"}]), timeout=LIMIT)
+    assert "the outputs are labels and probabilities" in unknown.text
     half = tensor(outputs=[{"name": "labels"}, {"name": "probabilities", "parameters": {"binary_data": True}}])
-    mixed = httpx.post(infer, json=half)
+    mixed = httpx.post(infer, json=half, timeout=LIMIT)
     length = int(mixed.headers["Inference-Header-Content-Length"])
     head = json.loads(mixed.content[:length])["outputs"]
     assert head[0]["data"] == words
@@ -176,10 +177,10 @@ def test_a_server_gives_a_second_tensor(served: Served) -> None:
 
 def test_mlflow_and_the_description(served: Served) -> None:
     url, words, numbers = served
-    found = httpx.post(f"{url}/invocations", json={"instances": FRACTIONS.tolist()}).json()
+    found = httpx.post(f"{url}/invocations", json={"instances": FRACTIONS.tolist()}, timeout=LIMIT).json()
     assert found["predictions"] == words
     np.testing.assert_allclose(found["probabilities"], numbers)
-    document = httpx.get(f"{url}/openapi.json").json()
+    document = httpx.get(f"{url}/openapi.json", timeout=LIMIT).json()
     about = document["paths"]["/v2/models/clinic/infer"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert about["properties"]["outputs"]["items"]["properties"]["name"] == {"enum": ["labels", "probabilities"]}
 
@@ -187,11 +188,11 @@ def test_mlflow_and_the_description(served: Served) -> None:
 def test_a_repeat_over_http_gives_the_same_and_costs_nothing(served: Served) -> None:
     url = served.url
     infer, headers = f"{url}/v2/models/clinic/infer", {"Idempotency-Key": "a"}
-    first = httpx.post(infer, json=tensor(), headers=headers)
-    again = httpx.post(infer, json=tensor(), headers=headers)
+    first = httpx.post(infer, json=tensor(), headers=headers, timeout=LIMIT)
+    again = httpx.post(infer, json=tensor(), headers=headers, timeout=LIMIT)
     assert again.headers["Idempotent-Replayed"] == "true"
     assert again.json()["outputs"] == first.json()["outputs"]
-    assert httpx.get(f"{url}/status").json()["answered"] == len(FRACTIONS)
+    assert httpx.get(f"{url}/status", timeout=LIMIT).json()["answered"] == len(FRACTIONS)
 
 
 def test_the_clients(served: Served) -> None:
