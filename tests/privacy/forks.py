@@ -121,7 +121,7 @@ def everlasting_recipe(**options: Any) -> Recipe:
         (
             "fit", "fit_with_noise", "load", "learned", "learn_elsewhere", "phase", "phase_", "event_",
             "answers_left_in_phase_", "answered_", "rows_gathered_", "client_cap_", "rows_of_client", "one_answer_",
-            "learning_", "drift_", "comparison_",
+            "learning_", "drift_", "comparison_", "spent_besides_",
             "learns_from_queries_", "dtype_", "engine_", "closes_early_", "model_", "no_probabilities_",
         ),
     )  # fmt: skip
