@@ -43,6 +43,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
+def test_a_fit_says_what_auto_takes_and_whom_it_protects(run: Reticent, folder: Path) -> None:
+    outcome = run(*FIT, "--group", "person", "--compare")
+    assert outcome.code == 0, outcome.err
+    assert "PROTECTS: rows, all rows of one 'person' together." in outcome.out
+    assert "add --compare" not in outcome.out, "it compares already"
+    refused = run(*FIT[:-2], "other", "--quiet", "--schema-share", "1.5")
+    assert refused.err == "reticent: --schema-share must be above 0 and below 1, got 1.5\n"
+    assert "AUTO TAKES ONE PRIVATE MODEL" in run(*FIT[:-2], "other", "--quiet", "--again").out
+
+
+@pytest.mark.slow
 def test_a_table_is_fitted_without_a_schema(
     run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,7 +63,10 @@ def test_a_table_is_fitted_without_a_schema(
     assert "Found 2 columns of numbers and 1 of categories." in outcome.out
     assert "\n  name: no category occurs often enough" in outcome.out
     assert '[[columns]]\nname = "name"\ncategories = []' in outcome.out
-    assert "What it was spent on. For rows of the table: schema and first phase together, in one account" in outcome.out
+    assert "What it was spent on. Schema and model together, in one account" in outcome.out
+    assert "pay for phases" not in outcome.out, "there is one model, and no phase after it"
+    assert "The plan stays as it is, with 3 columns (" in outcome.out
+    assert "AUTO TAKES" not in outcome.out
     assert SECRET not in outcome.out
     schema = Schema.read(folder / "home" / "clinic.schema.toml")
     columns = {one.name: one for one in schema.columns}
@@ -128,7 +142,7 @@ def test_one_row_of_each_group_is_counted(folder: Path) -> None:
         (("fit", "raw.csv", "--target", "ill", *BUDGET, "--name", "x"), "name the column to predict and its labels"),
         (("fit", "raw.csv", "--target", "sick", "--classes", "no,yes", *BUDGET, "--name", "x"), "no column 'sick'"),
         ((*FIT, "--group", "ill"), "must be different columns"),
-        ((*FIT, "--schema-share", "1"), "--schema-share must be in (0, 1)"),
+        ((*FIT, "--schema-share", "1"), "--schema-share must be above 0 and below 1"),
         ((*FIT, "--categories", "wards"), "no column 'wards'"),
         ((*FIT, "--leave-out", "names"), "no column 'names'"),
         ((*FIT, "--leave-out", "age,ward,weight,name,person"), "at least one column"),

@@ -155,7 +155,7 @@ def fit(
         promised = CheckedParameters.of(planned.get_params(deep=False)).guarantee(
             grouped=choice.schema.group is not None, seeded=False
         )
-        _show(choice, table, promised, client_share, client_phases)
+        _show(choice, table, promised, client_share, client_phases, compare=compare)
         if compare:
             print("\n" + in_advance(planned.learner, rows, grouped=choice.schema.group is not None))
         if (better := choice.better()) is not None:
@@ -215,9 +215,17 @@ def _schema_file(folder: Path, *, bought: bool) -> Path:
     return file
 
 
-def _show(choice: FitChoice, table: Path, promised: Guarantee, client_share: Any, client_phases: int) -> None:
+def _show(
+    choice: FitChoice,
+    table: Path,
+    promised: Guarantee,
+    client_share: Any,
+    client_phases: int,
+    *,
+    compare: bool = False,
+) -> None:
     """Print a plan; refuse one that cannot be kept."""
-    print(choice.text(table, promised, client_share=client_share, client_phases=client_phases))
+    print(choice.text(table, promised, client_share=client_share, client_phases=client_phases, compare=compare))
     if not choice.plan.phases or not choice.plan.sustained:
         raise UsageError(choice.required())
 
@@ -256,14 +264,14 @@ def _columns_read(schema: Schema) -> list[str]:
 
 
 def _confirm(better: BetterOption, yes: bool) -> None:
-    print(f"\nAnother option is better: {better.words}.")
+    print(f"\n{better.title.capitalize()}: {better.words}.")
     if yes:
         return
     if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
         if input("Continue anyway? [y/N] ").strip().lower() in ("y", "yes"):
             return
         raise UsageError("nothing was read or made")
-    raise UsageError(f"another option is better: add --yes to continue, or {better.instead}")
+    raise UsageError(f"{better.title}: add --yes to continue, or {better.instead}")
 
 
 def _predictor(choice: FitChoice, compare: bool, *, client_share: Any, client_phases: int) -> EverlastingPredictor:

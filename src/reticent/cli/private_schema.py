@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -149,7 +149,8 @@ class SchemaSearch:
             What was released.
         """
         numbers = sum(column.kind == "number" for column in found.columns)
-        lines = [f"Found {numbers} columns of numbers and {len(found.columns) - numbers} of categories."]
+        plural, categories = "s" * (numbers != 1), len(found.columns) - numbers
+        lines = [f"Found {numbers} column{plural} of numbers and {categories} of categories."]
         unfound = {**found.unfound, **self.left_out}
         if not unfound:
             return lines
@@ -305,7 +306,7 @@ class SchemaPurchase:
         split = wanted.split(Fraction(epsilon), Fraction(delta), share, chosen)
         more = {**options, "epsilon": split.rest.epsilon, "delta": split.rest.delta, "besides": split.besides}
         choice = choose(expected, rows, chosen, stage="expected", **more)
-        return cls(wanted, split, choice, rows, more)
+        return cls(wanted, split, replace(choice, automatic=learner == "auto"), rows, more)
 
     def made(self, path: Path) -> FitChoice:
         """Release the schema, keep it in a file before anything else can fail, and plan with it.
@@ -419,5 +420,5 @@ def checked_schema_share(share: Any) -> Fraction:
     """
     try:
         return check_share(share, "--schema-share")
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    except ValueError:
+        raise UsageError(f"--schema-share must be above 0 and below 1, got {float(share):g}") from None
