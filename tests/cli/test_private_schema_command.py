@@ -126,6 +126,15 @@ def test_only_the_schema(run: Reticent, folder: Path, monkeypatch: pytest.Monkey
     check_refused(run(*command, "--out", "found.toml"), "found.toml exists")
 
 
+def test_categories_in_another_encoding_are_pointed_out(run: Reticent, folder: Path) -> None:
+    lines = (folder / "raw.csv").read_text(encoding="utf-8").replace(";a;", ";Köln;")
+    command = ("schema", "latin.csv", "--private", *PUBLIC, *BUDGET, "--leave-out", "name,person", "--quiet")
+    for encoding, warned in (("latin-1", True), ("utf-8", False)):
+        (folder / "latin.csv").write_text(lines, encoding=encoding)
+        outcome = run(*command, "--out", f"{encoding}.toml")
+        assert (outcome.code, "NOT UTF-8" in outcome.out) == (0, warned), outcome.err
+
+
 def test_one_row_of_each_group_is_counted(folder: Path) -> None:
     table = tables.open_table("raw.csv")
     source = TableSource(table, ROWS, "person", quiet=True)

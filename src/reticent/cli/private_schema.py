@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from reticent.service.tables import TableFile
 
 LINEAR_MODELS = ("private", "private-model")  # their releases have Gaussian noise: one accountant for schema and model
+NOT_UTF_8 = (
+    "NOT UTF-8: some categories have lost letters, since the file has another encoding. Queries in UTF-8 do not match "
+    "them: write these letters into the schema, convert the file, and fit with --schema"
+)
 NO_VALUES = "its type in the file is neither for numbers nor for text; write a date as days since a fixed date"
 
 
@@ -151,6 +155,8 @@ class SchemaSearch:
         numbers = sum(column.kind == "number" for column in found.columns)
         plural, categories = "s" * (numbers != 1), len(found.columns) - numbers
         lines = [f"Found {numbers} column{plural} of numbers and {categories} of categories."]
+        if any("\N{REPLACEMENT CHARACTER}" in str(text) for one in found.columns for text in one.categories):
+            lines.append(NOT_UTF_8)
         unfound = {**found.unfound, **self.left_out}
         if not unfound:
             return lines
