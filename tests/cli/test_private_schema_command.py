@@ -135,6 +135,21 @@ def test_categories_in_another_encoding_are_pointed_out(run: Reticent, folder: P
         assert (outcome.code, "NOT UTF-8" in outcome.out) == (0, warned), outcome.err
 
 
+@pytest.mark.slow
+def test_a_fit_that_fails_after_the_charge_says_that_it_stands(run: Reticent, folder: Path) -> None:
+    alone = run(*FIT, "--leave-out", "age,ward,weight,person")
+    assert (alone.code, "no column was found" in alone.err) == (2, True)
+    assert "The charge stands." in alone.err
+    rows = "".join(f"k{place % 20};k{place // 20 % 20};{'yes' if place % 20 < 9 else 'no'}\n" for place in range(8000))
+    (folder / "wide.csv").write_text("a;b;ill\n" + rows, encoding="utf-8")
+    wide = run("fit", "wide.csv", *PUBLIC, "--epsilon", "8", "--delta", "1e-6", "--name", "wide", "--quiet", "--yes",
+               "--learner", "linear")  # fmt: skip
+    assert wide.code == 2
+    assert "rows are too few" in wide.err
+    assert "The charge stands, and the schema is in" in wide.err
+    assert len(Schema.read(folder / "home" / "wide.schema.toml").columns) == 2
+
+
 def test_one_row_of_each_group_is_counted(folder: Path) -> None:
     table = tables.open_table("raw.csv")
     source = TableSource(table, ROWS, "person", quiet=True)

@@ -324,6 +324,11 @@ class SchemaPurchase:
         """
         found = self.search.release(self.split.plan)
         print("\n" + "\n".join(self.search.report(found)))
+        if not found.columns:
+            raise UsageError(
+                "no column was found, so there is nothing to learn from. The charge stands. Write a schema for the "
+                "columns you know (reticent schema drafts one), and fit with --schema and --again"
+            )
         schema = self.search.schema(found)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(schema.to_toml(), encoding="utf-8")
