@@ -47,11 +47,11 @@ def test_every_format_answers_as_the_predictor_does(run: Reticent, folder: Path)
     expected = answers(run)
     assert run("export", "clinic", "--to", "model.json").code == 0
     assert PublishedModel.read("model.json").predict(new_rows()).tolist() == expected
-    assert run("export", "clinic", "--to", "onnx").out.endswith("Outputs are labels and probabilities.\n")
+    assert run("export", "clinic", "--to", "onnx").out.startswith("The model is in clinic.onnx. Inputs are the columns")
     assert onnx_labels("clinic.onnx") == expected
     shown = run("export", "clinic", "--to", "sklearn", "--out", "mine.bin").out
-    assert "Every single row of the data" in shown
-    assert "The model is in mine.bin." in shown
+    assert shown.startswith("The model is in mine.bin.")
+    assert "Its guarantee is ε = 1, δ = 1e-06 for rows. You may publish it." in shown
     with open("mine.bin", "rb") as file:
         assert pickle.load(file).predict(new_rows()).tolist() == expected
     assert run("export", "clinic", "--to", "MODEL.JOBLIB").code == 0

@@ -245,6 +245,20 @@ def test_advice_of_one_shot_names_the_learner_that_makes_it(run: Reticent, folde
     assert words not in run(*_named("c"), "--drift", "slow").out, "one-shot is not the best option"
 
 
+def test_a_fit_from_which_nothing_can_be_learned_needs_a_yes(run: Reticent, folder: Path) -> None:
+    table = folder / "patients.csv"
+    table.write_text("".join(table.read_text().splitlines(keepends=True)[:4]))
+    outcome = run(*FIT)
+    assert (outcome.code, outcome.err) == (
+        2,
+        "reticent: no option is good: add --yes to continue, or bring more rows, learn from fewer columns, or choose a "
+        "larger --epsilon\n",
+    )
+    assert "No option is good: one-shot is expected to lose 50% of all answers" in outcome.out
+    assert run("data", "list", "--json").out == "[]\n", "nothing was charged"
+    assert run(*FIT, "--yes").code == 0
+
+
 def test_auto_takes_one_private_model_where_that_is_best_and_says_whom_it_protects(run: Reticent, folder: Path) -> None:
     outcome = run(*FIT)
     assert (outcome.code, "→ one-shot" in outcome.out) == (0, True)

@@ -43,6 +43,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
+def test_a_fit_says_what_auto_takes_and_whom_it_protects(run: Reticent, folder: Path) -> None:
+    outcome = run(*FIT, "--group", "person", "--compare")
+    assert outcome.code == 0, outcome.err
+    assert "PROTECTS: rows, all rows of one 'person' together." in outcome.out
+    assert "add --compare" not in outcome.out, "it compares already"
+    refused = run(*FIT[:-2], "other", "--quiet", "--schema-share", "1.5")
+    assert refused.err == "reticent: --schema-share must be above 0 and below 1, got 1.5\n"
+    assert "AUTO TAKES ONE PRIVATE MODEL" in run(*FIT[:-2], "other", "--quiet", "--again").out
+
+
+@pytest.mark.slow
 def test_a_table_is_fitted_without_a_schema(
     run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,7 +63,10 @@ def test_a_table_is_fitted_without_a_schema(
     assert "Found 2 columns of numbers and 1 of categories." in outcome.out
     assert "\n  name: no category occurs often enough" in outcome.out
     assert '[[columns]]\nname = "name"\ncategories = []' in outcome.out
-    assert "What it was spent on. For rows of the table: schema and first phase together, in one account" in outcome.out
+    assert "What it was spent on. Schema and model together, in one account" in outcome.out
+    assert "pay for phases" not in outcome.out, "there is one model, and no phase after it"
+    assert "The plan stays as it is, with 3 columns (" in outcome.out
+    assert "AUTO TAKES" not in outcome.out
     assert SECRET not in outcome.out
     schema = Schema.read(folder / "home" / "clinic.schema.toml")
     columns = {one.name: one for one in schema.columns}
@@ -112,6 +126,30 @@ def test_only_the_schema(run: Reticent, folder: Path, monkeypatch: pytest.Monkey
     check_refused(run(*command, "--out", "found.toml"), "found.toml exists")
 
 
+def test_categories_in_another_encoding_are_pointed_out(run: Reticent, folder: Path) -> None:
+    lines = (folder / "raw.csv").read_text(encoding="utf-8").replace(";a;", ";Köln;")
+    command = ("schema", "latin.csv", "--private", *PUBLIC, *BUDGET, "--leave-out", "name,person", "--quiet")
+    for encoding, warned in (("latin-1", True), ("utf-8", False)):
+        (folder / "latin.csv").write_text(lines, encoding=encoding)
+        outcome = run(*command, "--out", f"{encoding}.toml")
+        assert (outcome.code, "NOT UTF-8" in outcome.out) == (0, warned), outcome.err
+
+
+@pytest.mark.slow
+def test_a_fit_that_fails_after_the_charge_says_that_it_stands(run: Reticent, folder: Path) -> None:
+    alone = run(*FIT, "--leave-out", "age,ward,weight,person")
+    assert (alone.code, "no column was found" in alone.err) == (2, True)
+    assert "The charge stands." in alone.err
+    rows = "".join(f"k{place % 20};k{place // 20 % 20};{'yes' if place % 20 < 9 else 'no'}\n" for place in range(8000))
+    (folder / "wide.csv").write_text("a;b;ill\n" + rows, encoding="utf-8")
+    wide = run("fit", "wide.csv", *PUBLIC, "--epsilon", "8", "--delta", "1e-6", "--name", "wide", "--quiet", "--yes",
+               "--learner", "linear")  # fmt: skip
+    assert wide.code == 2
+    assert "rows are too few" in wide.err
+    assert "The charge stands, and the schema is in" in wide.err
+    assert len(Schema.read(folder / "home" / "wide.schema.toml").columns) == 2
+
+
 def test_one_row_of_each_group_is_counted(folder: Path) -> None:
     table = tables.open_table("raw.csv")
     source = TableSource(table, ROWS, "person", quiet=True)
@@ -128,7 +166,7 @@ def test_one_row_of_each_group_is_counted(folder: Path) -> None:
         (("fit", "raw.csv", "--target", "ill", *BUDGET, "--name", "x"), "name the column to predict and its labels"),
         (("fit", "raw.csv", "--target", "sick", "--classes", "no,yes", *BUDGET, "--name", "x"), "no column 'sick'"),
         ((*FIT, "--group", "ill"), "must be different columns"),
-        ((*FIT, "--schema-share", "1"), "--schema-share must be in (0, 1)"),
+        ((*FIT, "--schema-share", "1"), "--schema-share must be above 0 and below 1"),
         ((*FIT, "--categories", "wards"), "no column 'wards'"),
         ((*FIT, "--leave-out", "names"), "no column 'names'"),
         ((*FIT, "--leave-out", "age,ward,weight,name,person"), "at least one column"),

@@ -118,10 +118,10 @@ PUBLISH = DOCS / "guides" / "publish-a-model.md"
 def test_publishing_as_written(tmp_path: Path) -> None:
     with reserved_port() as port:
         ready = f"until curl -sf http://127.0.0.1:{port}/v2/health/ready >ready; do kill -0 $!; sleep 0.1; done"
-        serve = f"reticent serve clinic --probabilities --port {port} &\ntrap 'kill $!' EXIT\n{ready}\n"
+        serve = f"reticent serve readmission --probabilities --port {port} &\ntrap 'kill $!' EXIT\n{ready}\n"
         text = typed(PUBLISH)
-        assert text.count("reticent serve clinic --probabilities\n") == 1
-        text = text.replace("reticent serve clinic --probabilities\n", serve)
+        assert text.count("reticent serve readmission --probabilities\n") == 1
+        text = text.replace("reticent serve readmission --probabilities\n", serve)
         (schema,) = re.findall(r"^cat > schema.toml <<'END'\n.*?^END\n", script(), flags=re.MULTILINE | re.DOTALL)
         before = f'export RETICENT_HOME="$PWD/home"\nreticent demo --write .\n{schema}'
         code, shown = typed_in(tmp_path, before + text)

@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -35,6 +36,12 @@ def patients(rows: int = 8000) -> tuple[dict[str, Any], list[str]]:
 
 def fitted(**options: Any) -> PrivatePipeline:
     return PrivatePipeline(**BUDGET, classes=["no", "yes"], unsafe_seed=0, **options).fit(*patients())
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
+def test_it_says_that_it_is_not_fitted(method: str) -> None:
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        getattr(PrivatePipeline(**BUDGET), method)(patients(10)[0])
 
 
 def test_it_learns_from_a_table_as_it_comes() -> None:

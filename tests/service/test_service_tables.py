@@ -159,7 +159,8 @@ def test_any_bytes_after_the_header_are_rows(tmp_path_factory: pytest.TempPathFa
     [
         ("t.csv", b"", "must start with a line that names the columns"),
         ("t.csv", b",,\n1,2,3\n", "must start with a line that names the columns"),
-        ("t.csv", b"a,b,a\n", "two columns have the same name"),
+        ("t.csv", b"a,b,a\n", "two columns have the same name, columns 1 and 3; rename or drop one"),
+        ("t.csv", b",a,b,a\n", "columns 2 and 4"),
         ("t.xlsx", b"", "must end in one of .csv"),
         ("t.parquet", b"secret", "damaged, or of another kind"),
         ("t.arrow", b"secret", "damaged, or of another kind"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,8 +48,18 @@ def export(name: str, *, to: str, out: Path | None = None, own: Own = None) -> i
             raise UsageError(f"there is no folder {path.parent}")
         published = _published(name, own)
         write(published, path, kind)
-    print(f"{published.guarantee.explain()}\n\nThe model is in {path}. {USE[kind].format(path=path)}")
+    print(f"The model is in {path}. {USE[kind].format(path=path)}\n{_protects(name, published)}")
     return 0
+
+
+def _protects(name: str, published: PublishedModel) -> str:
+    """The guarantee of the file in two sentences."""
+    promise = published.guarantee
+    together = ", each group together" if promise.unit == "group" else ""
+    return (
+        f"Its guarantee is ε = {promise.epsilon:g}, δ = {promise.delta:g} for {promise.protects}{together}. You may "
+        f"publish it. The whole guarantee is in the file, in words; to see it: reticent status {shlex.quote(name)}"
+    )
 
 
 def _target(name: str, to: str, out: Path | None) -> tuple[str, Path]:

@@ -155,7 +155,7 @@ def fit(
         promised = CheckedParameters.of(planned.get_params(deep=False)).guarantee(
             grouped=choice.schema.group is not None, seeded=False
         )
-        _show(choice, table, promised, client_share, client_phases)
+        _show(choice, table, promised, client_share, client_phases, compare=compare)
         if compare:
             print("\n" + in_advance(planned.learner, rows, grouped=choice.schema.group is not None))
         if (better := choice.better()) is not None:
@@ -174,7 +174,7 @@ def fit(
         )
         if purchase is not None:
             choice = purchase.made(kept)
-            _show(choice, table, promised, client_share, client_phases)
+            _show(choice, table, promised, client_share, client_phases, bought=kept)
         predictor = _predictor(choice, compare, client_share=client_share, client_phases=client_phases)
         training = read_rows(found, choice.schema, rows, quiet=quiet)
         _learn(predictor, choice.schema, training, quiet=quiet)
@@ -215,11 +215,24 @@ def _schema_file(folder: Path, *, bought: bool) -> Path:
     return file
 
 
-def _show(choice: FitChoice, table: Path, promised: Guarantee, client_share: Any, client_phases: int) -> None:
-    """Print a plan; refuse one that cannot be kept."""
-    print(choice.text(table, promised, client_share=client_share, client_phases=client_phases))
+def _show(
+    choice: FitChoice,
+    table: Path,
+    promised: Guarantee,
+    client_share: Any,
+    client_phases: int,
+    *,
+    compare: bool = False,
+    bought: Path | None = None,
+) -> None:
+    """Print a plan; refuse one that cannot be kept. If its schema was bought, in a file, the refusal says so."""
+    print(choice.text(table, promised, client_share=client_share, client_phases=client_phases, compare=compare))
     if not choice.plan.phases or not choice.plan.sustained:
-        raise UsageError(choice.required())
+        paid = "" if bought is None else (
+            ". The schema that was found is wider than the plan expected. The charge stands, and the schema is in "
+            f"{bought}: take one of these ways out with --schema {shlex.quote(str(bought))} and --again"
+        )  # fmt: skip
+        raise UsageError(choice.required() + paid)
 
 
 def _read_schema(
@@ -256,14 +269,14 @@ def _columns_read(schema: Schema) -> list[str]:
 
 
 def _confirm(better: BetterOption, yes: bool) -> None:
-    print(f"\nAnother option is better: {better.words}.")
+    print(f"\n{better.title.capitalize()}: {better.words}.")
     if yes:
         return
     if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
         if input("Continue anyway? [y/N] ").strip().lower() in ("y", "yes"):
             return
         raise UsageError("nothing was read or made")
-    raise UsageError(f"another option is better: add --yes to continue, or {better.instead}")
+    raise UsageError(f"{better.title}: add --yes to continue, or {better.instead}")
 
 
 def _predictor(choice: FitChoice, compare: bool, *, client_share: Any, client_phases: int) -> EverlastingPredictor:

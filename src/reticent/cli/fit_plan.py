@@ -37,6 +37,7 @@ PLANNED = {
 }  # fmt: skip  # what `plan.everlasting` calls these learners
 LINEAR_MODELS = {"one-shot": "private-model", "chain": "private"}  # the learner that serves an option, if it is linear
 OPTION_OF = {learner: option for option, learner in LINEAR_MODELS.items()}
+USELESS = 0.25  # of all answers: a loss with which `fit` asks for confirmation, since half would be mere guessing
 MOST_NAMED = 20  # classes that the plan names
 ROWS_PER_TREE = 100  # the fewest rows with which a tree is a useful teacher
 FOURIER = (
@@ -58,9 +59,9 @@ ONE_ROW = (
     "larger."
 )
 NO_QUERIES = (
-    "PROTECTS: rows. Queries are not learned from, and their contents are not stored. So the guarantee protects the "
-    "rows, and not queries: each answer is a function of the released model and of its own query. The model is public: "
-    "you may export it (reticent export) and serve its probabilities (reticent serve --probabilities)."
+    "PROTECTS: rows{together}. Queries are not learned from, and their contents are not stored. So the guarantee "
+    "protects the rows, and not queries: each answer is a function of the released model and of its own query. The "
+    "model is public: you may export it (reticent export) and serve its probabilities (reticent serve --probabilities)."
 )
 AUTOMATIC = (
     "AUTO TAKES ONE PRIVATE MODEL (--learner private-model): one-shot is expected to lose least. To follow drift by "
@@ -70,7 +71,7 @@ AUTOMATIC = (
 
 @dataclass(frozen=True)
 class BetterOption:
-    """An option that is better by much than the chosen one.
+    """An option that is better by much than the chosen one; that may be to spend nothing.
 
     Attributes
     ----------
@@ -78,10 +79,13 @@ class BetterOption:
         What it is, and how much better.
     instead : str
         What to do instead of continuing, in a few words.
+    title : str, default "another option is better"
+        Why to stop, in a few words.
     """
 
     words: str
     instead: str
+    title: str = "another option is better"
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,13 @@ class FitChoice:
                 "choose --learner private",
             )
         best, mine = self.advice.best, self._option()
+        if mine.possible and mine is best and mine.loss >= USELESS:
+            return BetterOption(
+                f"{best.name} is expected to lose {best.loss:.0%} of all answers to {self.reference}, and every other "
+                "option at least as much: little can be learned from so few rows at this ε",
+                "bring more rows, learn from fewer columns, or choose a larger --epsilon",
+                "no option is good",
+            )
         if not mine.possible or mine.loss - best.loss < NOTABLE_GAIN:
             return None
         learner = self._serves(best)
@@ -192,13 +203,17 @@ class FitChoice:
             )
         return found
 
-    def text(self, table: Path, promised: Guarantee, *, client_share: Any, client_phases: int) -> str:
-        """The plan and the advice, for the terminal."""
+    def text(
+        self, table: Path, promised: Guarantee, *, client_share: Any, client_phases: int, compare: bool = False
+    ) -> str:
+        """The plan and the advice, for the terminal; without the advice to compare models if that will be done."""
         from reticent.plan.advise import CHECK
 
         schema = self.schema
         about = "about " if self.stage == "expected" else ""
         columns = f"{len(schema.columns)} columns ({about}{schema.width} numbers per row)"
+        if self.stage == "found" and not self.learns_from_queries and self.plan.sustained:
+            return f"The plan stays as it is, with {columns}."
         lines = [
             START[self.stage].format(table=table.name),
             columns + ("" if schema.group is None else f", grouped by {schema.group!r}"),
@@ -230,8 +245,7 @@ class FitChoice:
         if self.learner != "private-model" and self.advice.best.name == "one-shot" and self._serves(self.advice.best):
             lines.append(ONE_MODEL)
         if self.advice.reference == "linear":
-            lines.append(CHECK.format(how="--learner trees"))
-            lines.append(COMPARE)
+            lines += [] if compare else [CHECK.format(how="--learner trees"), COMPARE]
         elif self.learner == "trees":
             lines.append(FOURIER)
         return "\n".join(lines)
@@ -253,6 +267,11 @@ class FitChoice:
         one = "in one account" if self.learner in OPTION_OF else "by adding up"
         extra = (0, 0) if self.besides is None else self.besides
         total = f"ε = {float(self.epsilon + extra[0]):.4g}, δ = {float(self.delta + extra[1]):.4g}"
+        if not self.learns_from_queries:
+            return (
+                f"What it was spent on. Schema and model together, {one}: {total}. The model alone costs "
+                f"ε = {float(self.epsilon):.4g}, δ = {float(self.delta):.4g}."
+            )
         return (
             f"What it was spent on. For rows of the table: schema and first phase together, {one}: {total}. A phase "
             f"alone costs ε = {float(self.epsilon):.4g}, δ = {float(self.delta):.4g}; later rows and queries pay for "
@@ -272,7 +291,8 @@ class FitChoice:
         """Whose rows and queries are learned from."""
         if not self.learns_from_queries:
             first = [] if self.schema.group is None else ["With a group, only its first row is learned from."]
-            return [*([AUTOMATIC] if self.automatic else []), *first, NO_QUERIES]
+            together = "" if self.schema.group is None else f", all rows of one {self.schema.group!r} together"
+            return [*([AUTOMATIC] if self.automatic else []), *first, NO_QUERIES.format(together=together)]
         if self.schema.group is None:
             return [] if len(self.plan.phases) < 2 else [_share_of_clients(share)]
         if self.learner != "private":

@@ -11,6 +11,7 @@ PHASES_SHRINK = (
 def one_answer(label: object) -> str:
     """The released model answers every query alike: a function of that model, and of nothing else."""
     return (
-        f"ONE ANSWER: the model of this phase answers {label!r} to every query, so it is useless. More rows, a larger "
-        "epsilon or narrower ranges may help"
+        f"ONE ANSWER: the model of this phase answers {label!r} to every query, so it is useless. Check that the "
+        "classes are spelled as in the table: a label that is not listed counts as the first. If they are, more "
+        "rows, a larger epsilon or narrower ranges may help"
     )

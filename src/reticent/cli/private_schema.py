@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from reticent.service.tables import TableFile
 
 LINEAR_MODELS = ("private", "private-model")  # their releases have Gaussian noise: one accountant for schema and model
+NOT_UTF_8 = (
+    "NOT UTF-8: some categories have lost letters, since the file has another encoding. Queries in UTF-8 do not match "
+    "them: write these letters into the schema, convert the file, and fit with --schema"
+)
 NO_VALUES = "its type in the file is neither for numbers nor for text; write a date as days since a fixed date"
 
 
@@ -149,7 +153,10 @@ class SchemaSearch:
             What was released.
         """
         numbers = sum(column.kind == "number" for column in found.columns)
-        lines = [f"Found {numbers} columns of numbers and {len(found.columns) - numbers} of categories."]
+        plural, categories = "s" * (numbers != 1), len(found.columns) - numbers
+        lines = [f"Found {numbers} column{plural} of numbers and {categories} of categories."]
+        if any("\N{REPLACEMENT CHARACTER}" in str(text) for one in found.columns for text in one.categories):
+            lines.append(NOT_UTF_8)
         unfound = {**found.unfound, **self.left_out}
         if not unfound:
             return lines
@@ -305,7 +312,7 @@ class SchemaPurchase:
         split = wanted.split(Fraction(epsilon), Fraction(delta), share, chosen)
         more = {**options, "epsilon": split.rest.epsilon, "delta": split.rest.delta, "besides": split.besides}
         choice = choose(expected, rows, chosen, stage="expected", **more)
-        return cls(wanted, split, choice, rows, more)
+        return cls(wanted, split, replace(choice, automatic=learner == "auto"), rows, more)
 
     def made(self, path: Path) -> FitChoice:
         """Release the schema, keep it in a file before anything else can fail, and plan with it.
@@ -317,6 +324,11 @@ class SchemaPurchase:
         """
         found = self.search.release(self.split.plan)
         print("\n" + "\n".join(self.search.report(found)))
+        if not found.columns:
+            raise UsageError(
+                "no column was found, so there is nothing to learn from. The charge stands. Write a schema for the "
+                "columns you know (reticent schema drafts one), and fit with --schema and --again"
+            )
         schema = self.search.schema(found)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(schema.to_toml(), encoding="utf-8")
@@ -419,5 +431,5 @@ def checked_schema_share(share: Any) -> Fraction:
     """
     try:
         return check_share(share, "--schema-share")
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    except ValueError:
+        raise UsageError(f"--schema-share must be above 0 and below 1, got {float(share):g}") from None

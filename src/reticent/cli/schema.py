@@ -154,6 +154,7 @@ def _private(
     _write(out, text)
     print("\n".join(wanted.report(found)))
     print(f"Spent {cost} on {out}. It is public: edit it, and use it for free: reticent fit --schema {out} …")
+    print("The fit itself costs its own epsilon and delta. If the cap of the data set leaves too little, add --again.")
     return 0
 
 

@@ -229,7 +229,8 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : frame, mapping of columns, or array of two dimensions
             A table with the columns of the schema; others are ignored.
         """
-        return np.asarray(self.classes_[np.asarray(self.model_.predict(self.encode(X))).astype(np.int64)])
+        rows = self.encode(X)
+        return np.asarray(self.classes_[np.asarray(self.model_.predict(rows)).astype(np.int64)])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class for each row, in the order of `classes_`.
@@ -239,7 +240,8 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : frame, mapping of columns, or array of two dimensions
             A table with the columns of the schema.
         """
-        return np.asarray(self.model_.predict_proba(self.encode(X)))
+        rows = self.encode(X)
+        return np.asarray(self.model_.predict_proba(rows))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """The scores of rows, as of the model.
@@ -249,7 +251,8 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : frame, mapping of columns, or array of two dimensions
             A table with the columns of the schema.
         """
-        return np.asarray(self.model_.decision_function(self.encode(X)))
+        rows = self.encode(X)
+        return np.asarray(self.model_.decision_function(rows))
 
     def encode(self, X: Any) -> Rows:
         """Rows of numbers, each made from one row of the table by the schema.

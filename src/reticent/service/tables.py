@@ -76,7 +76,10 @@ def check_columns(table: TableFile, columns: Sequence[str]) -> None:
     if missing := [name for name in columns if name not in table.names]:
         none = f"{table.path} has no column {', '.join(map(repr, missing))}"
         if len(missing) == len(columns):  # what it names instead may be a row
-            raise TableError(f"{none}: its first line must name the columns, and name them as the schema does")
+            raise TableError(
+                f"{none}: its first line must name the columns, as the schema or the options do, separated by commas, "
+                "semicolons or tabs"
+            )
         raise TableError(f"{none}; there are: {', '.join(table.names)}")
 
 
@@ -107,9 +110,13 @@ def _stamp_of(path: Path | None) -> Stamp | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _check_different(table: TableFile) -> None:
-    if len(set(table.names)) < len(table.names):
-        raise TableError(f"{table.path}: two columns have the same name")
+def _check_different(path: Path, names: Sequence[str]) -> None:
+    first: dict[str, int] = {}
+    for number, name in enumerate(names, start=1):
+        if name and (earlier := first.setdefault(name, number)) != number:  # not the name: the first line may be a row
+            raise TableError(
+                f"{path}: two columns have the same name, columns {earlier} and {number}; rename or drop one"
+            )
 
 
 # ── CSV ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -144,7 +151,7 @@ class Csv:
         self.names = [name for name in self._header if name]
         if not self.names:
             raise TableError(f"{self.path} must start with a line that names the columns")
-        _check_different(self)
+        _check_different(self.path, self._header)
 
     def count(self, advance: Advance | None = None) -> int:
         """How many rows there are after the first line."""
@@ -242,7 +249,7 @@ class _Typed:
         self.path, self._schema = path, schema
         self.names: list[str] = list(schema.names)
         self.types = {field.name: kind for field in schema if (kind := _kind(field.type)) is not None}
-        _check_different(self)
+        _check_different(self.path, self.names)
 
     def chunks(
         self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS, numbers: Collection[str] = ()
