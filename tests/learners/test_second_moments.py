@@ -23,8 +23,8 @@ from reticent.learners.descent import release_variance
 from reticent.learners.lattice import on_lattice, shortened
 from reticent.learners.second_moments import (
     MomentsPlan,
+    ReleaseSchedule,
     Round,
-    Schedule,
     chosen_rounds,
     moment_sum,
     plan_moments,
@@ -289,8 +289,8 @@ def test_the_schedule_by_public_numbers() -> None:
     assert shape(180, 7) == shape(500, 40) == shape(5000, 600) == ([4, 0], 0.10)  # too few rows for scales, or too wide
     assert shape(5000, 55) == ([5, 1], 0.20)
     assert shape(5000, 2001) == shape(500, 100) == shape(2**29, 2) == ([0, 0], 0)
-    assert chosen_rounds(0, 7) == Schedule(Fraction(0), ())
-    assert chosen_rounds(1, 40) == Schedule(Fraction(8, 100), (Round(Fraction(2, 100), 1),))
+    assert chosen_rounds(0, 7) == ReleaseSchedule(Fraction(0), ())
+    assert chosen_rounds(1, 40) == ReleaseSchedule(Fraction(8, 100), (Round(Fraction(2, 100), 1),))
 
 
 def test_no_rounds_are_the_learner_without_them_to_the_last_bit() -> None:

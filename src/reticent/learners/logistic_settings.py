@@ -35,7 +35,7 @@ from reticent.learners.linear import Linear, checked_start
 from reticent.learners.public_rows import checked_public, directions_for, find_directions
 from reticent.learners.second_moments import (
     MomentsPlan,
-    Schedule,
+    ReleaseSchedule,
     check_rounds,
     chosen_rounds,
     plan_moments,
@@ -259,7 +259,7 @@ class LogisticSettings:
         )
         return LogisticPlan(counts, scales, moments, descent, reach)
 
-    def schedule(self, *, rows: int, columns: int) -> Schedule:
+    def schedule(self, *, rows: int, columns: int) -> ReleaseSchedule:
         """What is released before the descent, but for counts of classes.
 
         Parameters
@@ -272,12 +272,12 @@ class LogisticSettings:
         # Rows that were whitened by public ones leave nothing for rounds to do.
         return chosen_rounds(0, columns) if self.public is not None else schedule(rows, columns, self.mu)
 
-    def usual_reach(self, found: Schedule, *, rows: int, columns: int) -> Reach:
+    def usual_reach(self, found: ReleaseSchedule, *, rows: int, columns: int) -> Reach:
         """How far a descent goes after these releases, if no class is rare.
 
         Parameters
         ----------
-        found : Schedule
+        found : ReleaseSchedule
             What is released before the descent.
         rows, columns : int
             The size of the problem: columns of unit rows, with the constant one.

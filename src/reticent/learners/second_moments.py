@@ -102,7 +102,7 @@ class MomentsPlan:
         return tuple(DiscreteGaussian(sigma, self.squared_sensitivity) for sigma in self.sigmas)
 
 
-class Schedule(NamedTuple):
+class ReleaseSchedule(NamedTuple):
     """What is released before the descent.
 
     Parameters
@@ -117,7 +117,7 @@ class Schedule(NamedTuple):
     rounds: tuple[Round, ...]
 
 
-def schedule(rows: int, columns: int, mu: float) -> Schedule:
+def schedule(rows: int, columns: int, mu: float) -> ReleaseSchedule:
     """What is released of this many rows and columns, by a fixed rule of public numbers.
 
     With all directions whitened, rows have the squared length D, and noise is to be paid for in each of them. So rounds
@@ -135,9 +135,9 @@ def schedule(rows: int, columns: int, mu: float) -> Schedule:
     """
     few, many = strengths(columns)
     if columns > WIDE or rows * columns > MOST_ENTRIES or rows * mu < few:
-        return Schedule(Fraction(0), ())
+        return ReleaseSchedule(Fraction(0), ())
     if rows * mu < many:
-        return Schedule(Fraction(0), (Round(Fraction(1, 40), 1),) * 4)
+        return ReleaseSchedule(Fraction(0), (Round(Fraction(1, 40), 1),) * 4)
     return chosen_rounds(10 if columns <= NARROW else 6, columns)
 
 
@@ -155,7 +155,7 @@ def strengths(columns: int) -> tuple[float, float]:
     return few, max(few, (6 if columns <= NARROW else 3.2) * columns)
 
 
-def chosen_rounds(count: int, columns: int) -> Schedule:
+def chosen_rounds(count: int, columns: int) -> ReleaseSchedule:
     """Column scales, then this many rounds: 2 % of μ² each, but 30 % at most together.
 
     The last rounds, a third of them or a sixth, shorten rows less.
@@ -171,11 +171,11 @@ def chosen_rounds(count: int, columns: int) -> Schedule:
     [0.0, 0.08, 0.3, 0.3]
     """
     if not count:
-        return Schedule(Fraction(0), ())
+        return ReleaseSchedule(Fraction(0), ())
     narrow = columns <= NARROW
     share, late = min(Fraction(2, 100), Fraction(3, 10) / count), count // (3 if narrow else 6)
     rounds = (Round(share, 1),) * (count - late) + (Round(share, 2),) * late
-    return Schedule(Fraction(6 if narrow else 8, 100), rounds)
+    return ReleaseSchedule(Fraction(6 if narrow else 8, 100), rounds)
 
 
 def check_rounds(rounds: object) -> str | int:
