@@ -174,7 +174,7 @@ def fit(
         )
         if purchase is not None:
             choice = purchase.made(kept)
-            _show(choice, table, promised, client_share, client_phases, bought=kept)
+            _show(choice, table, promised, client_share, client_phases)
         predictor = _predictor(choice, compare, client_share=client_share, client_phases=client_phases)
         training = read_rows(found, choice.schema, rows, quiet=quiet)
         _learn(predictor, choice.schema, training, quiet=quiet)
@@ -223,16 +223,11 @@ def _show(
     client_phases: int,
     *,
     compare: bool = False,
-    bought: Path | None = None,
 ) -> None:
-    """Print a plan; refuse one that cannot be kept. If its schema was bought, in a file, the refusal says so."""
+    """Print a plan; refuse one that cannot be kept."""
     print(choice.text(table, promised, client_share=client_share, client_phases=client_phases, compare=compare))
-    if not choice.plan.phases or not choice.plan.sustained:
-        paid = "" if bought is None else (
-            ". The schema that was found is wider than the plan expected. The charge stands, and the schema is in "
-            f"{bought}: take one of these ways out with --schema {shlex.quote(str(bought))} and --again"
-        )  # fmt: skip
-        raise UsageError(choice.required() + paid)
+    if not choice.holds:
+        raise UsageError(choice.required())
 
 
 def _read_schema(

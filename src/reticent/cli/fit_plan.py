@@ -129,6 +129,11 @@ class FitChoice:
     automatic: bool = False
 
     @property
+    def holds(self) -> bool:
+        """Whether the rows are enough for the plan."""
+        return bool(self.plan.phases) and self.plan.sustained
+
+    @property
     def reference(self) -> str:
         """The model that losses are against, in words."""
         from reticent.plan.advise import REFERENCES

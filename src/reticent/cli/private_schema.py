@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -78,9 +79,16 @@ class SchemaSearch:
     classes: tuple[Any, ...]
     group: str | None
 
-    def expected(self) -> Schema:
-        """A schema of about the width that will be found: three numbers per column. It stands in for plans only."""
-        columns = tuple(Column(name, "category", categories=("a", "b"), other=True) for name in self.kinds)
+    def expected(self, per_column: int = 3) -> Schema:
+        """A schema of about the width that will be found. It stands in for plans only.
+
+        Parameters
+        ----------
+        per_column : int, default 3
+            The numbers that each column becomes.
+        """
+        known = tuple(map(str, range(per_column - 1)))
+        columns = tuple(Column(name, "category", categories=known, other=True) for name in self.kinds)
         return Schema(columns, self.target, self.classes, self.group)
 
     def plan(self, epsilon: Fraction, delta: Fraction, share: Fraction = Fraction(1)) -> SchemaPlan:
@@ -333,7 +341,36 @@ class SchemaPurchase:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(schema.to_toml(), encoding="utf-8")
         print(f"The schema is public. Edit it, or use it again for free: {path}\n")
-        return choose(schema, self.rows, self.choice.learner, stage="found", **self.options)
+        choice = self.planned_with(found)
+        if dropped := schema.width - choice.schema.width:
+            print(f"{dropped:,} rare categories are counted as other, since the rows are too few for all of them.\n")
+        return choice
+
+    def planned_with(self, found: Found) -> FitChoice:
+        """The plan with as many of the categories as there are enough rows for, the most frequent ones.
+
+        There are always enough for three numbers per column, since that was checked before anything was spent.
+
+        Parameters
+        ----------
+        found : Found
+            What was released.
+        """
+        width = self.search.schema(found).width
+        choices = {width: self._choose(found)}
+        if choices[width].holds:
+            return choices[width]
+
+        def holds(most: int) -> bool:
+            choices[most] = self._choose(found.narrowed(most))
+            return choices[most].holds
+
+        least = len(found.columns)
+        fitting = bisect_left(range(least, width), True, key=lambda most: not holds(most)) + least - 1
+        return choices.get(fitting) or self._choose(found.narrowed(max(fitting, least)))
+
+    def _choose(self, found: Found) -> FitChoice:
+        return choose(self.search.schema(found), self.rows, self.choice.learner, stage="found", **self.options)
 
 
 class TableSource:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -65,11 +66,34 @@ class Found(NamedTuple):
         Why the others were not, by name.
     kinds : dict of str to str
         Whether each column is a number or a category.
+    counts : dict of (str, str) to int
+        The noisy count of each category of each column that was found.
     """
 
     columns: tuple[Column, ...]
     unfound: dict[str, str]
     kinds: dict[str, Kind]
+    counts: dict[tuple[str, str], int]
+
+    def narrowed(self, most: int) -> Found:
+        """With the rarest categories counted as "other", so that rows become at most so many numbers, if they can.
+
+        It depends on noisy counts alone, so it costs nothing. A column keeps its most frequent category.
+
+        Parameters
+        ----------
+        most : int
+            The number of numbers.
+        """
+        kept = {column.name: list(column.categories) for column in self.columns}
+        excess = sum(len(column.features) for column in self.columns) - most
+        for name, category in sorted(self.counts, key=lambda each: self.counts[each]):
+            if excess > 0 and len(kept[name]) > 1:
+                kept[name].remove(category)
+                excess -= 1
+        return self._replace(
+            columns=tuple(replace(column, categories=tuple(kept[column.name])) for column in self.columns)
+        )
 
 
 @silent()
@@ -101,17 +125,20 @@ def release_columns(
         noisy = add_noise(texts, noise.discrete_gaussian, plan.kinds_sigma)
         decided |= {name: "category" if noisy[i] > plan.least_text else "number" for i, name in enumerate(undecided)}
     found: dict[str, Column | None] = {}
+    frequent: dict[tuple[str, str], int] = {}
     for name in (name for name in numbers if decided[name] == "number"):
         found[name] = number_column(name, add_noise(counts[name], noise.discrete_gaussian, plan.sigma), plan)
     for name, values in category_counts(source, [name for name in kinds if decided[name] == "category"]):
         occurring = list(values)
         noisy = add_noise(np.array(list(values.values()), dtype=np.int64), noise.discrete_gaussian, plan.sigma)
         kept = [occurring[i] for i in np.flatnonzero(noisy > plan.threshold)]
+        frequent |= {(name, occurring[i]): int(noisy[i]) for i in np.flatnonzero(noisy > plan.threshold)}
         found[name] = Column(name, "category", categories=tuple(sorted(kept)), other=True) if kept else None
     return Found(
         columns=tuple(column for name in kinds if (column := found[name]) is not None),
         unfound={name: _why(decided[name], plan) for name in kinds if found[name] is None},
         kinds=decided,
+        counts=frequent,
     )
 
 
