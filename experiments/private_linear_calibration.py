@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from experiments.drawing import style, svg
 from experiments.private_linear_data import Integers, longest, rows_of
 from experiments.table import Table
 from reticent.learners import PrivateLogisticRegression
@@ -27,6 +28,7 @@ Floats = NDArray[np.float64]
 DATA = ("elec2", "covtype", "synth", "donors", "skin_nonskin", "a9a", "bank_additional", "phishing", "kdd99")
 EPSILONS, ROWS, DELTA = (1, 8), 5000, 1e-6
 SPLITS, TESTED, BINS = 3, 6000, 10
+SHOWN = 100  # rows in a bin, from which on it is drawn
 LEAST = 1e-13  # a probability below this counts as this
 MEASURED = Path(__file__).with_name("private_linear_calibration.json")
 
@@ -63,6 +65,32 @@ def tables() -> list[Table]:
         Table(f"Log loss, {ROWS:,} rows", ("data", "ε", *kinds, 'gap of rounds="auto"'), losses),
         Table("Reliability of rounds=\"auto\", all data sets", ("probability", *headings), tuple(bins)),
     ]
+
+
+def plots() -> dict[str, bytes]:
+    """The reliability plot: how often predictions of some probability come true, by data set and ε, as SVG."""
+    from matplotlib.figure import Figure
+
+    with style(font_size=8):
+        figure = Figure(figsize=(7.2, 3.4))
+        for index, epsilon in enumerate(EPSILONS):
+            axes: Any = figure.add_subplot(1, len(EPSILONS), index + 1)
+            axes.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
+            for each in kept():
+                if each.epsilon == epsilon:
+                    tested = np.array(each.tested)
+                    shown = tested >= SHOWN
+                    predicted, true = np.array(each.predicted)[shown], np.array(each.positive)[shown]
+                    axes.plot(predicted / tested[shown], true / tested[shown], "o-", markersize=2.5, label=each.data)
+            axes.set_title(f"ε = {epsilon}", fontsize=9)
+            axes.set_xlabel("predicted probability")
+            axes.spines[["top", "right"]].set_visible(False)
+        first: Any = figure.axes[0]
+        first.set_ylabel("share of positive rows")
+        first.legend(frameon=False, fontsize=6)
+        figure.tight_layout()
+        picture = svg(figure)
+    return {"private_linear_calibration": picture}
 
 
 def sums(found: list[Measured], at: int) -> tuple[int, float, int]:

@@ -38,7 +38,7 @@ DATA = (
 )  # fmt: skip
 ROWS = (500, 5_000, 50_000)
 POOL, TESTED = 60_000, 6_000
-SPLITS = {500: 10, 5_000: 6, 50_000: 3}
+SPLITS = {500: 30, 5_000: 6, 50_000: 3}
 LEVELS = (0.25, 0.5, 1.0, 4.0, 8.0)  # of the peer, besides 2: its learning rate is proportional to them
 WITHOUT, WITH = "without rounds", "with rounds"
 MOST_NUMBERS = 10_000_000  # rows times columns; larger cells are left out, since mapped rows are dense

@@ -5,7 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.private_linear_calibration import DATA, EPSILONS, Measured, gap, kept, log_loss, measured, tables
+from experiments.private_linear_calibration import (
+    DATA,
+    EPSILONS,
+    Measured,
+    gap,
+    kept,
+    log_loss,
+    measured,
+    plots,
+    tables,
+)
 from experiments.private_linear_data import rows_of
 
 
@@ -33,3 +43,8 @@ def test_what_is_kept_is_what_the_learner_does() -> None:
 def test_log_loss_and_gap() -> None:
     assert log_loss(np.array([[0.5, 0.5], [0.0, 1.0]]), np.array([0, 1])) == pytest.approx(np.log(2) / 2)
     assert gap(Measured("", 1, {}, [2, 2], [0.5, 1.5], [0, 2])) == pytest.approx(0.25)
+
+
+def test_the_reliability_plot_has_a_line_for_each_data_set() -> None:
+    (picture,) = plots().values()
+    assert all(name in picture.decode() for name in DATA)

@@ -33,7 +33,7 @@ def test_every_set_was_measured_at_every_epsilon() -> None:
 def test_a_cell_is_lost_beyond_two_standard_errors() -> None:
     def cell(accuracy: float, auc: float) -> Scores:
         plain = [[0.8, 0.9], [0.81, 0.9], [0.79, 0.9]]
-        return {WITHOUT: plain, WITH: [[a + accuracy, b + auc] for a, b in plain], "level 4": [[0.805, 0.9]]}
+        return {WITHOUT: plain, WITH: [[a + accuracy, b + auc] for a, b in plain], "level 4": [[0.8045, 0.9]]}
 
     assert loses(cell(-0.01, 0.0))
     assert loses(cell(0.01, -0.03))
