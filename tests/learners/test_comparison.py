@@ -231,7 +231,7 @@ def test_bad_parameters_are_refused_by_name(changes: dict[str, Any], error: Any,
 # ── served ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.filterwarnings("ignore::reticent.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::reticent.PrivacyWarning", "ignore::reticent.OneAnswerWarning")
 def test_a_predictor_keeps_the_model_and_what_was_found(tmp_path: Path) -> None:
     X, y = xor(1_000)
     predictor = EverlastingPredictor(
@@ -247,6 +247,7 @@ def test_a_predictor_keeps_the_model_and_what_was_found(tmp_path: Path) -> None:
     assert (again.predict(X) == predictor.predict(X)).all()
 
 
+@pytest.mark.filterwarnings("ignore::reticent.OneAnswerWarning")  # no line separates these classes
 def test_other_engines_have_no_comparison() -> None:
     X, y = xor(1_000)
     model = EverlastingPredictor(pair()[0], epsilon=1, delta=1e-6, classes=(0, 1), engine="model").fit(X, y)
