@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 help:
 	@echo "make demo    fit a made-up clinic, serve it, ask it from several clients; DEMO_SECONDS=30 ends by itself"
 	@echo "make test    lint, types, layers, tests"
-	@echo "make quick   the tests that take less than about half a second each"
+	@echo "make quick   the tests that take less than about a fifth of a second each"
 	@echo "make oldest  run tests with every dependency at its declared minimum, on Python 3.11"
 	@echo "make tables  regenerate every table and plot of the documentation into docs/generated"
 	@echo "make docs    the same, then build the documentation into docs/_build/html"

@@ -104,9 +104,10 @@ def seed_of(name: str) -> int:
 
 
 SLOW_EXAMPLES = {
-    "docs/answers.md", "docs/extending/labeller.md", "docs/guides/drifting-inputs.md", "docs/ledger.md",
-    "docs/pate.md", "docs/plan_everlasting.md", "docs/predictors/everlasting.md",
-    "src/reticent/plan/everlasting.py", "src/reticent/plan/pate.py", "src/reticent/predictors/everlasting.py",
+    "docs/answers.md", "docs/extending/labeller.md", "docs/guides/drifting-inputs.md", "docs/learners/comparison.md",
+    "docs/learners/logistic.md", "docs/ledger.md", "docs/pate.md", "docs/plan_everlasting.md",
+    "docs/predictors/everlasting.md", "src/reticent/learners/comparison.py", "src/reticent/plan/everlasting.py",
+    "src/reticent/plan/pate.py", "src/reticent/predictors/everlasting.py",
 }  # fmt: skip
 
 STREAMS = pytest.StashKey[Streams]()

@@ -103,6 +103,7 @@ def test_exp_of_huge_numbers() -> None:
         assert abs(k + mpf(10) ** 40 / mp.ln(2)) < 2
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.fractions(Fraction(1, 10**20), 10**20), PRECISIONS)
 @example(Fraction(1), 64)

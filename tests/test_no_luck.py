@@ -195,6 +195,7 @@ def test_what_is_about_the_real_noise_has_it(request: pytest.FixtureRequest) -> 
     assert system.random_bytes(8) != drawn_by(request.node.nodeid, request.config.getoption("--noise"))
 
 
+@pytest.mark.slow
 def test_users_find_no_seed_but_by_its_name() -> None:
     """What tests do from without is not in the package: a source that can be repeated is named as unsafe."""
     with pytest.raises(TypeError):

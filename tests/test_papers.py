@@ -49,6 +49,7 @@ def test_every_algorithm_and_figure_has_the_code_that_runs_it_for_its_home() -> 
                 assert statement.runs is not None, (paper.title, statement.names)
 
 
+@pytest.mark.slow
 def test_an_algorithm_lives_where_its_name_says() -> None:
     """If something of the package is called as the paper calls it, that is its home."""
     everlasting = next(paper for paper in KNOWN if paper.title == "Private Everlasting Prediction")
@@ -127,6 +128,7 @@ def test_a_name_stands_for_one_statement(paper: Paper) -> None:
     assert all(statement.says and statement.home for statement in paper.statements)
 
 
+@pytest.mark.slow
 def test_the_tables_have_a_row_a_statement() -> None:
     for table, paper in zip(sources.tables(), KNOWN, strict=True):
         assert paper.title in table.title

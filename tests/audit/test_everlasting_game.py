@@ -75,6 +75,7 @@ def test_votes_cost_a_query_nothing_in_its_phase_and_then_one_phase() -> None:
     assert value.passes(Guarantee(epsilon=claimed(Votes)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [Votes, CountedCache])
 @pytest.mark.parametrize("challenge", [None, 0, 2])
 def test_models_without_a_fault_pass(model: type[Votes], challenge: int | None) -> None:

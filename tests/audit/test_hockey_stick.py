@@ -111,6 +111,7 @@ def test_intervals_enclose_every_law_within_them(
         assert pair.epsilon(Fraction(1, 10))[0] <= exact(p, q).epsilon(Fraction(1, 10))[1]
 
 
+@pytest.mark.slow
 @given(weights, weights, st.integers(0, 3), st.integers(0, 3), epsilons)
 def test_missing_mass_may_be_anywhere(
     first: list[int], second: list[int], here: int, there: int, epsilon: Fraction

@@ -135,6 +135,7 @@ def test_cells_reach_as_far_as_the_cuts() -> None:
     assert encloses(far, 1, mpmath.exp(-50) / (1 + mpmath.exp(-mpmath.mpf(1) / 2)))
 
 
+@pytest.mark.slow
 @given(st.fractions(Fraction(1, 5), 4), st.lists(st.integers(-20, 20), max_size=4).map(sorted))
 def test_a_cell_is_a_cell_of_the_whole_draw(scale: Fraction, cuts: list[int]) -> None:
     for kind in ("laplace", "gaussian"):

@@ -133,6 +133,7 @@ def test_where_there_is_nothing_to_find_no_event_is_named() -> None:
     assert (found.epsilon_lower, found.event) == (0, "no event found")
 
 
+@pytest.mark.slow
 def test_the_prospect_is_about_what_is_found() -> None:
     laws = [law(lambda noise, n=n: n + noise.discrete_laplace(Fraction(1))) for n in (0, 1)]  # type: ignore[misc]
     noise = Seeded(unsafe_seed=7)

@@ -141,6 +141,7 @@ def test_it_is_named_also_where_a_server_is_asked(
     assert re.search(rf"{re.escape(str(path))}.*{place}", outcome.err)
 
 
+@pytest.mark.slow
 def test_another_model_at_an_address_is_not_asked(
     run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +162,7 @@ def test_another_model_at_an_address_is_not_asked(
         ).err
 
 
+@pytest.mark.slow
 def test_a_part_that_the_quota_does_not_cover_is_refused_whole(
     run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

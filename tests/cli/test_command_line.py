@@ -44,6 +44,7 @@ def test_errors_are_one_line(run: Reticent, tmp_path: Path, arguments: str, mess
     check_refused(run(*arguments.format(folder=tmp_path).split()), message)
 
 
+@pytest.mark.slow
 def test_as_a_program() -> None:
     """Without the help of pytest: the installed entry point, its exit code, and no traceback."""
     program = [sys.executable, "-m", "reticent.cli"]
@@ -53,6 +54,7 @@ def test_as_a_program() -> None:
     assert subprocess.run([*program, "--version"], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["keys", "--help"], ["demo", "--help"]])
 def test_help_imports_nothing_slow(arguments: list[str]) -> None:
     """scipy, scikit-learn, joblib and dp-accounting take longer to import than the help takes to print."""

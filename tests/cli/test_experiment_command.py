@@ -63,6 +63,7 @@ def test_the_experiments_of_the_package_are_found() -> None:
     assert not {"__init__", "table"} & set(experiment.experiments())
 
 
+@pytest.mark.slow
 def test_experiments_run_from_a_checkout_only(tmp_path: Path) -> None:
     """A copy of the package that is not in a source tree, as pip installs it."""
     shutil.copytree(Path(reticent.__file__).parent, tmp_path / "reticent", ignore=shutil.ignore_patterns("__pycache__"))

@@ -42,6 +42,7 @@ def onnx_labels(path: str) -> list[Any]:
     return list(session.run(["labels"], feeds)[0].tolist())
 
 
+@pytest.mark.slow
 def test_every_format_answers_as_the_predictor_does(run: Reticent, folder: Path) -> None:
     assert run(*FIT).code == 0
     expected = answers(run)

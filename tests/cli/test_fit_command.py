@@ -112,6 +112,7 @@ def test_too_few_rows_say_what_is_needed(run: Reticent, folder: Path) -> None:
     assert "It cannot be sustained." in outcome.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["trees", "private"])
 def test_other_learners(run: Reticent, folder: Path, learner: str) -> None:
     assert run(*FIT[:4], "--epsilon", "4", *FIT[6:], "--learner", learner, "--answers", "3", "--yes").code == 0

@@ -91,6 +91,7 @@ def test_a_table_without_rows(run: Reticent, folder: Path) -> None:
     assert "has no rows" in run(*FIT).err
 
 
+@pytest.mark.slow
 def test_a_table_that_grows_while_it_is_read(
     run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def test_keys(run: Reticent, fitted: Path) -> None:
     assert "there is no key" in run("keys", "revoke", "clinic", "x").err
 
 
+@pytest.mark.slow
 def test_the_key_that_is_not_accepted_is_named(run: Reticent, clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("keys", "add", "clinic", "ward").code == 0
     (clinic / "empty").write_text("\n")
@@ -71,6 +72,7 @@ def test_the_key_that_is_not_accepted_is_named(run: Reticent, clinic: Path, monk
             assert run(*command).err == "reticent: the key in $RETICENT_KEY was not accepted\n"
 
 
+@pytest.mark.slow
 def test_the_list_shows_what_a_key_has_used(run: Reticent, clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = run("keys", "add", "clinic", "ward", "--quota", "1000").out.split()[-1]
     monkeypatch.setenv("RETICENT_KEY", token)

@@ -52,6 +52,7 @@ class Pickling(Plain):
         return [pickle.loads(pickle.dumps(called(*task))) for called, task in map(pickle.loads, sent)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", [JoblibExecutor(), JoblibExecutor(1), ThreadExecutor(), ThreadExecutor(1)])
 def test_executors_of_the_package_conform(executor: Executor) -> None:
     assert check_executor(executor).workers == executor.workers
@@ -62,11 +63,13 @@ def test_processes_conform() -> None:
     assert check_executor(JoblibExecutor(2)).workers == 2
 
 
+@pytest.mark.slow
 def test_threads_of_joblib_conform() -> None:
     with joblib.parallel_config(backend="threading", n_jobs=2):
         assert check_executor(JoblibExecutor()).workers == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Plain, Pickling])
 def test_an_executor_of_ones_own_conforms(kind: type[Plain]) -> None:
     assert check_executor(kind()).workers == 3

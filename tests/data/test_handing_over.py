@@ -74,6 +74,7 @@ def test_a_cell_that_cannot_be_sent_fails_its_teacher_for_any_number_of_workers(
     assert np.abs(fine - np.array(votes[0])).max() <= 1  # only the vote of one teacher
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_query_that_cannot_be_sent_is_answered_by_the_first_class_and_changes_no_other(n_jobs: int) -> None:
     teachers = fitted(frame(), labels(), n_jobs)

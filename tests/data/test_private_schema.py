@@ -169,6 +169,7 @@ def released_counts(column: list[Any], plan: SchemaPlan, noise: Noise, monkeypat
     return noisy[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, Fraction(1, 2)], ids=["real", "half the noise"])
 def test_the_law_of_noisy_counts_keeps_the_price_of_the_event(times: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The price is that of squared sensitivity 2; half the noise, and a price for 1, are rejected."""

@@ -174,6 +174,7 @@ def test_round_trip(name: str, categories: list[str]) -> None:
     assert Schema.from_toml(made.to_toml() + "\n[model]\nepsilon = 1\n") == made
 
 
+@pytest.mark.slow
 @given(st.recursive(st.one_of(st.text(), st.booleans(), st.integers(-(2**60), 2**60)), st.lists, max_leaves=5))
 def test_values_are_toml(value: Any) -> None:
     assert tomllib.loads(f"x = {toml(value)}") == {"x": value}

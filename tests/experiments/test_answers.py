@@ -56,6 +56,7 @@ def test_what_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         datasets.load("a8a", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(datasets.DATA_SETS))
 def test_synthetic_rows_have_the_shape_of_the_real_ones(name: str) -> None:
     X, y = datasets.synthetic(name, seed=1, rows=2000)

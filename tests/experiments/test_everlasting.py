@@ -150,6 +150,7 @@ def test_what_is_kept_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.
     everlasting._results.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "smaller"),
     [

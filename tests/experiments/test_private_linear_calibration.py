@@ -45,6 +45,7 @@ def test_log_loss_and_gap() -> None:
     assert gap(Measured("", 1, {}, [2, 2], [0.5, 1.5], [0, 2])) == pytest.approx(0.25)
 
 
+@pytest.mark.slow
 def test_the_reliability_plot_has_a_line_for_each_data_set() -> None:
     (picture,) = plots().values()
     assert all(name in picture.decode() for name in DATA)

@@ -35,6 +35,7 @@ def true_divergence(table: VoteTable, order: Fraction) -> Any:
     return worst / (alpha - 1)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(1 << 45, ONE - (1 << 45)), min_size=2, max_size=5),
     st.fractions(Fraction(11, 10), 40, max_denominator=10),

@@ -53,6 +53,7 @@ def test_sparse_rows_that_would_fill_the_memory_are_refused() -> None:
         Bounds(np.array([-1.0]), np.array([1.0])).mapped(sparse.csr_array((100_000, 20_000)))
 
 
+@pytest.mark.slow
 def test_bounds_take_the_place_of_a_row_norm() -> None:
     X, y, scales = badly_scaled(5000)
     model = PrivateLogisticRegression(**DP, bounds=(0, scales), unsafe_seed=0).fit(X[:4000], y[:4000])

@@ -53,6 +53,7 @@ def moved(first: Any, second: Any, counts: Callable[[Any], Array] = exponent_cou
     return sum((int(a) - int(b)) ** 2 for a, b in zip(counts(first).flat, counts(second).flat, strict=True))
 
 
+@pytest.mark.slow
 def test_the_bound_is_attained_and_not_exceeded() -> None:
     values = [0.0, 1.0, -0.6, 0.3, 1e-3, -1e-3, 1e-9, 1e-300, 5e-324]
     rows = [np.array([pair]) for pair in product(values, repeat=2)]

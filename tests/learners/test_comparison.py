@@ -158,6 +158,7 @@ def test_everything_together_fits_the_budget_and_uses_it_up(epsilon: float, shar
     assert plan.counts.squared_sensitivity == len(estimators)
 
 
+@pytest.mark.slow
 def test_what_was_planned_is_what_happens() -> None:
     X, y = xor(2_000)
     model = PrivateComparison(pair(), **DP, classes=(0, 1), unsafe_seed=0).fit(X, y)

@@ -86,6 +86,7 @@ def test_the_bound_is_above_the_exact_chance_of_a_bad_draw(
     assert math.log(worst) > 4 * bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.05, 0.5, 4, math.inf])
 @pytest.mark.parametrize(("rows", "error"), [(50, 0.1), (400, 0.1), (5000, 0.01)])
 def test_the_bound_is_what_its_proof_says(rate: float, rows: int, error: float) -> None:

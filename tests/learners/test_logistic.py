@@ -465,6 +465,7 @@ def test_scores_are_linear_within_the_row_norm() -> None:
     ).fit(X, y).intercept_.tolist() == [0.0]
 
 
+@pytest.mark.slow
 def test_fourier_features_learn_what_no_line_separates() -> None:
     X, y = make_circles(6000, noise=0.05, factor=0.5, random_state=0)
     keep: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "row_norm": 1}
@@ -505,6 +506,7 @@ def test_classes_may_be_named_and_absent() -> None:
     assert (model.predict(X) == "no").mean() > 0.9
 
 
+@pytest.mark.slow
 def test_more_steps_cost_no_privacy_and_little_noise() -> None:
     X, y = blobs(5000)
     for steps in (1, 2, 10, 50, 300):
@@ -515,6 +517,7 @@ def test_more_steps_cost_no_privacy_and_little_noise() -> None:
         assert model.score(X, y) > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rounds", "counts"), [(0, (1, 5, 20, 300)), ("auto", (30, 100, 300))])
 def test_more_steps_are_not_more_accurate(rounds: Any, counts: tuple[int, ...]) -> None:
     """Nor less: what the docstring says of `steps`, on noise that is seeded."""
@@ -717,6 +720,7 @@ def test_queries_are_checked_as_rows_are() -> None:
 CELLS = st.one_of(st.floats(), st.integers(), st.none(), st.text(max_size=3), st.booleans(), st.complex_numbers())
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(CELLS, max_size=3), max_size=4),
     st.lists(st.one_of(st.integers(0, 2), st.text(max_size=1), st.floats(), st.none()), max_size=4),

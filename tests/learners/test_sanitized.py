@@ -228,6 +228,7 @@ class Sorted(Unshuffled):
         return super()._sanitized(np.sort(padded), size, padding, error, unsafe_noise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("twin", "sanitizer", "pair", "bound"),
     [

@@ -309,6 +309,7 @@ def test_bad_values_and_thresholds(value: Any) -> None:
     assert str(caught.value).endswith(f"got {type(value).__name__}")  # the type, not the value
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(-(10**60), 10**60), st.integers(-(10**60), 10**60), st.floats(1e-9, 1e9))
 def test_any_whole_numbers_will_do(threshold: int, value: int, epsilon: float) -> None:

@@ -132,6 +132,7 @@ def test_what_the_page_says_of_a_shorter_gap(epsilon: int, delta: Fraction, exce
     assert worst_leak(epsilon, delta, shorter=False) <= delta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [Fraction(1, 20), Fraction(1, 1000)])
 def test_all_adaptive_strategies_of_three_questions(delta: Fraction) -> None:
     first = segment(BetweenThresholds, epsilon=3, delta=delta)
@@ -139,6 +140,7 @@ def test_all_adaptive_strategies_of_three_questions(delta: Fraction) -> None:
     assert first.worst_delta(near(-1, 0, gap // 2, gap, gap + 1), 3, epsilon=3) <= delta
 
 
+@pytest.mark.slow
 def test_many_answers_lose_no_more_than_few() -> None:
     # 200 answers "low" and 200 "high", the values of the neighbour all nearer to the thresholds.
     def loss(kind: type[BetweenThresholds]) -> float:
@@ -241,6 +243,7 @@ def test_the_plan_spends_what_there_is() -> None:
         assert halts * segment_failure(chosen.most, chosen.shared, chosen.single, chosen.slack) <= chosen.failure
 
 
+@pytest.mark.slow
 def test_no_other_split_leaves_less_doubt() -> None:
     def doubt(chosen: GapCalibration) -> float:
         return chosen.gap + 2 * math.log(500) / float(chosen.single)

@@ -184,6 +184,7 @@ def test_two_classes_are_a_majority_vote() -> None:
 # ── the width ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segment_epsilon", [Fraction(1), Fraction(4)])
 def test_the_tail_is_that_of_the_two_noises(segment_epsilon: Fraction) -> None:
     shared, single = split_segment(segment_epsilon)
@@ -314,6 +315,7 @@ def test_bad_counts(counts: Any, message: str) -> None:
         StableMajority(epsilon=1, delta=1e-6, halts=1).ask_counts(counts)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 10**40), min_size=2, max_size=6), st.floats(1e-6, 1e6))
 def test_any_counts_will_do(counts: list[int], epsilon: float) -> None:

@@ -92,6 +92,7 @@ def test_few_bits_to_begin_with_do_not_change_the_law(case: int, bits: int) -> N
 SPREAD = np.array([0.0, 0.9, 1.7, 2.5, 3.4])
 
 
+@pytest.mark.slow
 def test_twin_that_accepts_every_item_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert law_test(SPREAD, Fraction(1)) > ACCEPT
     monkeypatch.setattr(choice, "exp_coin", lambda *_: True)
@@ -126,6 +127,7 @@ def test_twin_that_draws_fresh_bits_for_each_refinement_is_rejected(monkeypatch:
     assert law_test(SPREAD, Fraction(1), bits=2) < REJECT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [Fraction(7, 10), Fraction(2)])
 def test_twin_with_another_rate_is_rejected(rate: Fraction) -> None:
     noise = Seeded(unsafe_seed=2)

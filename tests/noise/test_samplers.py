@@ -229,6 +229,7 @@ NOT_FINITE: st.SearchStrategy[Any] = st.sampled_from([math.nan, math.inf, np.flo
 NOT_NUMBERS: st.SearchStrategy[Any] = st.sampled_from([None, "1", True, [1], 1j, {}])
 
 
+@pytest.mark.slow
 @given(NOT_POSITIVE | NOT_FINITE | NOT_NUMBERS)
 def test_scales_must_be_finite_and_positive(scale: Any) -> None:
     for law, name in ((system.discrete_gaussian, "sigma"), (system.discrete_laplace, "scale")):

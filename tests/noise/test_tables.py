@@ -270,6 +270,7 @@ def test_scalar_draws_follow_the_law(family: Family, scale: Fraction) -> None:
     assert law_test(one_by_one, family, scale, 20_000) > ACCEPT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "scale"), [(tables.gaussian, Fraction(10)), (tables.laplace, Fraction(10)), *WIDE])
 def test_twins_of_the_law_are_rejected(family: Family, scale: Fraction) -> None:
     noise = Seeded(unsafe_seed=13)

@@ -39,6 +39,7 @@ def test_from_error_to_rows_and_back(transcript: Literal["hidden", "private"]) -
     assert thresholds(transcript, error=0.05).rows > plan.rows
 
 
+@pytest.mark.slow
 def test_labels_do_not_grow_as_epsilon_falls_unless_the_transcript_is_private() -> None:
     hidden = [thresholds(error=0.1, epsilon=epsilon) for epsilon in (1, 0.1, 0.01)]
     assert len({plan.labels for plan in hidden}) == 1

@@ -697,6 +697,7 @@ def test_scikit_learn_accepts_the_estimator() -> None:
     check_estimator(bbl, on_skip=None, expected_failed_checks=EXPECTED)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(epsilon=st.floats(allow_nan=True, allow_infinity=True), delta=st.floats())
 def test_any_numbers_are_refused_or_taken(epsilon: float, delta: float) -> None:

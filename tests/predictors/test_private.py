@@ -168,6 +168,7 @@ def missed(points: Array, subset: int, apart: int) -> float:
     return sum(any(not each & set(net) for each in wide) for net in nets) / len(nets)
 
 
+@pytest.mark.slow
 def test_the_bound_of_a_net_holds_where_its_failure_is_counted() -> None:
     generator, least = np.random.default_rng(1), math.inf
     for _ in range(60):

@@ -109,6 +109,7 @@ class LabelledNet(StablePredictor):
         return found._replace(value=self.concept_class.erm(rows, labels))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", [Twin, NetOfAll, LabelledNet])
 def test_the_twins_are_rejected(twin: type[StablePredictor]) -> None:
     pairs = neighbours(4, 0)[::3]

@@ -562,6 +562,7 @@ def test_bits_are_not_two_over_pi_zcdp() -> None:
     assert claimed < value <= delta(GaussianBit(sigma, voters), epsilon=at) + 1e-12
 
 
+@pytest.mark.slow
 def test_many_bits_are_cheaper_than_their_counts() -> None:
     sigma = Fraction(100)
     bits, counts = (Repeated(event, 1000) for event in (GaussianBit(sigma, 1000), DiscreteGaussian(sigma)))

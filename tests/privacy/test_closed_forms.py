@@ -36,6 +36,7 @@ def _at(profile: Callable[..., object], *arguments: object) -> float:
 
 # ── Gaussian ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.floats(1e-4, 60), st.floats(0, 40))
 def test_gaussian_is_an_upper_bound_to_thirteen_digits(mu: float, scale: float) -> None:
@@ -76,6 +77,7 @@ def test_optimal_composition_is_randomized_response(epsilon: str, times: int, sh
     assert truth * (1 - 1e-11) - 1e-15 <= value <= truth * (1 + 1e-11) + 1e-15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "times", "at"), [("1/1000", 10**6, 5.0), ("1/100", 10**4, 7.5), ("1/10", 300, 25.0)]
 )

@@ -67,11 +67,13 @@ def _combined(inner: st.SearchStrategy[Event]) -> st.SearchStrategy[Event]:
 events = st.recursive(single, _combined, max_leaves=6)
 
 
+@pytest.mark.slow
 @given(events)
 def test_json_round_trip_is_exact(event: Event) -> None:
     assert event_from_json(json.loads(json.dumps(event.to_json()))) == event
 
 
+@pytest.mark.slow
 @given(events)
 def test_hash_and_equality_agree(event: Event) -> None:
     again = event_from_json(event.to_json())

@@ -44,6 +44,7 @@ def true_value(pairs: list[Pair], answers: int, at: Fraction) -> Fraction:
 chance = st.fractions(Fraction(1, 50), Fraction(49, 50), max_denominator=50)
 
 
+@pytest.mark.slow
 @given(st.lists(chance, min_size=2, max_size=4), st.integers(1, 4), st.fractions(1, 4, max_denominator=8))
 @settings(max_examples=60, deadline=None)
 def test_the_value_is_never_below_that_of_the_best_strategy(
@@ -156,6 +157,7 @@ def test_never_dearer_than_divergences_or_the_count() -> None:
         assert delta(event, epsilon=price) <= 1e-6 * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_prices_fall_with_epsilon_and_grow_with_answers() -> None:
     found = [games.gaussian_bits(Fraction(20), 500, answers) for answers in (1, 5, 25, 49, 51, 100)]
     at = np.linspace(0, 6, 200)

@@ -117,6 +117,7 @@ def test_a_refusal_names_what_was_asked_what_is_spent_and_what_would_fit() -> No
 
 # ── one event ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+@pytest.mark.slow
 def test_one_event_is_sold_as_often_as_any_accountant_allows() -> None:
     event = GaussianBit(Fraction(30), 200)
     ledger = Ledger(PROMISE, event=event)

@@ -295,6 +295,7 @@ def test_events_come_once_a_second_and_end_with_the_server() -> None:
     assert service.answering.closed
 
 
+@pytest.mark.slow
 def test_a_server_closes_no_log_of_the_process_it_runs_in() -> None:
     class ClosesItsStream(logging.StreamHandler[io.StringIO]):
         def close(self) -> None:  # as some libraries do, which then closes what everybody prints to
@@ -333,6 +334,7 @@ def test_who_takes_gzip(accepted: bytes, taken: bool) -> None:
     assert accepts_gzip(accepted) == taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Idempotency-Key", "Authorization", "Inference-Header-Content-Length"])
 def test_headers_that_must_come_once(name: str) -> None:
     headers = [(name, "1"), (name, "2")]
@@ -391,6 +393,7 @@ def test_what_is_told_to_wait_is_told_how_long(tmp_path: Path) -> None:
 # ── repeats and quotas ────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quick", [False, True])
 def test_others_cannot_tell_whether_a_repeat_had_the_same_body(quick: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(monotonic=lambda: 1000.0, perf_counter=lambda: 1000.0)  # loads are of the last ten seconds

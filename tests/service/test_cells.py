@@ -273,6 +273,7 @@ def strict_types(rules: Any, table: Any) -> Any:
         raise Problem("wrong-table") from None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "twin", "form"),
     [("read_csv", strict_csv, "comma"), ("encoded", strict_types, "split"), ("encoded", strict_types, "records")],

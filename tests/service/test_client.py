@@ -49,6 +49,7 @@ def spent(service: Service) -> int:
     return service.answering.spent
 
 
+@pytest.mark.slow
 def test_rows_and_columns(kind: str) -> None:
     service = make_service()
     with running(service) as port:
@@ -60,6 +61,7 @@ def test_rows_and_columns(kind: str) -> None:
     assert spent(service) == 8
 
 
+@pytest.mark.slow
 def test_columns_that_are_not_declared_are_ignored(kind: str) -> None:
     born = np.array(["1970-01-01", "1980-01-01"], dtype="datetime64[D]")
     columns = {"born": born, "name": ["a", None], "more": [[1], {}], "weight": [1, 2], "age": [0.9, 0.1]}
@@ -77,6 +79,7 @@ def test_columns_that_are_not_declared_are_ignored(kind: str) -> None:
     assert spent(service) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [("no", "yes"), (False, True), (0.5, 1.5), (-3, 4)])
 def test_labels_keep_their_type(kind: str, classes: tuple[Any, ...]) -> None:
     with running(make_service(Rules(MIXED.columns, classes))) as port:
@@ -84,6 +87,7 @@ def test_labels_keep_their_type(kind: str, classes: tuple[Any, ...]) -> None:
     assert found.tolist() == list(classes)
 
 
+@pytest.mark.slow
 def test_many_rows_are_many_requests(kind: str) -> None:
     service = make_service()
     rows = np.column_stack([np.arange(120_001) % 2, np.zeros(120_001)])
@@ -100,12 +104,14 @@ def test_bad_rows_are_refused_at_home(kind: str, rows: Any) -> None:
         asked("http://127.0.0.1:9", rows, kind, model="clinic")
 
 
+@pytest.mark.slow
 def test_refusals_are_told(kind: str) -> None:
     with running(make_service()) as port, pytest.raises(ServiceError) as refused:
         asked(f"http://127.0.0.1:{port}", [[1.0]], kind)
     assert (refused.value.status, refused.value.kind) == (400, "wrong-tensors")
 
 
+@pytest.mark.slow
 def test_keys_status_and_guarantee(tmp_path: Path) -> None:
     table = KeyTable(tmp_path / "keys")
     token, key = make_key("a")
@@ -167,6 +173,7 @@ def losing(port: int, lost: int) -> Iterator[int]:
         listener.close()
 
 
+@pytest.mark.slow
 def test_a_lost_answer_is_asked_for_again_and_paid_once(kind: str) -> None:
     service = make_service()
     with running(service) as port, losing(port, 3) as wire:
@@ -174,6 +181,7 @@ def test_a_lost_answer_is_asked_for_again_and_paid_once(kind: str) -> None:
     assert spent(service) == 2
 
 
+@pytest.mark.slow
 def test_without_the_same_key_it_would_be_paid_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: a client whose repeats carry new keys pays for each."""
     fresh = iter(range(100))
@@ -191,6 +199,7 @@ def test_without_the_same_key_it_would_be_paid_again(kind: str, monkeypatch: pyt
     assert spent(service) == 8
 
 
+@pytest.mark.slow
 def test_it_gives_up_in_the_end(kind: str) -> None:
     service = make_service()
     with running(service) as port, losing(port, 100) as wire, pytest.raises(ConnectionError):
@@ -210,6 +219,7 @@ def test_it_waits_as_long_as_it_is_told(kind: str, tmp_path: Path) -> None:
             assert asked(f"http://127.0.0.1:{port}", [[1, 2], [1, 2]], kind, key=token).tolist() == [1, 1]
 
 
+@pytest.mark.slow
 def test_what_waiting_cannot_help_is_told_at_once(kind: str) -> None:
     with running(make_service(answering=FakeAnswering(left=0))) as port, pytest.raises(ServiceError) as refused:
         asked(f"http://127.0.0.1:{port}", [[1, 2]], kind)
@@ -238,6 +248,7 @@ def test_a_client_must_name_its_model(kind: Any, url: str) -> None:
         kind("http://127.0.0.1:9/v2/models/b", model="a")
 
 
+@pytest.mark.slow
 def test_another_model_is_refused(kind: str) -> None:
     """Whoever listens there: nothing is answered, and nothing is told of another model."""
     service = make_service()
@@ -257,6 +268,7 @@ def test_another_model_is_refused(kind: str) -> None:
     assert spent(service) == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_answers_for_another_model_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     service = make_service()
     with running(service) as port:
@@ -265,6 +277,7 @@ def test_a_server_that_answers_for_another_model_is_refused(kind: str, monkeypat
             asked(f"http://127.0.0.1:{port}", [[1, 2]], kind)
 
 
+@pytest.mark.slow
 def test_what_there_is_to_know_of_a_model() -> None:
     with running(make_service()) as port, Client(f"http://127.0.0.1:{port}", model="clinic", timeout=LIMIT) as client:
         assert client.metadata()["parameters"]["columns"] == ["age", "weight"]

@@ -326,6 +326,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
         KeyTable(path)
 
 
+@pytest.mark.slow
 def test_more_than_a_burst_is_refused_for_good_not_for_now(tmp_path: Path) -> None:
     table = KeyTable(tmp_path / "keys")
     token, key = make_key("a", rate=1000, burst=5)

@@ -120,6 +120,7 @@ def test_headers_must_come_in_time() -> None:
         assert found.count(b"HTTP/1.1 408") == 1
 
 
+@pytest.mark.slow
 def test_headers_have_a_size() -> None:
     with running(make_service(), patience=Patience(header_bytes=4096)) as port:
         head = b"GET /v2 HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
@@ -132,12 +133,14 @@ def test_headers_have_a_size() -> None:
         is_raw_problem(talk(port, last + body), 405)
 
 
+@pytest.mark.slow
 def test_bodies_must_come_in_time() -> None:
     with running(make_service(limits=Limits(body_seconds=0.3))) as port:
         head = f"POST {INFER} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n"
         is_raw_problem(talk(port, head.encode() + b"{"), 408)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [
@@ -153,6 +156,7 @@ def test_what_is_no_http_is_told_so_in_json(data: bytes) -> None:
         is_raw_problem(talk(port, data), 400)
 
 
+@pytest.mark.slow
 def test_connections_are_limited() -> None:
     with running(make_service(), patience=Patience(connections=3)) as port:
         wires = [reached(port) for _ in range(3)]
@@ -162,6 +166,7 @@ def test_connections_are_limited() -> None:
         wait_until(lambda: patient.get(f"http://127.0.0.1:{port}/v2").status_code == 200)
 
 
+@pytest.mark.slow
 def test_slow_clients_hold_no_one_up() -> None:
     """A hundred who send half a request, and some who do not read their answers: others are served meanwhile.
 
@@ -194,6 +199,7 @@ def test_slow_clients_hold_no_one_up() -> None:
             wire.close()
 
 
+@pytest.mark.slow
 def test_streams_are_limited() -> None:
     with running(make_service(limits=Limits(streams=1))) as port, patient.Client() as client:
         url = f"http://127.0.0.1:{port}/events"
@@ -205,6 +211,7 @@ def test_streams_are_limited() -> None:
             assert next(lines).startswith("data:")
 
 
+@pytest.mark.slow
 def test_stopping_drains() -> None:
     """What was taken when the server was told to stop is answered; the answering service is closed after it."""
     answering, release, arrived = FakeAnswering(), threading.Event(), list[Request]()
@@ -281,6 +288,7 @@ def test_only_so_many_requests_wait_on_a_connection() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_request_that_offers_another_protocol_is_answered_in_this_one() -> None:
     body = json.dumps(ONE).encode()
     offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
@@ -416,6 +424,7 @@ def test_numbers_are_limited_as_the_model_sees_them() -> None:
     assert [asyncio.run(post(Wide(), rows)) for rows in (2, 3)] == [200, 413]
 
 
+@pytest.mark.slow
 def test_no_key_can_have_all_streams(tmp_path: Path) -> None:
     table = KeyTable(tmp_path / "keys")
     tokens = []
@@ -470,6 +479,7 @@ def test_elsewhere_only_with_keys_and_not_in_the_clear(tmp_path: Path) -> None:
         Binding(port=70000).check(some)
 
 
+@pytest.mark.slow
 def test_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate, private_key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]

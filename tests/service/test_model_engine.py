@@ -142,6 +142,7 @@ def found_in_backup(path: Path, values: np.ndarray) -> bool:
     return any(one.tobytes() in path.read_bytes() for one in values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", ["endless", 1000])
 def test_no_file_ever_holds_a_query(tmp_path: Path, answers: int | str) -> None:
     assert ask_many_times(tmp_path / "clinic", learner=LEARNER, engine="model", answers=answers) == set()

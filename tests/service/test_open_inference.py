@@ -107,6 +107,7 @@ def test_a_list_in_one_column_is_a_cell_however_many_there_are(count: int) -> No
     assert np.isnan(asked.rows[-1, 0])
 
 
+@pytest.mark.slow
 def test_more_values_than_the_shape_says_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     class Reading:
         def decode(self, raw: Any) -> Any:

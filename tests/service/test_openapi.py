@@ -97,6 +97,7 @@ def check_refused(reply: httpx.Response, status: int) -> None:
     assert reply.json()["status"] == status
 
 
+@pytest.mark.slow
 def test_the_stream_of_events() -> None:
     described = DOCUMENT["paths"]["/events"]["get"]["responses"]
     with running(make_service(MIXED, limits=Limits(streams=1, status_seconds=0.05))) as port:
@@ -114,6 +115,7 @@ def test_the_stream_of_events() -> None:
     assert set(described) == {"200", "401", "403", "503"}
 
 
+@pytest.mark.slow
 def test_the_stream_of_events_needs_a_key(tmp_path: Path) -> None:
     table = KeyTable(tmp_path / "keys.sqlite")
     token, key = make_key("ward 3", ["observe"])

@@ -80,6 +80,7 @@ def test_another_class_than_the_one_it_was_created_with_is_refused(tmp_path: Pat
     Home(tmp_path / "clinic", store=distant).close()
 
 
+@pytest.mark.slow
 def test_a_server_can_be_started_in_python(tmp_path: Path, distant: Any) -> None:
     Home.create(tmp_path / "clinic", predictor(), MODEL, store=distant).close()
     answering = AnsweringService(Home(tmp_path / "clinic", store=distant), elsewhere=False)

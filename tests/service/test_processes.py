@@ -126,6 +126,7 @@ def test_a_child_that_does_not_end_is_killed(tmp_path: Path) -> None:
     assert child.end() == -signal.SIGKILL  # once more does no harm
 
 
+@pytest.mark.slow
 def test_a_child_that_has_ended_by_itself(tmp_path: Path) -> None:
     (tmp_path / "short.py").write_text("import sys; print(sys.argv[1:]); sys.exit(3)")
     with Child(str(tmp_path / "short.py"), "a", "b c", stdout=subprocess.PIPE) as child:

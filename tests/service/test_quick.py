@@ -76,6 +76,7 @@ def counted(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return bodies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [(0, 1), ("no", 'y"es'), (False, True), (0.5, 1.5)])
 def test_both_ways_say_the_same(classes: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "GRACE", LIMIT)  # a client sends the body after the headers, and may be held up
@@ -104,6 +105,7 @@ def test_both_ways_say_the_same(classes: tuple[Any, ...], monkeypatch: pytest.Mo
     assert "reticent_waiting 0.0" in text
 
 
+@pytest.mark.slow
 def test_what_is_not_quick_goes_the_usual_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "GRACE", LIMIT)
     service = make_service()
@@ -125,6 +127,7 @@ def test_what_is_not_quick_goes_the_usual_way(monkeypatch: pytest.MonkeyPatch) -
     assert bodies == [body]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [1, 40, 120, 150])
 def test_in_pieces_and_one_after_the_other(cut: int) -> None:
     """Three requests on one connection, sent without waiting, and torn at any place."""

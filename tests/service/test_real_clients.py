@@ -98,6 +98,7 @@ def test_triton_is_told_what_was_wrong(port: int) -> None:
             client.get_inference_statistics()
 
 
+@pytest.mark.slow
 def test_mlflow(port: int, mixed: int) -> None:
     client = ScoringServerClient("127.0.0.1", port)
     client.wait_server_ready(timeout=int(LIMIT))
@@ -130,6 +131,7 @@ def test_curl(port: int, tmp_path: Path) -> None:
     assert curl("-o", "/dev/null", "-w", "%{http_code}", "--compressed", f"{url}/metrics") == "200"
 
 
+@pytest.mark.slow
 def test_curl_with_keys(tmp_path: Path) -> None:
     table = KeyTable(tmp_path / "keys")
     token, key = make_key("a", quota=1)

@@ -163,6 +163,7 @@ def same_steps(folder: Path, answering_of: Callable[[AnsweringService], Any], mo
     return all(yes == no == split for yes, no, split in found)
 
 
+@pytest.mark.slow
 def test_the_same_steps_whatever_the_votes_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert same_steps(tmp_path, lambda answering: answering, monkeypatch)
 

@@ -228,6 +228,7 @@ def test_a_group_larger_than_two_average_shards_is_refused_with_advice_that_help
     assert not fits(sizes, fewer + 1)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30))
 def test_the_most_shards_are_as_many_as_are_dealt_to_without_refusal(sizes: list[int]) -> None:
     groups = np.repeat(np.arange(len(sizes)), sizes)
@@ -508,11 +509,13 @@ def changed_by_a_shard(estimator: Any) -> set[int]:
     return moved(found[0], found[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHARED)
 def test_parameters_are_not_shared(name: str) -> None:
     assert changed_by_a_shard(SHARED[name]) <= {0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHARED)
 def test_twin_that_only_clones_shares_parameters(name: str) -> None:
     with mock.patch.object(models, "seeded", lambda estimator, *seed: clone(estimator)):

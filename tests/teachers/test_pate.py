@@ -996,6 +996,7 @@ def test_bad_data(words: str, X: Any, y: Any, public: Any, groups: Any) -> None:
     assert "777" not in str(refusal.value)
 
 
+@pytest.mark.slow
 def test_every_labeller_has_the_options_that_are_listed() -> None:
     shared = {"teachers", "classes", "epsilon", "delta", "answers", "unsafe_noise"}
     kinds: list[Any] = [kind for kind in vars(labellers).values() if isinstance(kind, type)]

@@ -28,11 +28,12 @@ DROWNED = 0.1  # a private model whose noise weighs as much as all rows that pul
 NEAREST = 0.8  # times the noise, as a share of all votes: how often noise overturns a vote if every lead is as likely
 DISPUTED, DISPUTED_THRESHOLDS = 0.5, 0.1  # how often teachers of few rows disagree
 UNSCALED = 0.15  # a private model of columns that are not scaled,
-UNSCALED_ROUNDS, UNSCALED_WIDE = 0.1, 0.03  # and one with rounds of second moments at n·μ = D^1.5; above 32 columns
+UNSCALED_ROUNDS, UNSCALED_WIDE = 0.1, 0.005  # and one with rounds of second moments at n·μ = D^1.5; above 32 columns
 SCALED_BY_ROUNDS = 0.003  # a linear model that has no public rows to scale columns by
 UNSCALED_FOURIER = 0.03  # random Fourier features of raw columns
 PUBLIC_UNSCALED = 0.015  # a model in directions of public rows, if these had to be found among raw columns
-DROPPED = 0.1  # if it leaves out all directions
+MANY = 32  # directions, from which on those that are left out tell little
+DROPPED, DROPPED_OF_MANY = 0.1, 0.01  # if it leaves out all directions; if it keeps many
 STUDENT = 0.05  # a student with as many labels as columns
 SMALL_TEACHER = 0.6  # teachers of linear models, divided by their rows
 WORST_PROMISE = 0.25  # of the error that a threshold's promise allows
@@ -140,8 +141,9 @@ def public_model(
         Whether the columns have similar ranges.
     """
     noise = 0.1 * drowned(kept, classes=classes, epsilon=epsilon, delta=delta) / rows
+    dropped = DROPPED if kept < MANY else DROPPED_OF_MANY
     lost = 0.0 if scaled else PUBLIC_UNSCALED
-    return Expected(noise, min(HALF, DROWNED * noise + DROPPED * (1 - kept / columns) + lost))
+    return Expected(noise, min(HALF, DROWNED * noise + dropped * (1 - kept / columns) + lost))
 
 
 def threshold_model(rows: int, bits: int | None, *, epsilon: Fraction, delta: Fraction) -> Expected:
