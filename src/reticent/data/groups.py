@@ -5,6 +5,7 @@ Names of groups are not repeated in a message; their sizes may be.
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,27 @@ def numbered(groups: Array) -> Integers:
         return np.fromiter((known.setdefault(name, len(known)) for name in groups), dtype=np.int64, count=len(groups))
     except TypeError:
         raise TypeError("groups must be numbers, strings, dates or tuples of these") from None
+
+
+def group_names(groups: Array) -> Array:
+    """One text per group: 3, 3.0 and "3" are the same name, however rows of different times write it.
+
+    >>> group_names(np.array([3, 3.0, "3", True], dtype=object)).tolist()
+    ['3', '3', '3', '1']
+    """
+    return np.fromiter(map(_text, groups), dtype=object, count=len(groups))
+
+
+def _text(name: Any) -> str:
+    if isinstance(name, (date, np.datetime64)):
+        return str(np.datetime64(name, "us"))
+    if isinstance(name, bytes):
+        return name.decode(errors="backslashreplace")
+    if isinstance(name, tuple):
+        return repr(tuple(map(_text, name)))
+    if isinstance(name, (bool, np.bool_)) or (isinstance(name, (float, np.floating)) and float(name).is_integer()):
+        return str(int(name))
+    return str(name)
 
 
 def first_of_each(groups: Integers) -> Integers:

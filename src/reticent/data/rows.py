@@ -140,6 +140,15 @@ class RowStore(Guarded):
             column.write(self._rows, part, release)
         self._rows += len(X)  # only now: what a failed write left behind is written over by the next
 
+    def erase(self, indices: Array) -> None:
+        """Overwrite rows with zeros, in place; their number stays."""
+        self._check_alive()
+        for index in np.asarray(indices).tolist():
+            if not 0 <= index < self._rows:
+                raise ValueError(f"indices must be below {self._rows}, the number of rows")
+            for column in self._columns[:2]:
+                column.write(index, np.zeros_like(column.view(1)), None)
+
     def rows(self) -> Rows:
         """All rows so far, without a copy; they can be read but not written."""
         self._check_alive()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
@@ -90,6 +90,20 @@ class Segments(Guarded):
 
     def _halt(self) -> None:
         self._left -= 1
+
+    def state(self) -> list[int]:
+        """The halts left and the noise of the current segment, which is as secret as the rows.
+
+        Only one object may continue from it: two would answer on the same budget, with the same noise.
+        """
+        return [self._left, *self._drawn]
+
+    def resume(self, state: Sequence[int]) -> None:
+        """Continue from what `state` returned, in place of the object that returned it."""
+        left, drawn, noise = (integer(one, "state") for one in state)
+        if not 0 <= left <= self._halts:
+            raise ValueError(f"state must have 0 to {self._halts} halts left, got {left}")
+        self._left, self._drawn = left, (drawn, noise)
 
 
 class AboveThreshold(Segments):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -71,20 +72,56 @@ class Admission:
         before, group = np.full(len(names), cap), np.zeros(len(names), dtype=np.int64)
         for one in np.argsort(first, kind="stable").tolist():  # clients are numbered in order of arrival
             client = str(names[one])
-            if client not in self._taken:
-                if self.grouped:
-                    phases = self._phases_of.get(client, 0)
-                    if phases >= self._client_phases:
-                        continue
-                    self._phases_of[client] = phases + 1
-                self._taken[client] = self.groups, 0
-                self.groups += 1
+            if not self._enters(client):
+                continue
             group[one], before[one] = self._taken[client]
             self._taken[client] = int(group[one]), min(cap, int(before[one] + counts[one]))
         order = np.argsort(which, kind="stable")
         earlier = np.empty(len(clients), dtype=np.int64)  # queries of the same client before it, in this call
         earlier[order] = np.arange(len(clients)) - np.repeat(np.cumsum(counts) - counts, counts)
         return before[which] + earlier < cap, group[which]
+
+    def admit_rows(
+        self, groups: Array | None, count: int, *, space: int
+    ) -> tuple[NDArray[np.bool_], Integers]:
+        """Which of the first labelled rows enter, and the group of each, until `space` rows are taken.
+
+        A group enters at most `client_phases` phases, with at most `rows_per_group` rows in each. Labelled rows have no
+        cap by client. Rows of a group are counted with the queries of a client of the same name: they are one person.
+        """
+        if self._rows_per_group is None or groups is None:
+            taken = min(count, space)
+            numbers = np.arange(self.groups, self.groups + taken)
+            self.groups += taken
+            return np.ones(taken, dtype=bool), numbers
+        admitted, numbers = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
+        for place, name in enumerate(groups.tolist()):
+            if space == 0:
+                return admitted[:place], numbers[:place]
+            if self._enters(name):
+                group, before = self._taken[name]
+                admitted[place], numbers[place] = before < self._rows_per_group, group
+                if admitted[place]:
+                    self._taken[name] = group, before + 1
+                    space -= 1
+        return admitted, numbers
+
+    def bar(self, names: Iterable[str]) -> None:
+        """Count the groups of day one as having been in one phase."""
+        self._phases_of |= dict.fromkeys(names, 1)
+
+    def _enters(self, name: str) -> bool:
+        """Whether a client or group is in the next phase; it enters if it may."""
+        if name in self._taken:
+            return True
+        if self.grouped:
+            phases = self._phases_of.get(name, 0)
+            if phases >= self._client_phases:
+                return False
+            self._phases_of[name] = phases + 1
+        self._taken[name] = self.groups, 0
+        self.groups += 1
+        return True
 
     def state(self) -> dict[str, Any]:
         """The part of a saved state that concerns clients, as JSON."""

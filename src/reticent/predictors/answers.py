@@ -19,6 +19,7 @@ class Answers(NamedTuple):
     class_indices: NDArray[np.int64]
     phases: NDArray[np.int64]  # the number of the phase that gave each answer
     refused: Exception | None
+    tickets: list[str] | None = None  # by which the label of each query can be given later; None if it cannot
 
 
 def exhausted(why: object, done: int) -> BudgetExhausted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,16 +14,17 @@ from sklearn.utils.validation import validate_data
 from reticent.concepts.class_order import warn_of_order
 from reticent.data.classes import declared_classes
 from reticent.data.executor import Executor
-from reticent.data.groups import as_groups, numbered
+from reticent.data.groups import as_groups, group_names, numbered
 from reticent.data.labels import read_labels
 from reticent.data.queries import Reader
 from reticent.data.rows import Rows
 from reticent.data.tables import as_training_rows
-from reticent.errors import EndingWarning, OneAnswerWarning
+from reticent.errors import EndingWarning
 from reticent.exact import Number
 from reticent.labellers.registry import LabellerLike
 from reticent.mechanisms.release import noise_from_seed
 from reticent.noise import Noise
+from reticent.predictors.alarms import QualityAlarm
 from reticent.predictors.engines.choice import EngineChoice
 from reticent.predictors.parameters import CheckedParameters, Fitted, concepts_of
 from reticent.predictors.phases import MOST_NOISE
@@ -111,6 +113,23 @@ class EverlastingPredictor(ResumablePredictor):
         How many processes train and ask teachers, or an `Executor` of your own. (votes)
     unsafe_seed : int or None, default None
         For tests only: makes the noise repeatable, and the guarantee void.
+    truth : {None, "rows", "feedback", "both"}, default None
+        Where labels come from after day one: `add_labelled`, `feedback` for queries that were answered, or both. Then
+        phases learn from these alone, and everybody still pays (ε, δ) once. None: phases learn from their own answers.
+    phase_rows : "auto" or int, default "auto"
+        Labelled rows of a phase, or with feedback the queries of a phase that have a slot for a label.
+    wait : int, default 0
+        Queries that a phase still answers after its window, while feedback for the window is taken. (feedback)
+    feedback_share : float or Fraction, default 1
+        The share of queries that is expected to get a label. It must be public. (feedback)
+    silence : {"drop", "answer"}, default "drop"
+        What a query without a label is: no row, or a row with its answer as label. Take "answer" only where at least
+        half of the wrong answers are reported. (feedback)
+    gauge_share : float or Fraction, default 0.1
+        The share of labelled rows that judge the phase in place of training the next, at most 1/2. Without truth but
+        with `alarm`, the share of the rows of day one that are kept aside for tests.
+    alarm : QualityAlarm or None, default None
+        When to raise an alarm.
 
     Attributes
     ----------
@@ -124,6 +143,8 @@ class EverlastingPredictor(ResumablePredictor):
         What the phase costs one of its rows, what its test of drift found, and the label of every query if known.
     comparison_ : Scores or None
         What a `PrivateComparison` found before the model was trained. (model)
+    quality_, alarms_, models_ : list
+        What rows that judge said of past phases, the alarms raised, and the last models of a chain. All are released.
     learning_, learns_from_queries_, closes_early_ : bool
         Whether the next phase is being learned, whether from queries, and whether votes decide when a phase closes.
     model_, no_probabilities_ : estimator or None, str or None
@@ -173,6 +194,13 @@ class EverlastingPredictor(ResumablePredictor):
         random_state: int = 0,
         n_jobs: int | Executor | None = None,
         unsafe_seed: int | None = None,
+        truth: str | None = None,
+        phase_rows: int | str = "auto",
+        wait: int = 0,
+        feedback_share: Number = 1,
+        silence: str = "drop",
+        gauge_share: Number = 0.1,
+        alarm: QualityAlarm | None = None,
     ) -> None:
         self.learner, self.epsilon, self.delta, self.answers, self.classes = learner, epsilon, delta, answers, classes
         self.engine, self.growth, self.held_back, self.max_rows = engine, growth, held_back, max_rows
@@ -181,15 +209,8 @@ class EverlastingPredictor(ResumablePredictor):
         self.training_stream, self.client_share, self.client_phases = training_stream, client_share, client_phases
         self.memory_limit, self.folder, self.background, self.besides = memory_limit, folder, background, besides
         self.random_state, self.n_jobs, self.unsafe_seed = random_state, n_jobs, unsafe_seed
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = self.unsafe_seed is None
-        return tags
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "guarantee_")
+        self.truth, self.phase_rows, self.wait, self.feedback_share = truth, phase_rows, wait, feedback_share
+        self.silence, self.gauge_share, self.alarm = silence, gauge_share, alarm
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Start the first phase, and return the predictor.
@@ -217,32 +238,19 @@ class EverlastingPredictor(ResumablePredictor):
         factory = checked.factory(columns=table.shape[1], classes=len(classes), grouped=groups is not None)
         if checked.schedule.horizon is None and (ending := factory.ending(checked.schedule, len(table))) is not None:
             warnings.warn(ending, EndingWarning, stacklevel=3)
-        units = len(table) if members is None else int(members.max()) + 1
-        phase = factory.complete(checked.schedule.phase(1, len(table), 0), units, checked.schedule)
-        engine = factory.first(phase, rows, unsafe_noise)
-
-        validate_data(self, X, reset=True, skip_check_array=True)
         fitted = Fitted(
-            parameters=checked.given, classes=classes, columns=table.shape[1],
-            names=[str(one) for one in getattr(self, "feature_names_in_", ())] or None,
+            parameters=checked.given, classes=classes, columns=table.shape[1], names=None,
             reader=Reader.of(table.dtype, table.shape[1], concepts), grouped=groups is not None,
         )  # fmt: skip
         machine = checked.machine(fitted, factory, unsafe_noise)
-        machine.open(phase, engine)
-        self._begin(checked, fitted, machine, seeded=unsafe_noise is not None)
-        if (one := self.one_answer_) is not None:
-            warnings.warn(
-                f"the private model gives the class {one!r} to every possible row. What may help: more rows; a larger "
-                "epsilon; a row_norm no larger than rows are; if a class is rare, fewer rows of the others",
-                OneAnswerWarning,
-                stacklevel=3,
-            )
+        if groups is not None and checked.schedule.truth is not None:
+            machine.admission.bar(group_names(as_groups(groups, len(table))))
+        machine.start(rows, checked.kept_aside)
+        validate_data(self, X, reset=True, skip_check_array=True)
+        names = [str(one) for one in getattr(self, "feature_names_in_", ())] or None
+        self._begin(checked, replace(fitted, names=names), machine, seeded=unsafe_noise is not None)
+        self._warn_of_one_answer(stacklevel=4)
         return self
-
-    @property
-    def spent_besides_(self) -> tuple[float, float] | None:
-        """ε and δ that training rows pay besides the phases, rounded; None for nothing."""
-        return None if self.besides is None else (float(self.besides[0]), float(self.besides[1]))
 
     def predict(self, X: Any, clients: Any = None) -> Array:
         """Return an answer for every row of `X`, as an array of labels.
@@ -258,8 +266,8 @@ class EverlastingPredictor(ResumablePredictor):
         clients : array-like of str or int, default None
             Who asks each of them. Required with `groups`.
         """
-        class_indices, _, refused = self.answer(X, clients)
-        if refused is not None:
-            raise refused
-        answers: Array = self.classes_[class_indices]
+        found = self.answer(X, clients)
+        if found.refused is not None:
+            raise found.refused
+        answers: Array = self.classes_[found.class_indices]
         return answers

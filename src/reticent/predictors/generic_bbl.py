@@ -190,10 +190,10 @@ class GenericBBL(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : array-like
             The queries.
         """
-        labels, _, refused = self.answer(X)
-        if refused is not None:
-            raise refused
-        return labels
+        found = self.answer(X)
+        if found.refused is not None:
+            raise found.refused
+        return found.class_indices
 
     def answer(self, X: ArrayLike) -> Answers:
         """As `predict`, but with the phase of each answer, and with the answers that were given before there were none.

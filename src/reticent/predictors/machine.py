@@ -3,49 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from os import PathLike
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.data.rows import Rows, RowStore
+from reticent.data.rows import Rows
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.noise import Noise
 from reticent.predictors.admission import Admission
 from reticent.predictors.answers import Answers, exhausted
-from reticent.predictors.engines.engine import Engine, EngineFactory, EngineState, NoPhase
+from reticent.predictors.engines.engine import Engine, EngineFactory, EngineState, NoPhase, TruthFactory
+from reticent.predictors.intake import OwnAnswers, RowLimits
+from reticent.predictors.later_labels import LaterLabels, Taken
 from reticent.predictors.phases import Phase, Schedule
+from reticent.predictors.watch import QualityWatch
+from reticent.privacy.events import Event, Parallel
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
 LearnElsewhere = Callable[[Phase, Rows], EngineState]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowLimits:
-    """What the rows of a phase look like, and where they are kept."""
+class QueryPart(NamedTuple):
+    """Queries that were answered, to be replayed; tickets if they have slots for labels."""
 
-    columns: int
-    dtype: np.dtype[Any]
-    classes: int
-    memory_limit: int
-    folder: str | PathLike[str] | None
+    rows: Array
+    class_indices: Integers
+    clients: Array | None
+    tickets: Sequence[str] | None = None
 
-    def store(self, capacity: int) -> RowStore:
-        """An empty store for this many rows."""
-        return RowStore(
-            capacity,
-            self.columns,
-            dtype=self.dtype,
-            classes=self.classes,
-            memory_limit=self.memory_limit,
-            folder=self.folder,
-        )
+
+class LabelledPart(NamedTuple):
+    """Labelled rows that were received, to be replayed. A label of −1 is none."""
+
+    rows: Array
+    labels: Integers
+    groups: Array | None = None
 
 
 class PhaseMachine:
@@ -64,6 +62,8 @@ class PhaseMachine:
         Which queries may become rows.
     limits : RowLimits
         The shape of rows, and where they are kept.
+    watch : QualityWatch
+        What judges phases, and raises alarms.
     unsafe_noise : Noise or None
         For tests and audits: the noise of the engines. None for the noise of the system.
 
@@ -90,32 +90,61 @@ class PhaseMachine:
         factory: EngineFactory,
         admission: Admission,
         limits: RowLimits,
+        watch: QualityWatch,
         unsafe_noise: Noise | None = None,
     ) -> None:
-        self.schedule, self.factory, self.admission = schedule, factory, admission
-        self._limits, self._noise = limits, unsafe_noise
+        self.schedule, self.factory, self.admission, self.watch = schedule, factory, admission, watch
+        self._noise = unsafe_noise
+        self.intake: OwnAnswers | LaterLabels = (
+            OwnAnswers(admission, limits, trusted=schedule.trusted, free_answers=factory.free_answers)
+            if schedule.truth is None
+            else LaterLabels(schedule.truth, admission, limits, random_tickets=unsafe_noise is None)
+        )
         self.answered = 0
         self.background = False
         self.identity: str | None = None
         self.elsewhere: LearnElsewhere | None = None
 
+    def start(self, rows: Rows, kept_aside: int | None) -> None:
+        """Learn the first phase and open it; one row in `kept_aside` is kept for tests of quality, if it is given."""
+        if kept_aside is not None:
+            rows = self.watch.keep_aside(rows, kept_aside)
+            self.schedule = replace(self.schedule, tested=0 if self.factory.free_answers else self.watch.reserved)
+        units = len(rows.X) if rows.groups is None else len(np.unique(rows.groups))
+        phase = self.factory.complete(self.schedule.phase(1, len(rows.X), 0), units, self.schedule)
+        self.open(phase, self.factory.first(phase, rows, self._noise))
+
     def open(self, phase: Phase, engine: Engine) -> None:
-        """Begin a phase. The rows that the last one learned from are not referred to any more."""
-        store = self._limits.store(phase.handed_on) if phase.handed_on else None
-        # From here on nothing can fail: a new phase never coexists with rows of the old one.
+        """Begin a phase. The rows that the last one learned from are deleted."""
+        used = self.intake.begin(phase)
         self._ahead: Future[tuple[Phase, Engine]] | None = None
-        self.admission.begin(window=phase.window)
-        self._members: list[Integers] = []  # groups of the rows gathered, if there are groups
         self.asked, self.closed = 0, False
-        self.phase, self._store = phase, store
-        self.engine = engine
+        self.phase, self.engine = phase, engine
+        for one in used:
+            one.delete()
 
     # ── answering ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def left(self) -> int:
         """How many more queries this phase answers at most."""
-        return 0 if self.closed else self.phase.queries - self.asked
+        return 0 if self.closed or self._due else self.phase.queries - self.asked
+
+    @property
+    def _due(self) -> bool:
+        """Whether labelled rows are there for a next phase that does not wait for the answers of this one."""
+        return self.factory.free_answers and self.rows_are_there
+
+    @property
+    def rows_are_there(self) -> bool:
+        """Whether the next phase could begin now although this one has answers left: its labelled rows are there."""
+        return isinstance(self.intake, LaterLabels) and self.intake.due
+
+    @property
+    def event(self) -> Event:
+        """What the phase costs one of its rows: one that trains, or one that judged the phase before."""
+        judged = self.watch.event
+        return self.engine.event if judged is None else Parallel((self.engine.event, judged))
 
     @property
     def learning(self) -> bool:
@@ -131,16 +160,18 @@ class PhaseMachine:
         self.identity = None  # what was saved before is another state from here on
         refused: Exception | None = None
         class_indices, phases = np.empty((2, len(rows)), dtype=np.int64)
+        tickets: list[str] | None = None
         done = 0
         while done < len(rows):
             if self.left == 0 and one_phase:
                 break
             try:
-                if self.left == 0:
+                while self.left == 0:  # labelled rows may be there for several phases
                     self.turn_over(done)
                 some = rows[done : done + self.left]
                 found = self.engine.label(some)
-                self._gather(some[: len(found)], found, None if clients is None else clients[done : done + len(found)])
+                who = None if clients is None else clients[done : done + len(found)]
+                given = self.intake.take(some[: len(found)], found, who, self.asked)
             except BudgetExhausted as error:
                 refused = error
                 break
@@ -152,6 +183,7 @@ class PhaseMachine:
             self.asked += len(found)
             self.answered += len(found)
             class_indices[done : done + len(found)], phases[done : done + len(found)] = found, self.phase.number
+            tickets = given if tickets is None or given is None else tickets + given
             done += len(found)
             self.closed = len(found) < len(some)
             with suppress(Exception):  # what cannot be learned ahead is learned when it is needed
@@ -159,16 +191,17 @@ class PhaseMachine:
         if not one_phase and self.left == 0 and self._no_next_phase() is None:
             with suppress(Exception):  # these answers are given; the next call says why there are no more
                 self.turn_over(0)
-        return Answers(class_indices[:done], phases[:done], refused)
+        return Answers(class_indices[:done], phases[:done], refused, tickets)
 
     def label_stream(self, rows: Array) -> int:
         """Label rows of a trusted stream for the next phase; how many of them this phase still takes."""
         self._check_left(0)
         self.identity = None
-        some = rows[: self.phase.stream - len(self._store)] if self._store is not None else rows[:0]
+        assert isinstance(self.intake, OwnAnswers)
+        some = rows[: self.intake.space]
         if len(some) and not self.closed:
             found = self.engine.label(some)
-            self._keep(some[: len(found)], found)
+            self.intake.keep(some[: len(found)], found)
             self.closed = len(found) < len(some)
             some = some[: len(found)]
             self._learn_ahead()
@@ -182,64 +215,67 @@ class PhaseMachine:
                 "answered; ask fewer, or fit again with more answers"
             )
 
-    # ── gathering ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── later labels ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def later_labels(self, what: str) -> LaterLabels:
+        """Where later labels go; an error if there are none of this kind."""
+        truth = self.schedule.truth
+        takes = truth is not None and (truth.takes_feedback if what == "feedback" else truth.takes_rows)
+        if not takes or not isinstance(self.intake, LaterLabels):
+            name, source = "feedback" if what == "feedback" else "rows", None if truth is None else truth.source
+            raise ValueError(f"{what} needs truth={name!r} or truth='both', got truth={source!r}")
+        return self.intake
+
+    def add_labelled(self, X: Array, labels: Integers, groups: Array | None) -> Taken:
+        """Keep labelled rows for phases to come."""
+        intake = self.later_labels("add_labelled")
+        self.identity = None
+        if intake.truth.takes_feedback and intake.complete(self.asked, self.closed):
+            self.turn_over()  # the slots are closed, and so is the phase that they belong to
+        taken = intake.add_labelled(X, labels, groups)
+        with suppress(Exception):  # what cannot be learned ahead is learned when it is needed
+            self._learn_ahead()
+        return taken
+
+    def withdraw_labelled(self, numbers: Sequence[int]) -> int:
+        """Forget labelled rows, if their phase is not complete yet."""
+        intake = self.later_labels("withdraw_labelled")
+        self.identity = None
+        return intake.withdraw(numbers, over=intake.over(self.asked, self.closed))
+
+    def feedback(self, tickets: Sequence[object], labels: Integers, owners: Sequence[str | None]) -> int:
+        """Write labels into the slots of queries; how many slots were open."""
+        intake = self.later_labels("feedback")
+        self.identity = None
+        return intake.feedback(tickets, labels, owners, over=intake.over(self.asked, self.closed))
 
     @property
     def rows_gathered(self) -> int:
         """How many rows there are for the next phase."""
-        return 0 if self._store is None else len(self._store)
+        return self.intake.count
 
     def gathered(self) -> Rows:
-        """The rows for the next phase, with their groups if there are any."""
-        if self._store is None:
-            raise ValueError("this phase gathers no rows")
-        rows = self._store.rows()
-        if not self.admission.grouped:
-            return rows
-        return rows._replace(groups=np.concatenate([np.empty(0, dtype=np.int64), *self._members]))
-
-    def _gather(self, rows: Array, class_indices: Integers, clients: Array | None) -> None:
-        """Keep the queries of the window as rows for the next phase, of each client at most its share."""
-        count = min(len(rows), max(0, self.phase.window - self.asked))
-        if count == 0:
-            return
-        admitted, groups = self.admission.admit(None if clients is None else clients[:count], count)
-        if admitted.all():
-            self._keep(rows[:count], class_indices[:count], groups)
-        elif admitted.any():
-            self._keep(rows[:count][admitted], class_indices[:count][admitted], groups[admitted])
-
-    def _keep(self, rows: Array, class_indices: Integers, groups: Integers | None = None) -> None:
-        if self._store is None:
-            return
-        self._store.append(rows, class_indices)
-        if self.admission.grouped and groups is not None:
-            self._members.append(groups)
+        """The rows that the next phase trains on, with their groups if there are any."""
+        return self.intake.next_rows().training
 
     # ── learning the next phase ───────────────────────────────────────────────────────────────────────────────────
 
-    def _ready(self) -> bool:
-        """Whether no more rows will come for the next phase: by the clock."""
-        if self._store is None:
-            return False
-        full = len(self._store) >= self.phase.stream if self.schedule.trusted else self.asked >= self.phase.window
-        return full or self.closed
-
     def _learn_ahead(self) -> None:
         """Let the next phase learn in the background, while the queries held back are answered."""
-        if self.background and self._ahead is None and self._ready():
+        if self.background and self._ahead is None and self.intake.complete(self.asked, self.closed):
             pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="reticent-phase")
-            self._ahead = pool.submit(self._learn, self.answered + self.left)
+            self._ahead = pool.submit(self._learn, self._answered_then())
             pool.shutdown(wait=False)
 
     def _learn(self, answered: int) -> tuple[Phase, Engine]:
         """The next phase, which begins after `answered` queries. Nothing that it reads changes: rows are complete."""
-        rows = self.gathered()
-        units = len(rows.X) if rows.groups is None else self.admission.groups
-        size = len(rows.X)
+        rows, _, labels = self.intake.next_rows()
+        units = len(rows.X) if rows.groups is None else len(np.unique(rows.groups))
+        size = self.intake.count
         if self.factory.free_answers:  # then a phase need not be shorter because fewer rows came
             size = max(size, math.ceil(self.phase.answers / self.schedule.growth))
-        phase = replace(self.schedule.phase(self.phase.number + 1, size, answered), rows=len(rows.X))
+        phase = self.schedule.phase(self.phase.number + 1, size, answered)
+        phase = replace(phase, rows=len(rows.X), labels=labels)
         try:
             phase = self.factory.complete(phase, units, self.schedule)
         except ValueError as error:
@@ -259,36 +295,49 @@ class PhaseMachine:
                 return self._ahead.result()
             except OSError:  # of a disk or another process, and perhaps gone; nobody saw what was drawn then
                 self._ahead = None
-        return self._learn(self.answered + self.left)
+        return self._learn(self._answered_then())
+
+    def _answered_then(self) -> int:
+        """How many queries will have been answered when the next phase begins, if its rows are complete."""
+        return self.answered if self.schedule.truth is not None else self.answered + self.left
 
     # ── turning over ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def turn_over(self, done: int = 0) -> None:
+    def turn_over(self, done: int = 0, *, early: bool = False) -> None:
         """Swap to the next phase, all at once, and delete the rows that it learned from.
 
-        `done` answers of the present call count already.
+        `done` answers of the present call count already. `early` takes what has arrived of later labels as all.
         """
         self.identity = None
-        if (why := self._no_next_phase()) is not None or self._store is None:
-            raise self._spent(done, str(why))
-        store = self._store
+        if early:
+            self._close_early()
+        if (why := self._no_next_phase()) is not None:
+            raise self._spent(done, why)
         try:
             phase, engine = self._next_phase()
         except _TooFewRows as error:
             raise self._spent(done, f"the rows gathered are too few for another phase: {error}") from None
+        engine = self.watch.judge(self.phase, self.engine, engine, self.intake.next_rows().gauge, self.answered)
         self.open(phase, engine)
-        store.delete()
+
+    def _close_early(self) -> None:
+        """Take no more rows for the next phase, if there are enough for one: a public act, by public numbers."""
+        intake = self.intake
+        if not isinstance(intake, LaterLabels) or not isinstance(self.factory, TruthFactory):
+            raise ValueError("early must be False without truth: a phase ends after its answers")
+        fewest = self.factory.fewest_labels()
+        if intake.count < fewest:
+            raise InsufficientData(
+                f"a phase needs at least {fewest} labelled rows or slots, and there are {intake.count}", required=fewest
+            )
+        intake.close()
 
     def _no_next_phase(self) -> str | None:
         """Why there is no next phase yet, by public numbers; None if there is one."""
-        if self._store is None:
-            left = self.phase.queries - self.asked
-            return f"the last phase closed with {left} answers left" if left else "all answers have been given"
-        if self.schedule.trusted and len(self._store) < self.phase.stream and not self.closed:
-            return f"the next phase needs {self.phase.stream - len(self._store)} more rows by add_unlabelled"
-        if len(self._store) or self.factory.free_answers:
-            return None
-        return "this phase closed before it gathered a row"
+        horizon = self.schedule.horizon
+        if self.schedule.truth is not None and horizon is not None and self.answered >= horizon:
+            return "all answers have been given"
+        return self.watch.refusal or self.intake.missing(self.asked, self.closed)
 
     def _spent(self, done: int, why: str) -> BudgetExhausted:
         return exhausted(f"{why} (phase {self.phase.number}, {self.answered} queries answered in total)", done)
@@ -300,21 +349,20 @@ class PhaseMachine:
         if self._ahead is not None:
             self._ahead.exception()  # wait
         header, parts = self.engine.state()
-        arrays = {f"engine/{name}": array for name, array in parts.items()}
-        if self._store is not None and len(self._store):
-            rows = self._store.rows()
-            arrays |= {"rows/X": rows.X, "rows/codes": rows.class_indices}
-        if self._members:
-            arrays["rows/groups"] = np.concatenate(self._members)
+        gathered, rows, release = self.intake.state()
+        watch, block = self.watch.state()
+        arrays = {f"engine/{name}": array for name, array in parts.items()} | rows | block
         written = {
-            "phase": self.phase.__dict__,
+            "phase": self.phase.to_json(),
             "asked": self.asked,
             "answered": self.answered,
             "closed": self.closed,
             **self.admission.state(),
+            **gathered,
+            **watch,
             "engine": header,
         }
-        return written, arrays, None if self._store is None else self._store.release
+        return written, arrays, release
 
     def restore(
         self, state: dict[str, Any], arrays: Mapping[str, Array], release: Callable[[], None], *, trust_models: bool
@@ -323,12 +371,12 @@ class PhaseMachine:
         phase = Phase(**state["phase"])
         parts = {name.removeprefix("engine/"): one for name, one in arrays.items() if name.startswith("engine/")}
         self.open(phase, self.factory.restore(state["engine"], parts, phase, trust_models=trust_models))
-        self.admission.resume(state)
         self.asked, self.answered, self.closed = state["asked"], state["answered"], state["closed"]
-        if "rows/X" in arrays and self._store is not None:
-            self._store.append(arrays["rows/X"], arrays["rows/codes"], release=release)
-        if "rows/groups" in arrays:
-            self._members = [arrays["rows/groups"]]
+        self.intake.restore(state, arrays, release)
+        self.admission.resume(state)
+        self.watch.restore(state, arrays)
+        if self.schedule.truth is None:
+            self.schedule = replace(self.schedule, tested=phase.reserved)
 
     def clock(self) -> dict[str, Any]:
         """How far this phase has come: what `replay` needs besides the rows. The progress of the engine is secret."""
@@ -339,17 +387,37 @@ class PhaseMachine:
             "labeller": self.engine.progress(),
         }
 
-    def replay(self, parts: Iterable[tuple[Array, Integers, Array | None]], clock: Mapping[str, Any]) -> None:
-        """Continue from this clock. `parts` are the queries of the window since the state was saved, in order."""
-        for rows, class_indices, clients in parts:
-            if self.asked + len(rows) > min(self.phase.window, clock["asked"]):
+    def replay(
+        self,
+        parts: Iterable[QueryPart | LabelledPart],
+        clock: Mapping[str, Any],
+        feedback: Sequence[tuple[str, int, str | None]] = (),
+    ) -> None:
+        """Continue from this clock. `parts` are what arrived since the state was saved, in order.
+
+        They are the queries that are kept, and labelled rows. `feedback` has ticket, label and owner of each slot that
+        was filled.
+        """
+        truth = self.schedule.truth
+        kept = self.phase.queries if truth is not None and truth.takes_feedback else self.phase.window
+        for part in parts:
+            if isinstance(part, LabelledPart):
+                self.later_labels("add_labelled").add_labelled(*part)
+                continue
+            if self.asked + len(part.rows) > min(kept, clock["asked"]):
                 raise ValueError("parts must be of the window of this phase, and no more than the clock counts")
-            self._gather(rows, class_indices, clients)
-            self.asked += len(rows)
-        if clock["asked"] > self.phase.queries or min(self.phase.window, clock["asked"]) > self.asked:
+            if isinstance(self.intake, LaterLabels):
+                self.intake.take_with_tickets(*part[:3], self.asked, part.tickets or [])
+            else:
+                self.intake.take(*part[:3], self.asked)
+            self.asked += len(part.rows)
+        if clock["asked"] > self.phase.queries or min(kept, clock["asked"]) > self.asked:
             raise ValueError("parts must be all queries of the window that the clock counts")
         self.asked, self.answered, self.closed = clock["asked"], clock["answered"], clock["closed"]
         self.engine.resume(clock["labeller"])
+        if feedback:
+            tickets, labels, owners = zip(*feedback, strict=True)
+            self.later_labels("feedback").feedback(tickets, np.array(labels), owners, over=False)
         self._learn_ahead()
 
 

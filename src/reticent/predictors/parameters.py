@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self, get_args
 
@@ -17,11 +17,15 @@ from reticent.labellers import LabellerSpec
 from reticent.learners.base import ConceptLearner
 from reticent.noise import Noise
 from reticent.predictors.admission import Admission
+from reticent.predictors.alarms import QualityAlarm
 from reticent.predictors.engines import chain, votes
 from reticent.predictors.engines.choice import engine_factory
-from reticent.predictors.engines.engine import EngineFactory, EngineSettings
-from reticent.predictors.machine import PhaseMachine, RowLimits
+from reticent.predictors.engines.engine import EngineFactory, EngineSettings, TruthFactory, takes_truth
+from reticent.predictors.intake import RowLimits
+from reticent.predictors.machine import PhaseMachine
 from reticent.predictors.phases import Schedule, check_schedule
+from reticent.predictors.truth import check_truth
+from reticent.predictors.watch import QualityWatch, gauge_every
 from reticent.privacy.guarantee import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, check_flag, float_above
 
@@ -89,8 +93,17 @@ class CheckedParameters:
         if given["retrain"] not in get_args(chain.Retrain):
             raise ValueError(f"retrain must be 'drift', 'always' or 'never', got {given['retrain']!r}")
         votes.check_labeller_choice(given["labeller"], given["labeller_options"])
+        truth, alarm = check_truth(given), given["alarm"]
+        if not (alarm is None or isinstance(alarm, QualityAlarm)):
+            raise TypeError(f"alarm must be None or a QualityAlarm, got {type(alarm).__name__}")
+        if truth is not None and not takes_truth(engines):
+            raise ValueError("truth needs an engine that learns from labels that arrive: 'chain' or 'votes'")
+        if alarm is not None and not engines.learns_from_queries:
+            raise ValueError("alarm must be None for engine='model': one model answers for ever, so test it once")
+        gauge_every(truth, rational(given["gauge_share"], "gauge_share"), alarm)
         schedule = check_schedule(
-            **{name: given[name] for name in ("growth", "held_back", "answers", "max_rows", "training_stream")}
+            **{name: given[name] for name in ("growth", "held_back", "answers", "max_rows", "training_stream")},
+            truth=truth,
         )
         kept = {**given, "labeller_options": dict(given["labeller_options"] or {}) or None}
         if isinstance(labeller := given["labeller"], LabellerSpec):
@@ -111,6 +124,8 @@ class CheckedParameters:
                 delta=check_delta(given["delta"]),
                 grouped=grouped,
                 trusted=self.schedule.trusted,
+                truth=self.schedule.truth,
+                keeps_models=given["alarm"] is not None,
                 rows_per_teacher=given["rows_per_teacher"],
                 labeller=given["labeller"],
                 labeller_options=given["labeller_options"],
@@ -124,8 +139,9 @@ class CheckedParameters:
     def machine(self, fitted: Fitted, factory: EngineFactory, unsafe_noise: Noise | None) -> PhaseMachine:
         """What runs the phases; its first phase is not open yet."""
         return PhaseMachine(
-            schedule=self.schedule,
+            schedule=self.resolved(factory),
             factory=factory,
+            watch=self.watch(factory, len(fitted.classes), unsafe_noise),
             admission=Admission(
                 client_share=rational(self.given["client_share"], "client_share"),
                 client_phases=self.given["client_phases"],
@@ -140,6 +156,30 @@ class CheckedParameters:
             ),
             unsafe_noise=unsafe_noise,
         )
+
+    def resolved(self, factory: EngineFactory) -> Schedule:
+        """The schedule, with the size of phases that the engine suggests."""
+        truth = self.schedule.truth
+        if truth is None or not isinstance(factory, TruthFactory):
+            return self.schedule
+        rows = truth.phase_rows or factory.phase_rows(self.schedule)
+        return replace(self.schedule, truth=truth.resolved(rows, free_answers=factory.free_answers))
+
+    def watch(self, factory: EngineFactory, classes: int, unsafe_noise: Noise | None) -> QualityWatch:
+        """What judges the phases."""
+        if self.kept_aside is not None and factory.closes_early:
+            raise ValueError(
+                "alarm needs truth with a labeller that closes phases early: rows that are asked in every phase would "
+                "move each closing"
+            )
+        epsilon = factory.gauge_epsilon if isinstance(factory, TruthFactory) else check_epsilon(self.given["epsilon"])
+        return QualityWatch(classes=classes, epsilon=epsilon, alarm=self.given["alarm"], unsafe_noise=unsafe_noise)
+
+    @property
+    def kept_aside(self) -> int | None:
+        """One row in how many of day one is kept for tests of old rows; None for none."""
+        share = rational(self.given["gauge_share"], "gauge_share")
+        return gauge_every(self.schedule.truth, share, self.given["alarm"])
 
     def guarantee(self, *, grouped: bool, seeded: bool) -> Guarantee:
         """What is promised for all phases together."""

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from reticent.exact import Number, integer, rational
+from reticent.predictors.truth import Truth
 from reticent.privacy import accounting, calibrate
 from reticent.privacy.events import ContinuousGaussian
 
@@ -36,6 +38,10 @@ class Phase:
         How many of its labels are for rows of a trusted stream. If not 0, `window` is 0.
     teachers : int, default 0
         The number of teachers; 0 if one private model answers.
+    reserved : int, default 0
+        How many of its labels are for rows that judge the phase, and are shown to nobody.
+    labels : int or None, default None
+        The public number of its rows that are expected to have a label; None if all have one.
     """
 
     number: int
@@ -44,11 +50,19 @@ class Phase:
     window: int
     stream: int = 0
     teachers: int = 0  # 0 where one private model answers
+    reserved: int = 0
+    labels: int | None = None
 
     @property
     def queries(self) -> int:
         """How many queries it answers."""
-        return self.answers - self.stream
+        return self.answers - self.stream - self.reserved
+
+    def to_json(self) -> dict[str, Any]:
+        """Its numbers; those that came later than the format are left out where they have their defaults."""
+        later = {name: value for name, value in (("reserved", self.reserved), ("labels", self.labels)) if value}
+        first = ("number", "rows", "answers", "window", "stream", "teachers")
+        return {name: getattr(self, name) for name in first} | later
 
     @property
     def handed_on(self) -> int:
@@ -74,6 +88,8 @@ class Schedule:
     horizon: int | None  # how many queries are answered in total; None if answers are endless
     max_rows: int | None
     trusted: bool
+    truth: Truth | None = None
+    tested: int = 0  # answers of each phase that a test on old rows takes
 
     @property
     def handed_on(self) -> Fraction:
@@ -82,15 +98,39 @@ class Schedule:
 
     def phase(self, number: int, rows: int, answered: int) -> Phase:
         """The phase that learns from these rows, after `answered` queries were answered before it."""
+        if self.truth is not None:
+            return self._phase_of_truth(self.truth, number, rows, answered)
         answers = max(1, math.floor(self.growth * rows))
         left = None if self.horizon is None else self.horizon - answered
+        known = {"number": number, "rows": rows, "reserved": self.tested}
         if left is not None and left <= answers:
-            return Phase(number=number, rows=rows, answers=left, window=0)
+            return Phase(**known, answers=left + self.tested, window=0)
         handed_on = math.floor((1 - self.held_back) * answers * (STREAM_SHARE if self.trusted else 1))
         handed_on = max(1, handed_on if self.max_rows is None else min(handed_on, self.max_rows))
         if self.trusted:
-            return Phase(number=number, rows=rows, answers=answers, window=0, stream=handed_on)
-        return Phase(number=number, rows=rows, answers=answers, window=handed_on)
+            return Phase(**known, answers=answers + self.tested, window=0, stream=handed_on)
+        return Phase(**known, answers=answers + self.tested, window=handed_on)
+
+    def _phase_of_truth(self, truth: Truth, number: int, rows: int, answered: int) -> Phase:
+        """A phase whose next rows get their labels from outside."""
+        left = None if self.horizon is None else self.horizon - answered
+        if truth.free_answers:
+            queries = truth.rows + truth.wait if truth.takes_feedback else NO_END
+        else:
+            queries = max(1, math.floor(self.growth * rows))
+        reserved = truth.gauge_rows if truth.takes_rows and not truth.free_answers else 0
+        last = left is not None and left <= queries
+        queries = left if last and left is not None else queries
+        window = 0
+        if truth.takes_feedback and not last:
+            window = queries - truth.wait
+            window = window if truth.phase_rows is None else min(window, truth.phase_rows)
+            if window < 1:
+                raise ValueError(
+                    f"wait must be less than the {queries} queries of a phase, got {truth.wait}: none would get a slot"
+                )
+        answers = NO_END if queries == NO_END else queries + reserved
+        return Phase(number=number, rows=rows, answers=answers, window=window, reserved=reserved)
 
     def phases(self, rows: int) -> Iterator[Phase]:
         """All phases, if every query that may be handed on is."""
@@ -105,12 +145,20 @@ class Schedule:
 
 
 def check_schedule(
-    *, growth: Number, held_back: Number, answers: int | str, max_rows: int | None, training_stream: str
+    *,
+    growth: Number,
+    held_back: Number,
+    answers: int | str,
+    max_rows: int | None,
+    training_stream: str,
+    truth: Truth | None = None,
 ) -> Schedule:
     """Make a schedule from the parameters of a caller; an error names the parameter that is wrong."""
     factor, share = rational(growth, "growth"), rational(held_back, "held_back")
-    if not 1 <= factor <= 1000:
+    if truth is None and not 1 <= factor <= 1000:
         raise ValueError(f"growth must be from 1 to 1000, got {growth}")
+    if not 0 < factor <= 1000:
+        raise ValueError(f"growth must be positive and at most 1000, got {growth}")
     if not 0 <= share < 1:
         raise ValueError(f"held_back must be in [0, 1), got {held_back}")
     if training_stream not in ("queries", "trusted"):
@@ -123,6 +171,7 @@ def check_schedule(
         horizon=None if answers == "endless" else integer(answers, "answers", least=1),
         max_rows=None if max_rows is None else integer(max_rows, "max_rows", least=1),
         trusted=training_stream == "trusted",
+        truth=truth,
     )
 
 

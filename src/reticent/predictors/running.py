@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,12 +12,19 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from reticent.data.groups import as_groups, group_names
+from reticent.data.labels import as_column, class_indices_of_any
 from reticent.data.queries import as_queries, client_names
+from reticent.errors import OneAnswerWarning
+from reticent.exact import Number, integer
 from reticent.learners.comparison import Scores
+from reticent.predictors.alarms import RaisedAlarm
 from reticent.predictors.answers import Answers
 from reticent.predictors.engines.engine import Drift, Engine
 from reticent.predictors.engines.model import ModelEngine
 from reticent.predictors.engines.private_model import ModelAnswers
+from reticent.predictors.gauge import Quality
+from reticent.predictors.later_labels import LaterLabels, Taken
 from reticent.predictors.machine import LearnElsewhere, PhaseMachine
 from reticent.predictors.parameters import CheckedParameters, Fitted
 from reticent.predictors.phases import Phase
@@ -36,6 +44,8 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
     """
 
     learner: Any
+    besides: tuple[Number, Number] | None
+    unsafe_seed: int | None
     background: bool
     guarantee_: Guarantee
     classes_: Array
@@ -48,6 +58,30 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         self.classes_, self.n_features_in_ = fitted.classes, fitted.columns
         self._fitted, self._machine, self._guard = fitted, machine, Guard(type(self))
         self.guarantee_ = checked.guarantee(grouped=fitted.grouped, seeded=seeded)  # last: now it is fitted
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = self.unsafe_seed is None
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "guarantee_")
+
+    def _warn_of_one_answer(self, *, stacklevel: int) -> None:
+        """Warn if the released model gives every query the same answer."""
+        if (one := self.one_answer_) is not None:
+            warnings.warn(
+                f"the private model gives the class {one!r} to every possible row. What may help: more rows; a larger "
+                "epsilon; a row_norm no larger than rows are; if a class is rare, fewer rows of the others",
+                OneAnswerWarning,
+                stacklevel=stacklevel,
+            )
+
+    @property
+    def spent_besides_(self) -> tuple[float, float] | None:
+        """ε and δ that training rows pay besides the phases, rounded; None for nothing."""
+        return None if self.besides is None else (float(self.besides[0]), float(self.besides[1]))
 
     @contextmanager
     def _claimed(self) -> Iterator[PhaseMachine]:
@@ -66,12 +100,116 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         with self._claimed() as machine:
             return machine.answer(*self._queries(X, clients), one_phase=one_phase)
 
-    def turn_over(self) -> None:
-        """Begin the next phase after `answer(…, one_phase=True)`; `BudgetExhausted` if there is none, or not yet."""
+    def turn_over(self, *, early: bool = False) -> None:
+        """Begin the next phase after `answer(…, one_phase=True)`; `BudgetExhausted` if there is none, or not yet.
+
+        If enough labelled rows are there, it begins although answers are left. With `early` it begins with the later
+        labels that have arrived, if there are enough for a phase at all. Calling it is a public act.
+        """
         with self._claimed() as machine:
-            if machine.left:
+            if machine.left and not early and not machine.rows_are_there:
                 raise ValueError(f"this phase has {machine.left} answers left")
-            machine.turn_over()
+            machine.turn_over(early=early)
+
+    # ── labels that arrive later ──────────────────────────────────────────────────────────────────────────────────
+
+    def add_labelled(self, X: Any, y: Any, groups: Any = None) -> Taken:
+        """Give labelled rows to the next phases, with truth="rows" or "both". Each enters one phase, in one role.
+
+        The numbers of rows and their groups are public. A row that cannot be read counts, as a fixed point; a label
+        that is not one of the classes leaves its place empty. Neither is refused: that would show what a row holds.
+
+        Parameters
+        ----------
+        X, y : array-like of shape (n, columns) and (n,)
+            The rows, and their labels.
+        groups : array-like of shape (n,), default None
+            The person of each row; required if `fit` had groups. A person enters at most `client_phases` phases, the
+            first of them included: rows of people who have are counted, not kept.
+
+        Returns
+        -------
+        Taken
+        """
+        with self._claimed() as machine:
+            machine.later_labels("add_labelled")  # before anything is read
+            rows = self._read(X)
+            labels = class_indices_of_any(as_column(y, len(rows), "y"), self.classes_)
+            if (groups is None) == self._fitted.grouped:
+                raise ValueError("groups must be given if and only if fit had groups, one per row")
+            names = None if groups is None else group_names(as_groups(groups, len(rows)))
+            return machine.add_labelled(rows, labels, names)
+
+    def withdraw_labelled(self, numbers: Any) -> int:
+        """Forget labelled rows by their numbers (see `Taken.first`); return how many were still waiting.
+
+        Their places stay, empty, so that the clock does not move. Rows of a phase that is complete cannot be withdrawn:
+        it has learned from them, or is about to, and then they are deleted.
+        """
+        with self._claimed() as machine:
+            return machine.withdraw_labelled([integer(one, "numbers", least=0) for one in numbers])
+
+    def feedback(self, tickets: Any, y: Any, clients: Any = None) -> int:
+        """Give the labels of queries that were answered, by the tickets of `answer`, with truth="feedback" or "both".
+
+        Until its slot closes, a later label takes the place of an earlier one, and None withdraws it. A label that is
+        not one of the classes leaves the slot empty. Others see nothing of this: whether and when feedback came, and
+        what it said, is protected with the query.
+
+        Parameters
+        ----------
+        tickets : sequence of str
+            The tickets. Unknown ones, closed ones and those of another client change nothing.
+        y : array-like
+            One label per ticket, or None.
+        clients : array-like of str or int, default None
+            Who gives each label: only the client that asked may. Required if the queries came with clients.
+
+        Returns
+        -------
+        int
+            How many of the slots were open. Do not show it to clients.
+        """
+        with self._claimed() as machine:
+            listed = list(tickets)
+            labels = class_indices_of_any(as_column(y, len(listed), "y"), self.classes_)
+            names = client_names(clients, len(listed))
+            owners = [None] * len(listed) if names is None else [str(one) for one in names]
+            return machine.feedback(listed, labels, owners)
+
+    @property
+    def quality_(self) -> list[Quality]:
+        """What the rows that judge said of past phases: noisy counts, which everybody may see."""
+        return list(self._machine.watch.qualities)
+
+    @property
+    def alarms_(self) -> list[RaisedAlarm]:
+        """The alarms that were raised."""
+        return list(self._machine.watch.alarms)
+
+    @property
+    def alarm_since_(self) -> int | None:
+        """The phase that raised the alarm that stands; None if none does."""
+        return self._machine.watch.since
+
+    @property
+    def models_(self) -> list[tuple[int, Any]]:
+        """The last private models of a chain, each with the phase that it was trained in. They may be published."""
+        return list(getattr(self._machine.engine, "models", ())) or (
+            [] if self.model_ is None else [(self.phase_, self.model_)]
+        )
+
+    @property
+    def labelled_waiting_(self) -> int:
+        """How many labelled rows wait for the next phases."""
+        intake = self._machine.intake
+        return intake.waiting if isinstance(intake, LaterLabels) else 0
+
+    @property
+    def phase_rows_(self) -> int | None:
+        """The labelled rows, or slots, of a phase; None if phases learn from their own answers."""
+        truth = self._machine.schedule.truth
+        return None if truth is None else truth.rows
 
     def add_unlabelled(self, X: Any) -> int:
         """Give rows of a trusted stream to the next phase; return how many of them this phase still takes.
@@ -89,12 +227,16 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
     def _queries(self, X: Any, clients: Any) -> tuple[Array, Array | None]:
         """Rows and who asks; refused by shape, type and names alone, never by the content of a row."""
+        rows = self._read(X)
+        if clients is None and self._fitted.grouped and self.learns_from_queries_:
+            raise ValueError("clients must be given, one per row: with groups, a client's queries stay together")
+        return rows, client_names(clients, len(rows))
+
+    def _read(self, X: Any) -> Array:
         rows = as_queries(X)
         if type(X) is not np.ndarray or rows.shape[1] != self.n_features_in_ or hasattr(self, "feature_names_in_"):
             validate_data(self, X, reset=False, skip_check_array=True)
-        if clients is None and self._fitted.grouped and self.learns_from_queries_:
-            raise ValueError("clients must be given, one per row: with groups, a client's queries stay together")
-        return self._fitted.reader.read(rows), client_names(clients, len(rows))
+        return self._fitted.reader.read(rows)
 
     @property
     def phase(self) -> Phase:
@@ -138,12 +280,13 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
     @property
     def learns_from_queries_(self) -> bool:
         """Whether queries become rows of the next phase. If not, nothing of a query is stored."""
-        return self._machine.factory.learns_from_queries
+        truth = self._machine.schedule.truth
+        return self._machine.factory.learns_from_queries and (truth is None or truth.takes_feedback)
 
     @property
     def event_(self) -> Event:
         """What the present phase costs one of its rows."""
-        return self._machine.engine.event
+        return self._machine.event
 
     @property
     def comparison_(self) -> Scores | None:

@@ -7,7 +7,7 @@ pickled. The file itself is the matter of `state_file`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
 from os import PathLike
@@ -21,12 +21,14 @@ from sklearn.base import BaseEstimator
 
 from reticent.concepts.domains import Domain
 from reticent.concepts.interface import ConceptClass
+from reticent.data.groups import as_groups, group_names
 from reticent.data.queries import Reader
 from reticent.data.rows import Rows
 from reticent.labellers import REGISTRY, Labeller
-from reticent.predictors import state_file
+from reticent.predictors import state_file, truth
+from reticent.predictors.alarms import QualityAlarm
 from reticent.predictors.engines.engine import EngineState
-from reticent.predictors.machine import PhaseMachine
+from reticent.predictors.machine import LabelledPart, PhaseMachine, QueryPart
 from reticent.predictors.parameters import CheckedParameters, Fitted, concepts_of
 from reticent.predictors.phases import Phase
 from reticent.predictors.running import RunningPredictor
@@ -58,7 +60,7 @@ def to_json(value: Any) -> Any:  # noqa: PLR0911
     if kind.__module__.startswith(HOMES) and not isinstance(value, type):
         if isinstance(value, BaseEstimator):
             return _named(kind, value.get_params(deep=False))
-        if isinstance(value, (ConceptClass, Domain)) and dataclasses.is_dataclass(value):
+        if isinstance(value, (ConceptClass, Domain, QualityAlarm)) and dataclasses.is_dataclass(value):
             fields = [field for field in dataclasses.fields(value) if field.init]
             return _named(kind, {field.name: getattr(value, field.name) for field in fields})
     raise TypeError(f"{kind.__name__} cannot be saved without pickle")
@@ -91,22 +93,22 @@ def from_json(value: Any) -> Any:  # noqa: PLR0911
     if not home.startswith(HOMES) or "." in name:
         raise ValueError("a saved state must name classes of reticent or scikit-learn only")
     kind = getattr(import_module(home), name, None)
-    if not (isinstance(kind, type) and issubclass(kind, (BaseEstimator, ConceptClass, Domain))):
-        raise ValueError("a saved state must name estimators and concept classes only")
+    if not (isinstance(kind, type) and issubclass(kind, (BaseEstimator, ConceptClass, Domain, QualityAlarm))):
+        raise ValueError("a saved state must name estimators, concept classes and alarms only")
     return kind(**{key: from_json(one) for key, one in value["parameters"].items()})
 
 
 # ── parameters ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAY_BE_MISSING = ("learner", "labeller", "engine")  # if they have no description, the caller of `load` gives them
-LATER = {"engine": "auto", "besides": None}  # what older files do not have; left out where it has its default
+LATER = {"engine": "auto", "besides": None, **truth.DEFAULTS}  # what older files lack; left out where it is the default
 
 
 def parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a predictor as JSON; a learner or engine that cannot be described is noted as missing."""
     found = {}
     for name, value in given.items():
-        if name in LATER and (value is None or isinstance(value, str)) and value == LATER[name]:
+        if name in LATER and type(value) is type(LATER[name]) and value == LATER[name]:
             continue
         try:
             found[name] = to_json(_plain(value))
@@ -268,6 +270,7 @@ class ResumablePredictor(RunningPredictor):
         labeller: type[Labeller] | None = None,
         engine: Any = None,
         again: bool = False,
+        continues: bool = False,
         trust_models: bool = False,
     ) -> Self:
         """The predictor that `save` wrote; it continues in the same phase, at the same count, with fresh noise.
@@ -280,12 +283,19 @@ class ResumablePredictor(RunningPredictor):
             Needed if they are not part of the file: a learner that is not of this package or of scikit-learn, or that
             has parameters that are not plain values; a labeller or an engine of your own, by its class.
         again : bool, default False
-            A state can be loaded once: two copies would spend the same answers. True loads it all the same.
+            A state can be loaded once: two copies would spend the same answers. True loads it all the same. Rows that
+            were kept aside for tests of quality are then tested no more, since the other copy may have tested them with
+            the same noise.
+        continues : bool, default False
+            With `again`, whether you know that nothing has continued from this state since, as the service does. Then
+            tests go on.
         trust_models : bool, default False
             Whether teachers may be loaded whose file could run code.
         """
         saved = read(path, learner=learner, labeller=labeller, engine=engine)
         model = cls(**saved.arguments)._continue(saved, trust_models=trust_models)
+        if again and not continues:
+            model._machine.watch.retire_test()
         state_file.claim(path, saved.identity, again=again)  # last, so that a load that fails can be tried again
         return model
 
@@ -306,15 +316,26 @@ class ResumablePredictor(RunningPredictor):
         self._guard.check()
         return self._machine.clock()
 
-    def replay(self, parts: Iterable[tuple[Any, Any, Any]], clock: Mapping[str, Any]) -> None:
+    def replay(
+        self,
+        parts: Iterable[tuple[Any, ...] | LabelledPart],
+        clock: Mapping[str, Any],
+        feedback: Sequence[tuple[str, int, str | None]] = (),
+    ) -> None:
         """Continue from this `clock`, after `load` of a state saved earlier in the phase.
 
-        `parts` are the queries since then that were in the window, in order, each with the class indices of its answers
-        and its clients. They are counted and kept as they were. No noise is drawn or used again.
+        `parts` are what arrived since then, in order. For the queries that are kept (those of the window; with
+        feedback all): the rows, the class indices of the answers, the clients, and with feedback the tickets. For
+        labelled rows: a `LabelledPart`, with class indices as labels, −1 for none. `feedback` has the ticket, the class
+        index and the client of every slot that was filled. All is kept as it was. No noise is drawn or used again.
         """
         with self._claimed() as machine:
-            machine.replay((self._part(*part) for part in parts), clock)
+            machine.replay(map(self._part, parts), clock, feedback)
 
-    def _part(self, X: Any, class_indices: Any, clients: Any) -> tuple[Array, Array, Array | None]:
+    def _part(self, part: tuple[Any, ...]) -> QueryPart | LabelledPart:
+        if isinstance(part, LabelledPart):
+            names = None if part.groups is None else group_names(as_groups(part.groups, len(part.labels)))
+            return LabelledPart(self._read(part.rows), np.asarray(part.labels, dtype=np.int64), names)
+        X, class_indices, clients, *tickets = part
         rows, who = self._queries(X, clients)
-        return rows, np.asarray(class_indices, dtype=np.int64), who
+        return QueryPart(rows, np.asarray(class_indices, dtype=np.int64), who, *tickets)

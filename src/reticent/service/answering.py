@@ -122,7 +122,7 @@ class AnsweringService(Guarded):
         self._reviewed = 0  # the phase that the last two belong to
         path = home.state
         try:
-            self._predictor = EverlastingPredictor.load(path, again=True, **options)
+            self._predictor = EverlastingPredictor.load(path, again=True, continues=True, **options)
             self._check_predictor()
             self._predictor.background = True
             if elsewhere is not False:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,6 +13,7 @@ import numpy as np
 from reticent.data.rows import Rows
 from reticent.errors import InsufficientData
 from reticent.exact import Number
+from reticent.learners import phase_rules
 from reticent.learners.comparison import PrivateComparison
 from reticent.learners.linear import Linear
 from reticent.learners.logistic import PrivateLogisticRegression
@@ -27,11 +29,13 @@ from reticent.predictors.engines.private_model import (
     restored_model,
 )
 from reticent.predictors.phases import Phase, Schedule
+from reticent.predictors.truth import Truth
 from reticent.privacy.events import Event, Parallel, event_from_json
 from reticent.promises import check_share
 from reticent.silence import silent
 
 FOLLOW = 2  # phases after an alarm that train again: one training follows part of the drift
+MODELS = 8  # that are kept, the last ones
 START, STEPS = 2.0, 20  # the largest score that a new linear model starts from, and the steps of its descent
 Retrain = Literal["drift", "always", "never"]
 
@@ -55,6 +59,10 @@ class ChainFactory(PrivateModels):
     retrain : {"drift", "always", "never"}, default "drift"
         Whether a phase trains a new model only after its queries have drifted, or always. With "never" the first model
         answers all phases.
+    truth : Truth or None, default None
+        How rows get labels from outside. With it every phase trains, on all of its rows, and drift is not tested.
+    keeps_models : bool, default False
+        Whether past models are kept.
     drift_share : float or Fraction, default 1/10
         The share of the rows that are used for the test of drift, and never for training. Which rows these are depends
         on their index alone.
@@ -63,6 +71,8 @@ class ChainFactory(PrivateModels):
     """
 
     retrain: Retrain = "drift"
+    truth: Truth | None = None
+    keeps_models: bool = False
     drift_share: Number = Fraction(1, 10)
     false_alarm: Number = FALSE_ALARM
 
@@ -74,7 +84,12 @@ class ChainFactory(PrivateModels):
     @classmethod
     def from_settings(cls, settings: EngineSettings) -> Self:
         """Take what concerns a chain."""
-        return replace(super().from_settings(settings), retrain=cast(Retrain, settings.retrain))
+        return replace(
+            super().from_settings(settings),
+            retrain=cast(Retrain, settings.retrain),
+            truth=settings.truth,
+            keeps_models=settings.keeps_models or settings.truth is not None,
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,7 +117,28 @@ class ChainFactory(PrivateModels):
     @property
     def fewest(self) -> int:
         """The fewest rows from which a phase trains or tests."""
-        return self.period if self.retrain == "drift" else 1
+        return self.period if self.tests_drift else 1
+
+    @property
+    def tests_drift(self) -> bool:
+        """Whether some rows of a phase test whether queries have drifted. Where labels arrive, they train."""
+        return self.retrain == "drift" and self.truth is None
+
+    @property
+    def gauge_epsilon(self) -> Fraction:
+        """All of ε: a row that judges is read by nothing else."""
+        return self.epsilon
+
+    def phase_rows(self, schedule: Schedule) -> int:
+        """As many as the learner needs for little noise; more slots if only some of them get a label."""
+        assert schedule.truth is not None
+        rows = phase_rules.phase_rows(self.prepared(), columns=self.columns, classes=self.classes)
+        return math.ceil(rows / (schedule.truth.feedback_share if schedule.truth.source == "feedback" else 1))
+
+    def fewest_labels(self) -> int:
+        """The rows at which noise is not larger than what half of them pull."""
+        rows = phase_rules.phase_rows(self.prepared(), columns=self.columns, classes=self.classes, error=Fraction(1, 2))
+        return math.ceil(rows / (self.truth.feedback_share if self.truth and self.truth.takes_feedback else 1))
 
     @property
     def period(self) -> int:
@@ -120,7 +156,7 @@ class ChainFactory(PrivateModels):
         """The engine of the first phase: a model, and the reference to which later queries are compared."""
         indices = first_of_each_group(rows)
         self.complete(phase, len(indices))
-        if self.retrain != "drift":
+        if not self.tests_drift:
             model = self.train(rows, indices, None, unsafe_noise)
             return ChainEngine(self, phase, model, None, model.event_, retrained=True)
         test, spare, training = (indices[share] for share in self.shares(len(indices)))
@@ -128,15 +164,28 @@ class ChainFactory(PrivateModels):
         reference, event = self.summary(model, rows.X[np.sort(np.append(test, spare))], unsafe_noise)
         return ChainEngine(self, phase, model, reference, Parallel((model.event_, event)), retrained=True)
 
-    def train(self, rows: Rows, indices: Integers, previous: Any, unsafe_noise: Noise | None) -> Any:
+    def train(
+        self,
+        rows: Rows,
+        indices: Integers,
+        previous: Any,
+        unsafe_noise: Noise | None,
+        labels: int | None = None,
+    ) -> Any:
         """A private model of the rows at these indices; it starts from the previous *model*, which was released."""
         learner = self.prepared()
         if isinstance(learner, PrivateLogisticRegression) and previous is not None:
-            learner.set_params(**self.continuation(learner, previous))
-        return self.trained(learner, rows, indices, unsafe_noise)
+            if self.truth is not None:
+                changed = phase_rules.continuation(
+                    learner, previous, rows=labels or len(indices), columns=self.columns, classes=self.classes
+                )
+            else:
+                changed = self.continuation(learner, previous)
+            learner.set_params(**changed)
+        return self.trained(learner, rows, indices, unsafe_noise, labels)
 
     def continuation(self, learner: PrivateLogisticRegression, previous: PrivateLogisticRegression) -> dict[str, Any]:
-        """The parameters by which a linear learner continues from a model that was released."""
+        """The parameters by which a linear learner continues from a released model, on rows with its own labels."""
         changed: dict[str, Any] = {"start": previous.hypothesis_, "fourier_seed": previous.fourier_seed_}
         if self.retrain == "drift":
             changed |= {"start": shortened_start(previous), "steps": learner.steps or STEPS}
@@ -173,8 +222,20 @@ class ChainFactory(PrivateModels):
             noted["pure"],
         )
         event = event_from_json(header["event"])
+        past = tuple(
+            (number, restored_model(self.prepared(), described, with_prefix(arrays, f"models/{index}/")))
+            for index, (number, described) in enumerate(header.get("models", ()))
+        )
         return ChainEngine(
-            self, phase, model, reference, event, retrained=header["retrained"], due=header["due"]
+            self,
+            phase,
+            model,
+            reference,
+            event,
+            retrained=header["retrained"],
+            due=header["due"],
+            models=past,
+            frozen=header.get("frozen", False),
         )
 
 
@@ -210,12 +271,18 @@ class ChainEngine(ModelAnswers):
         *,
         retrained: bool,
         due: int = 0,
+        models: tuple[tuple[int, Any], ...] = (),
+        frozen: bool = False,
     ) -> None:
         super().__init__(model)
         self.factory, self.phase, self.reference = factory, phase, reference
         self.event = event
         self.retrained = retrained
         self.due = due  # how many of the next phases train a new model, whatever the test says
+        self.frozen = frozen  # whether it learns no more
+        if factory.keeps_models and retrained and not frozen and (not models or models[-1][0] != phase.number):
+            models = (*models, (phase.number, model))[-MODELS:]
+        self.models = models
 
     @property
     def drift(self) -> Drift:
@@ -223,7 +290,7 @@ class ChainEngine(ModelAnswers):
 
         It is a function of summaries that were released, and that the event of the phase counts.
         """
-        if self.phase.number == 1 or self.factory.retrain != "drift":
+        if self.phase.number == 1 or not self.factory.tests_drift or self.frozen:
             return "not tested"
         if self.due == FOLLOW:  # as it is after an alarm, and only then
             return "found"
@@ -233,22 +300,63 @@ class ChainEngine(ModelAnswers):
     def next(self, phase: Phase, rows: Rows, unsafe_noise: Noise | None) -> ChainEngine:
         """The engine of the next phase, whose rows are the queries of this one with the labels released."""
         factory, indices = self.factory, first_of_each_group(rows)
-        if factory.retrain == "never" or len(indices) < factory.fewest:
-            return ChainEngine(factory, phase, self.model, self.reference, self.event, retrained=False, due=self.due)
+        if factory.truth is not None:
+            last = self.models[-1][1]  # not the model that answers, if an older one was chosen
+            model = factory.train(rows, indices, last, unsafe_noise, phase.labels)
+            return self._followed_by(phase, model, None, model.event_, retrained=True)
+        if factory.retrain == "never" or len(indices) < factory.fewest or self.frozen:
+            return self._followed_by(phase, self.model, self.reference, self.event, retrained=False, due=self.due)
         if factory.retrain == "always":
             model = factory.train(rows, indices, self.model, unsafe_noise)
-            return ChainEngine(factory, phase, model, None, model.event_, retrained=True)
+            return self._followed_by(phase, model, None, model.event_, retrained=True)
         assert self.reference is not None
         test, spare, training = (indices[share] for share in factory.shares(len(indices)))
         current, tested = factory.summary(self.model, rows.X[test], unsafe_noise)
         alarm = drifted(self.reference, current, false_alarm=factory.false_alarm)
         if not (alarm or self.due):
-            return ChainEngine(factory, phase, self.model, self.reference, tested, retrained=False)
+            return self._followed_by(phase, self.model, self.reference, tested, retrained=False)
         model = factory.train(rows, training, self.model, unsafe_noise)
         reference, summed_up = factory.summary(model, rows.X[spare], unsafe_noise)
         event = Parallel((tested, model.event_, summed_up))
         due = FOLLOW if alarm else self.due - 1
-        return ChainEngine(factory, phase, model, reference, event, retrained=True, due=due)
+        return self._followed_by(phase, model, reference, event, retrained=True, due=due)
+
+    def _followed_by(
+        self, phase: Phase, model: Any, reference: Summary | None, event: Event, *, retrained: bool, due: int = 0
+    ) -> ChainEngine:
+        return ChainEngine(
+            self.factory,
+            phase,
+            model,
+            reference,
+            event,
+            retrained=retrained,
+            due=due,
+            models=self.models,
+            frozen=self.frozen,
+        )
+
+    def answered_by(self, index: int) -> ChainEngine:
+        """The engine with one of its past models answering; the next phase starts from the last one all the same."""
+        return self._with_model(self.models[index][1], frozen=self.frozen)
+
+    def frozen_at(self, phase: int) -> ChainEngine:
+        """The engine with the last model that was trained in this phase or before; it learns no more."""
+        earlier = [model for number, model in self.models if number <= phase]
+        return self._with_model(earlier[-1] if earlier else self.models[0][1], frozen=True)
+
+    def _with_model(self, model: Any, *, frozen: bool) -> ChainEngine:
+        return ChainEngine(
+            self.factory,
+            self.phase,
+            model,
+            self.reference,
+            self.event,
+            retrained=self.retrained,
+            due=self.due,
+            models=self.models,
+            frozen=frozen,
+        )
 
     def state(self) -> EngineState:
         """The model, the reference, and what follows from earlier alarms."""
@@ -262,13 +370,24 @@ class ChainEngine(ModelAnswers):
                 "scale": str(self.reference.scale),
                 "pure": self.reference.pure,
             }
-        return {
+        written: dict[str, Any] = {
             "model": header,
             "reference": noted,
             "event": self.event.to_json(),
             "retrained": self.retrained,
             "due": self.due,
-        }, arrays
+        }
+        if self.factory.keeps_models:
+            past = [(number, *model_state(model)) for number, model in self.models]
+            written |= {"models": [[number, described] for number, described, _ in past], "frozen": self.frozen}
+            for index, (_, _, parts) in enumerate(past):
+                arrays |= {f"models/{index}/{name}": part for name, part in parts.items()}
+        return written, arrays
+
+
+def with_prefix(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """The arrays whose names start with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): one for name, one in arrays.items() if name.startswith(prefix)}
 
 
 def shortened_start(model: PrivateLogisticRegression) -> Linear:

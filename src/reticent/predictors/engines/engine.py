@@ -15,6 +15,7 @@ from reticent.data.rows import Rows
 from reticent.labellers.registry import LabellerLike
 from reticent.noise import Noise
 from reticent.predictors.phases import MOST_NOISE, Phase, Schedule
+from reticent.predictors.truth import Truth
 from reticent.privacy.events import Event
 
 Array = NDArray[Any]
@@ -43,6 +44,10 @@ class EngineSettings:
         Whether rows come with groups, which are then protected as a whole.
     trusted : bool, default False
         Whether the rows of the next phase come from a trusted stream, not from queries.
+    truth : Truth or None, default None
+        How rows get labels from outside after day one; None if phases learn from their own answers.
+    keeps_models : bool, default False
+        Whether past models are kept, so that an alarm can go back to one of them.
     rows_per_teacher, labeller, labeller_options, most_noise, retrain, random_state, n_jobs
         As given to the predictor. An engine uses those that concern it.
     """
@@ -54,6 +59,8 @@ class EngineSettings:
     delta: Fraction
     grouped: bool = False
     trusted: bool = False
+    truth: Truth | None = None
+    keeps_models: bool = False
     rows_per_teacher: int | str = "auto"
     labeller: LabellerLike = "auto"
     labeller_options: Mapping[str, Any] | None = None
@@ -105,6 +112,29 @@ class Engine(Protocol):
 
     def resume(self, progress: Mapping[str, Any] | None) -> None:
         """Continue from this progress, with fresh noise."""
+
+
+@runtime_checkable
+class TruthFactory(Protocol):
+    """A factory whose engines can learn from labels that arrive after day one: rows with a class index of −1 have none.
+
+    All of these are functions of public numbers.
+    """
+
+    @property
+    def gauge_epsilon(self) -> Fraction:
+        """The ε that is left for counts of a row that is asked, or was asked, but trains nothing."""
+
+    def phase_rows(self, schedule: Schedule) -> int:
+        """The labelled rows, or slots, of a phase if the caller names no number."""
+
+    def fewest_labels(self) -> int:
+        """The fewest labelled rows, or slots, from which a phase may begin early."""
+
+
+def takes_truth(factory: type) -> bool:
+    """Whether the engines of a factory can learn from labels that arrive: whether it is a `TruthFactory`."""
+    return all(hasattr(factory, name) for name in ("gauge_epsilon", "phase_rows", "fewest_labels"))
 
 
 class EngineFactory(Protocol):

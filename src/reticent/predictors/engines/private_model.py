@@ -118,12 +118,35 @@ class PrivateModels:
             known["classes"] = list(range(self.classes))
         return learner.set_params(**{name: known[name] for name in known if name in learner.get_params(deep=False)})
 
-    def trained(self, learner: Any, rows: Rows, indices: Integers, unsafe_noise: Noise | None) -> Any:
-        """Fit the learner to the rows at these indices; refuse one that spends more than (ε, δ)."""
-        model = learner.fit_with_noise(rows.X[indices], rows.class_indices[indices], unsafe_noise)
+    def trained(
+        self, learner: Any, rows: Rows, indices: Integers, unsafe_noise: Noise | None, labels: int | None = None
+    ) -> Any:
+        """Fit the learner to the rows at these indices; refuse one that spends more than (ε, δ).
+
+        `labels` is the public number of rows that are expected to have a label; None if every row has one.
+        """
+        X, class_indices = rows.X[indices], rows.class_indices[indices]
+        if labels is None:
+            model = learner.fit_with_noise(X, class_indices, unsafe_noise)
+        elif isinstance(learner, PrivateLogisticRegression):
+            model = learner.fit_class_indices(X, class_indices, unsafe_noise, labelled_rows=labels)
+        else:
+            model = learner.fit_with_noise(*with_fixed_points(X, class_indices, learner), unsafe_noise)
         if not fits(model.event_, epsilon=self.epsilon, delta=self.delta):
             raise ValueError(f"{type(learner).__name__} does not keep to the epsilon and delta that it was given")
         return model
+
+
+def with_fixed_points(X: Array, class_indices: Array, learner: ConceptLearner) -> tuple[Array, Integers]:
+    """Rows in which those without a label are one fixed point, labelled 0 and 1 in turn by their index.
+
+    What a row becomes depends on that row and its index alone, so neighbours stay neighbours. Two such rows are one
+    error of every concept, so they favour none.
+    """
+    empty = class_indices < 0
+    point = np.asarray(learner.hypothesis_class().example_points()[:1]).reshape(1, -1)
+    filled = np.where(empty[:, None], point.astype(X.dtype), X)
+    return filled, np.where(empty, np.arange(len(X)) % 2, class_indices).astype(np.int64)
 
 
 def indexed_weights(learner: PrivateLogisticRegression, classes: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -119,8 +120,11 @@ class VotesFactory:
     def complete(self, phase: Phase, units: int, schedule: Schedule) -> Phase:
         """The phase with its number of teachers; refused if its answers would have too much noise."""
         known: dict[str, Any] = {"classes": self.classes, "delta": self.delta}
+        places = self.rows_per_teacher  # of a teacher: more of them if only some are expected to have a label
+        if phase.labels is not None:
+            places = -(-places * phase.rows // phase.labels)
         teachers = teachers_for(
-            phase.rows, units, phase.answers, rows_per_teacher=self.rows_per_teacher, epsilon=self.epsilon, **known
+            phase.rows, units, phase.answers, rows_per_teacher=places, epsilon=self.epsilon, **known
         )
         noise = relative_noise(teachers, phase.answers, epsilon=self.epsilon, **known)
         if noise > self.most_noise:
@@ -135,6 +139,25 @@ class VotesFactory:
                 required=required,
             )
         return Phase(**{**phase.__dict__, "teachers": teachers})
+
+    @property
+    def gauge_epsilon(self) -> Fraction:
+        """What a labeller with a memory leaves: a row that is asked pays for its closing."""
+        share = None if self.labeller == "auto" else find(self.labeller).kind.query_share
+        return self.epsilon if share is None else (1 - share) * self.epsilon
+
+    def phase_rows(self, schedule: Schedule) -> int:
+        """The labelled rows, or slots, whose teachers answer `growth` queries per row, and the rows that judge."""
+        truth = schedule.truth
+        assert truth is not None
+        asked = schedule.growth + (1 - truth.training_share if truth.takes_rows else 0)
+        places = self.rows_per_teacher / truth.feedback_share
+        one = relative_noise(1, 1, classes=self.classes, epsilon=self.epsilon, delta=self.delta) / self.most_noise
+        return math.ceil(float(asked) * (float(places) * one / float(truth.training_share)) ** 2)
+
+    def fewest_labels(self) -> int:
+        """One row for each of two teachers: too few for the answers of a phase are refused by their noise."""
+        return 2 * self.rows_per_teacher
 
     def rows_required(self, schedule: Schedule) -> int:
         """The fewest rows of a first phase whose answers have little enough noise."""
@@ -227,6 +250,8 @@ class VotesFactory:
 
     def ending(self, schedule: Schedule, rows: int) -> str | None:
         """Why answers may end: phases shrink, or a labeller closes early. A small max_rows is refused."""
+        if schedule.truth is not None:  # phases do not feed each other
+            return None
         found = None
         if schedule.handed_on < 1:
             found = (
