@@ -219,7 +219,9 @@ class LogisticSettings:
 
     # ── releases ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def plan(self, *, rows: int, columns: int, classes: int, reach: Reach | None = None) -> LogisticPlan:
+    def plan(
+        self, *, rows: int, columns: int, classes: int, reach: Reach | None = None, places: int | None = None
+    ) -> LogisticPlan:
         """Plan all releases from public numbers.
 
         Parameters
@@ -228,6 +230,9 @@ class LogisticSettings:
             The size of the problem: columns of unit rows, without a constant one.
         reach : Reach or None, default None
             How far the descent goes; None is what is usual. No event depends on it.
+        places : int or None, default None
+            If labels may be missing, the number of all rows, and `rows` is how many are expected to have a label. None
+            if every row has one.
 
         Returns
         -------
@@ -235,13 +240,15 @@ class LogisticSettings:
             A plan whose event fits (ε, δ).
         """
         budget: dict[str, Fraction] = {"epsilon": self.epsilon, "delta": self.delta}
-        found = self.schedule(rows=rows, columns=columns + self.fit_intercept)
-        moments = plan_moments(rows=rows, columns=columns + self.fit_intercept, rounds=found.rounds, **budget)
+        found = self.schedule(rows=rows, columns=columns + self.fit_intercept, places=places)
+        moments = plan_moments(
+            rows=rows, columns=columns + self.fit_intercept, rounds=found.rounds, places=places, **budget
+        )
         mapped = bool(moments.rounds)  # then the constant column is one of those that are mapped
         counts = scales = None
         if self.class_weight == "balanced" or (mapped and classes == 2):
             share = SHARE if self.class_weight == "balanced" else RARE_SHARE
-            counts = plan_counts(rows=rows, classes=classes, share=share, **budget)
+            counts = plan_counts(rows=rows, classes=classes, share=share, missing=places is not None, **budget)
         if found.scales:
             scales = plan_scales(rows=rows, columns=columns, share=found.scales, **budget)
         usual = self.usual_reach(found, rows=rows, columns=columns + self.fit_intercept)
@@ -255,22 +262,27 @@ class LogisticSettings:
             share=1 - moments.share - sum(each.share for each in (counts, scales) if each is not None),
             level=self.scaled_level(reach.level),
             most_level=self.scaled_level(MOST_LEVEL if mapped and classes == 2 else usual.level),
+            places=places,
             **budget,
         )
         return LogisticPlan(counts, scales, moments, descent, reach)
 
-    def schedule(self, *, rows: int, columns: int) -> ReleaseSchedule:
+    def schedule(self, *, rows: int, columns: int, places: int | None = None) -> ReleaseSchedule:
         """What is released before the descent, but for counts of classes.
 
         Parameters
         ----------
         rows, columns : int
             The size of the problem: columns of unit rows, with the constant one.
+        places : int or None, default None
+            As for `plan`.
         """
         if not isinstance(self.rounds, str):
             return chosen_rounds(self.rounds, columns)
         # Rows that were whitened by public ones leave nothing for rounds to do.
-        return chosen_rounds(0, columns) if self.public is not None else schedule(rows, columns, self.mu)
+        if self.public is not None:
+            return chosen_rounds(0, columns)
+        return schedule(rows, columns, self.mu, places=places)
 
     def usual_reach(self, found: ReleaseSchedule, *, rows: int, columns: int) -> Reach:
         """How far a descent goes after these releases, if no class is rare.
