@@ -104,11 +104,16 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         The seed of the map, which is published with the model as `fourier_seed_`; None draws one.
     start : Linear or None, default None
         The weights from which the descent starts; None is zero. They must be public: known without the rows, or the
-        `hypothesis_` of an earlier private model, never anything else that was computed from data.
+        `hypothesis_` of an earlier private model, never anything else that was computed from data. After rounds,
+        weights for mapped rows are cut off at 10.
+    whitening : Whitening or None, default None
+        A public map of rows for the descent: the `whitening_` of an earlier private model. Then nothing is spent on
+        finding one, and all of the budget is for the descent. With `start`, the earlier model's weights are carried
+        over exactly.
     rounds : "auto" or int, default "auto"
         The rounds of noisy second moments before the descent. "auto" chooses them from the numbers of rows and columns,
-        ε and δ; with few rows, with very many columns and with `public` it chooses none. 0 leaves all of the budget to
-        the descent.
+        ε and δ; with few rows, with very many columns, with `public` and with `whitening` it chooses none. 0 leaves all
+        of the budget to the descent.
     class_weight : "balanced", dict or None, default None
         Weights of the classes. "balanced" spends 1 % of the budget on noisy counts of the classes, and makes larger
         ones lighter, down to 0.2. A dictionary gives public weights by class, 1 for a class that is not in it; they are
@@ -141,7 +146,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     descent_plan_ : DescentPlan
         The public settings of the descent.
     whitening_ : Whitening or None
-        The map that rounds of second moments led to; None without rounds. It is part of what the guarantee covers.
+        The map that rounds of second moments led to, or that was given; None for none. It is part of what the
+        guarantee covers.
     class_weights_ : array or None
         The weight of each class in the descent; None for equal weights. It is part of what the guarantee covers.
 
@@ -167,6 +173,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         gamma: Number | None = None,
         fourier_seed: int | None = None,
         start: Linear | None = None,
+        whitening: Whitening | None = None,
         rounds: Literal["auto"] | int = "auto",
         class_weight: Literal["balanced"] | Mapping[Any, Number] | None = None,
         level: Number = 2,
@@ -184,6 +191,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.gamma = gamma
         self.fourier_seed = fourier_seed
         self.start = start
+        self.whitening = whitening
         self.rounds = rounds
         self.class_weight = class_weight
         self.level = level

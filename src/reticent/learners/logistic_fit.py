@@ -88,7 +88,7 @@ def fit_rows(
     constant = settings.fit_intercept
     length = row_map.length if settings.fourier_features is None else 1.0  # of rows that became unit rows
     scales = Scales(length, plan.descent.reach, plan.descent.constant, plan.descent.radius)
-    if plan.moments.rounds:
+    if plan.mapped:
         scales = Scales(length, 1, int(constant), 1)
     start, outputs = settings.start, plan.descent.outputs
     first = None if start is None else start_weights(start, scales, columns, outputs)
@@ -102,7 +102,7 @@ def fit_rows(
                 weights_of_classes = balanced_weights(counted, plan.counts)
             if plan.moments.rounds and len(classes) == 2:
                 plan = settings.plan(**size, reach=reach_for_counts(plan.reach, counted, plan.counts))
-        unit_rows, whitening = feature_map.unit_rows(X), None
+        unit_rows, whitening = feature_map.unit_rows(X), settings.whitening
         if empty is not None:
             unit_rows = emptied(unit_rows, empty)
         factors = None
@@ -121,6 +121,9 @@ def fit_rows(
                 empty=empty,
                 unsafe_noise=unsafe_noise,
             )
+        elif whitening is not None and first is not None:
+            first = whitening.carried_over(first)
+        if whitening is not None:
             unit_rows = whitening.unit_rows(unit_rows)
         weights = descend(
             integer_rows(unit_rows, plan.descent),
