@@ -26,6 +26,7 @@ LONG_LAWS = {
     "ConfidentGNMax",
     "StableMajority",
     "class_counts, 3 classes",
+    "class_counts, labels may be missing",
     "column_scales",
     "laplace_count, histogram",
     "private_schema",

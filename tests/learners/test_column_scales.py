@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import product
@@ -31,7 +32,7 @@ from reticent.learners.column_scales import (
 )
 from reticent.learners.descent import DescentPlan, plan_descent
 from reticent.learners.lattice import shortened
-from reticent.learners.levels import Reach, plain_level, reach_for_count, usual_reach
+from reticent.learners.levels import Reach, plain_level, reach_for_counts, usual_reach
 from reticent.noise import Noise
 from reticent.privacy import delta, fits
 from reticent.privacy.events import DiscreteGaussian
@@ -128,7 +129,8 @@ def test_no_event_depends_on_the_noisy_count(
     size: dict[str, Any] = {"rows": 5000, "columns": columns, "classes": 2}
     plan = known.plan(**size)
     assert plan.counts is not None
-    reaches = [reach_for_count(plan.reach, count, plan.counts) for count in (-500, 0, 20, 100, 2500, 4990, 9999)]
+    counts = (-500, 0, 20, 100, 2500, 4990, 9999)
+    reaches = [reach_for_counts(plan.reach, np.array([count]), plan.counts) for count in counts]
     found = [known.plan(**size, reach=reach) for reach in reaches]
     if columns > 32:  # with few columns the level is the greatest anyway
         assert len({each.descent.rate for each in found}) > 1
@@ -198,13 +200,21 @@ def test_the_level_falls_with_columns_and_rises_for_rare_classes() -> None:
     assert plain_level(50) == 2 > plain_level(200) > plain_level(10**5) == 1.4
     counts = CountsPlan(10_000, 2, Fraction(10))
     usual = usual_reach(240, 2000, scaled=True)
-    assert reach_for_count(usual, 5000, counts) == reach_for_count(usual, 500, counts) == usual
+
+    def reach(*released: int, missing: bool = False) -> Reach:
+        return reach_for_counts(usual, np.array(released), replace(counts, missing=missing))
+
+    assert reach(5000) == reach(500) == usual
     for count in (105, 9895):
-        found = reach_for_count(usual, count, counts)
+        found = reach(count)
         assert found.level == pytest.approx(math.sqrt(4), rel=1e-9)
         assert found.power == 0.4
-    assert reach_for_count(usual, -10**9, counts).level == 3
-    assert reach_for_count(usual_reach(10, 2000, scaled=True), 0, counts).power == 1
+    assert reach(-(10**9)).level == 3
+    # Where labels may be missing, both counts are known, and fewer labels than expected make no class rare.
+    assert reach(9895, 105, missing=True) == reach(105)
+    assert reach(500, 500, missing=True) == reach(0, 0, missing=True) == reach(-50, 40, missing=True) == usual
+    assert reach(5000, 10, missing=True).power == 0.4
+    assert reach_for_counts(usual_reach(10, 2000, scaled=True), np.array([0]), counts).power == 1
 
 
 # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 from reticent import noise
 from reticent.audit import exact, law
-from reticent.learners import PrivateLogisticRegression, logistic, logistic_settings, products, second_moments
+from reticent.learners import PrivateLogisticRegression, logistic_fit, logistic_settings, products, second_moments
 from reticent.learners.descent import release_variance
 from reticent.learners.lattice import on_lattice, shortened
 from reticent.learners.second_moments import (
@@ -241,7 +241,7 @@ def stops_when_flat(rows: Any, plan: MomentsPlan, *, unsafe_noise: Noise | None 
 def test_what_is_released_is_fixed_before_the_rows_are_read(
     rounds_of: Any, fixed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logistic, "whiten", rounds_of)
+    monkeypatch.setattr(logistic_fit, "whiten", rounds_of)
     lists = []
     flat = np.random.default_rng(0).choice([-1.0, 1.0], (3000, 6)) * np.sqrt(1 / 6)
     for X in (badly_scaled(3000)[0] / 1e5, flat):

@@ -157,6 +157,8 @@ def _counts() -> Iterator[CatalogueEntry]:
     counted = partial(_class_counts, sigma=Fraction(2))
     yield _entry("class_counts, 2 classes", partial(counted, classes=2), labels, epsilon=1)
     yield _entry("class_counts, 3 classes", partial(counted, classes=3), labels, epsilon=2)
+    missing = [*labels, ((-1, 0), (1, 0)), ((0, 1), (-1, 1))]
+    yield _entry("class_counts, labels may be missing", partial(counted, classes=2, missing=True), missing, epsilon=2)
     # A category of one row, and counts about the threshold, which is 3.
     wards = [(("a",) * k + ("b",) * m, ("a",) * (k + 1) + ("b",) * (m - 1)) for k in range(4) for m in range(1, 6)]
     yield _entry("private_schema", partial(_private_schema, sigma=Fraction(1)), wards, epsilon=5)
@@ -164,10 +166,12 @@ def _counts() -> Iterator[CatalogueEntry]:
     yield _entry("column_scales", partial(_column_scales, sigma=Fraction(2)), values, epsilon=2)
 
 
-def _class_counts(labels: Sequence[int], *, classes: int, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:
+def _class_counts(
+    labels: Sequence[int], *, classes: int, sigma: Fraction, unsafe_noise: Noise, missing: bool = False
+) -> Release[Any]:
     """The counts of the classes of a few labels, of which no one is the third."""
     indices, noise = np.array(labels, dtype=np.int64), _NoiseOfTheFirstTwo(unsafe_noise)
-    return release_class_counts(indices, classes, sigma=sigma, unsafe_noise=noise)
+    return release_class_counts(indices, classes, sigma=sigma, missing=missing, unsafe_noise=noise)
 
 
 def _column_scales(rows: Sequence[Sequence[float]], *, sigma: Fraction, unsafe_noise: Noise) -> Release[Any]:

@@ -200,6 +200,7 @@ BROKEN: dict[str, dict[str, Twin]] = {
     },
     "class_counts, 2 classes": {"noise × 0.7": under(Weaker)},
     "class_counts, 3 classes": {"noise × 0.7": under(Weaker)},
+    "class_counts, labels may be missing": {"noise × 0.7": under(Weaker)},
     "private_schema": {
         "noise × 0.7": under(Weaker),
         "threshold without + 1": replacing(

@@ -184,6 +184,30 @@ def observed_labels(y: Array) -> ClassLabels:
     return ClassLabels(classes, indices)
 
 
+def checked_class_indices(class_indices: Any, *, rows: int, classes: int, missing: bool) -> Integers:
+    """Class indices that an engine hands over, one per row; ValueError for anything else.
+
+    Parameters
+    ----------
+    class_indices : array-like of int
+        The index of each row's class.
+    rows, classes : int
+        The numbers of rows and of classes.
+    missing : bool
+        Whether −1 is allowed, for a row without a label.
+
+    >>> checked_class_indices([1, -1], rows=2, classes=2, missing=True).tolist()
+    [1, -1]
+    """
+    indices = np.asarray(class_indices)
+    if indices.shape != (rows,) or indices.dtype.kind not in "iu":
+        raise ValueError(f"class_indices must have one whole number per row: {rows} rows, got shape {indices.shape}")
+    least = UNLABELLED if missing else 0
+    if rows and not least <= int(indices.min()) <= int(indices.max()) < classes:
+        raise ValueError(f"class_indices must be from {least} to {classes - 1}")
+    return indices.astype(np.int64)
+
+
 # ── labels 0 and 1 ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -42,26 +42,45 @@ class CountsPlan:
         The noise of each count.
     share : Fraction, default 1/100
         The share of μ² that it uses.
+    missing : bool, default False
+        Whether labels may be missing. It is public, and never read off the labels.
     """
 
     rows: int
     classes: int
     sigma: Fraction
     share: Fraction = SHARE
+    missing: bool = False
 
     @property
     def event(self) -> Event:
         """The release."""
-        return DiscreteGaussian(self.sigma, squared_sensitivity(self.classes))
+        return DiscreteGaussian(self.sigma, squared_sensitivity(self.classes, missing=self.missing))
 
 
-def squared_sensitivity(classes: int) -> int:
-    """By what a replaced row moves the counts: by 1 the one count of two classes, else by 1 in two of them."""
-    return 1 if classes == 2 else 2
+def squared_sensitivity(classes: int, *, missing: bool = False) -> int:
+    """By what a replaced row moves the counts: by 1 the one count of two classes, else by 1 in two of them.
+
+    If labels may be missing, one count does not tell the other, so both of two classes are released.
+
+    Parameters
+    ----------
+    classes : int
+        The number of classes.
+    missing : bool, default False
+        Whether labels may be missing.
+    """
+    return 1 if classes == 2 and not missing else 2
 
 
 def plan_counts(
-    *, rows: int, classes: int, epsilon: Fraction, delta: Fraction, share: Fraction = SHARE
+    *,
+    rows: int,
+    classes: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    share: Fraction = SHARE,
+    missing: bool = False,
 ) -> CountsPlan:
     """Plan the release of counts at a share of μ².
 
@@ -73,39 +92,91 @@ def plan_counts(
         Privacy-loss bound and failure probability of the whole: of these counts and of all that follows.
     share : Fraction, default 1/100
         The share of μ².
+    missing : bool, default False
+        Whether labels may be missing.
     """
     variance = release_variance(epsilon, delta) / share
-    return CountsPlan(rows, classes, sigma_of(squared_sensitivity(classes), variance), share)
+    return CountsPlan(rows, classes, sigma_of(squared_sensitivity(classes, missing=missing), variance), share, missing)
 
 
 def release_class_counts(
-    class_indices: NDArray[np.int64], classes: int, *, sigma: Fraction, unsafe_noise: Noise | None = None
+    class_indices: NDArray[np.int64],
+    classes: int,
+    *,
+    sigma: Fraction,
+    missing: bool = False,
+    unsafe_noise: Noise | None = None,
 ) -> Release[NDArray[np.int64]]:
-    """Release how many rows each class has; of two classes, only how many the second one has.
+    """Release how many rows each class has; of two classes whose labels are never missing, only of the second one.
 
-    Guarantee. `DiscreteGaussian(sigma, 1)` for two classes, else `DiscreteGaussian(sigma, 2)`, for one replaced row.
+    Guarantee. `DiscreteGaussian(sigma, 1)` for two classes whose labels are never missing, else
+    `DiscreteGaussian(sigma, 2)`, for one replaced row.
 
-    Why. A replaced row leaves one class and enters another. The count of the second of two classes moves by 1 at most;
-    of more counts, two move by 1.
+    Why. A replaced row leaves one class, or none, and enters another, or none. The count of the second of two classes
+    moves by 1 at most; of more counts, two move by 1 at most.
 
     Parameters
     ----------
     class_indices : array of int
-        The class of each row.
+        The class of each row; −1 for a row without a label, which is not counted.
     classes : int
         The number of classes.
     sigma : Fraction
         The noise.
+    missing : bool, default False
+        Whether labels may be missing. It is public: it must not be read off the labels.
     unsafe_noise : Noise or None, default None
         For tests only; None draws from the operating system.
     """
-    counts = np.bincount(class_indices, minlength=classes).astype(np.int64)
+    counts = np.bincount(class_indices + 1, minlength=classes + 1)[1:].astype(np.int64)
     return gaussian_count(
-        counts[1:] if classes == 2 else counts,
+        counts[1:] if classes == 2 and not missing else counts,
         sigma=sigma,
-        squared_sensitivity=squared_sensitivity(classes),
+        squared_sensitivity=squared_sensitivity(classes, missing=missing),
         unsafe_noise=unsafe_noise,
     )
+
+
+def noisy_counts(released: NDArray[np.int64], plan: CountsPlan) -> Floats:
+    """The noisy count of each class.
+
+    Parameters
+    ----------
+    released : array of int
+        What `release_class_counts` released.
+    plan : CountsPlan
+        The plan of the release.
+
+    >>> noisy_counts(np.array([100]), CountsPlan(400, 2, Fraction(1))).tolist()
+    [300.0, 100.0]
+    """
+    one = len(released) < plan.classes
+    return np.array([plan.rows - released[0], released[0]] if one else released, dtype=np.float64)
+
+
+def row_weights(class_indices: NDArray[np.int64], weights: Floats | None, *, missing: bool = False) -> Floats | None:
+    """By what the residuals of each row are multiplied: the weight of its class, and 0 for a row without a label.
+
+    Parameters
+    ----------
+    class_indices : array of int
+        The class of each row; −1 for a row without a label.
+    weights : array of shape (classes,) or None
+        The weight of each class; None is 1.
+    missing : bool, default False
+        Whether labels may be missing.
+
+    Returns
+    -------
+    array of shape (rows,) or None
+        None if every row has the weight 1, by public numbers alone.
+
+    >>> row_weights(np.array([1, -1, 0]), np.array([0.2, 1.0]), missing=True).tolist()
+    [1.0, 0.0, 0.2]
+    """
+    if weights is None:
+        return (class_indices >= 0).astype(np.float64) if missing else None
+    return np.asarray(np.append(weights, 0.0)[class_indices])  # the index −1 is the last of them
 
 
 def balanced_weights(released: NDArray[np.int64], plan: CountsPlan) -> Floats:
@@ -125,7 +196,7 @@ def balanced_weights(released: NDArray[np.int64], plan: CountsPlan) -> Floats:
     >>> balanced_weights(np.array([1, 500, 1000]), CountsPlan(1500, 3, Fraction(2)))
     array([1. , 1. , 0.5])
     """
-    counts = np.array([plan.rows - released[0], released[0]] if plan.classes == 2 else released, dtype=np.float64)
+    counts = noisy_counts(released, plan)
     seen = counts >= SEEN * float(plan.sigma)
     if not seen.any():
         return np.ones(plan.classes)

@@ -44,7 +44,7 @@ class DescentPlan:
     Parameters
     ----------
     rows : int
-        The number of rows.
+        The number of rows; if labels may be missing, how many are expected to have one.
     outputs : int
         Residuals per row: 1 for two classes, else one per class.
     radius : int
@@ -104,6 +104,7 @@ def plan_descent(
     share: Fraction = WHOLE_BUDGET,
     level: float = LEVEL,
     most_level: float | None = None,
+    places: int | None = None,
 ) -> DescentPlan:
     """Plan a descent from public numbers.
 
@@ -115,7 +116,7 @@ def plan_descent(
     Parameters
     ----------
     rows, columns, classes : int
-        The size of the problem.
+        The size of the problem. If labels may be missing, `rows` is how many are expected to have one.
     epsilon, delta : Fraction
         Privacy-loss bound and failure probability of the whole descent.
     intercept : bool, default True
@@ -129,6 +130,8 @@ def plan_descent(
     most_level : float or None, default None
         The greatest level that there might be; None is `level`. The number of steps is chosen for it, so it depends on
         public numbers even where the level does not.
+    places : int or None, default None
+        The number of all rows, with and without a label; None is `rows`.
 
     Returns
     -------
@@ -136,8 +139,8 @@ def plan_descent(
         A plan whose event fits (ε, δ).
     """
     outputs = 1 if classes == 2 else classes
-    # The sum over all rows stays below 2^53.
-    radius = 1 << min(row_bits(columns), 52 - (LEVELS * rows).bit_length())
+    # The sum over all rows stays below 2^53, however many of them have a label.
+    radius = 1 << min(row_bits(columns), 52 - (LEVELS * (places or rows)).bit_length())
     constant = round(radius * INTERCEPT / math.hypot(1, INTERCEPT)) if intercept else 0
     plan = DescentPlan(rows, outputs, radius, constant, LEVELS, Fraction(1), 1, 0.0, 0.0)
     squared = plan.squared_sensitivity
@@ -256,8 +259,19 @@ def integer_residuals(residuals: Floats, plan: DescentPlan, row_weights: Floats 
 
 
 def class_targets(class_indices: NDArray[np.int64], classes: int) -> Floats:
-    """What probabilities are compared with: 0 or 1 for two classes, else the unit vector of the class."""
-    return class_indices[:, None].astype(np.float64) if classes == 2 else np.eye(classes)[class_indices]
+    """What probabilities are compared with: 0 or 1 for two classes, else the unit vector of the class.
+
+    A row without a label, whose index is −1, gets zeros. It still needs the row weight 0, so that it pulls with 0.
+
+    Parameters
+    ----------
+    class_indices : array of int
+        The class of each row, or −1.
+    classes : int
+        The number of classes.
+    """
+    targets = np.vstack([np.eye(classes), np.zeros(classes)])  # the index −1 is the last line
+    return np.asarray((targets[:, 1:] if classes == 2 else targets)[class_indices])
 
 
 # ── the steps ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -293,7 +307,7 @@ def descend(
         The public weights that the descent starts from; None is zero.
     row_weights : array of shape (rows,) or None, default None
         Weights from 0 to 1, by which the residuals of rows are shortened; None is 1. That of a row is a function of
-        its label, of releases and of public numbers.
+        its label, of releases and of public numbers; see `class_weights.row_weights`.
 
     Returns
     -------

@@ -84,6 +84,25 @@ def shortened(X: Matrix, bound: float) -> Matrix:
     return _scaled(scaled, 1 / np.maximum(bound / largest, np.sqrt(squared_lengths(scaled))))
 
 
+def emptied(X: Matrix, empty: NDArray[np.bool_]) -> Matrix:
+    """Rows with zeros in place of some of them, whatever these hold. A sparse matrix keeps the entries that it stores.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of float64, of shape (rows, columns)
+        The rows. They are not changed.
+    empty : array of bool, of shape (rows,)
+        Which rows become zero.
+
+    >>> emptied(np.array([[1.0, 2.0], [np.nan, 4.0]]), np.array([False, True])).tolist()
+    [[1.0, 2.0], [0.0, 0.0]]
+    """
+    if sparse.issparse(X):
+        data = np.where(np.repeat(empty, np.diff(X.indptr)), 0.0, X.data)
+        return sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
+    return np.where(empty[:, None], 0.0, X)
+
+
 def merged(X: Matrix) -> Matrix:
     """A copy of a CSR matrix with sorted indices, each once: entries that are stored twice are added up."""
     X = sparse.csr_array((X.data.copy(), X.indices.copy(), X.indptr.copy()), shape=X.shape)

@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from reticent.learners.class_weights import CountsPlan
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.learners.class_weights import CountsPlan, noisy_counts
 from reticent.learners.descent import LEVEL
 from reticent.learners.second_moments import MARGIN, NARROW
 
@@ -75,20 +78,22 @@ def plain_level(columns: int) -> float:
     return min(max(math.sqrt(2 * COLUMNS / columns), 1.4), LEVEL)
 
 
-def reach_for_count(usual: Reach, count: int, plan: CountsPlan) -> Reach:
+def reach_for_counts(usual: Reach, released: NDArray[np.int64], plan: CountsPlan) -> Reach:
     """The level and the power if one of two classes may be rare.
 
     Parameters
     ----------
     usual : Reach
         Those for classes that are not.
-    count : int
-        The noisy count of one of two classes.
+    released : array of int
+        The noisy counts of two classes, from `release_class_counts`.
     plan : CountsPlan
-        The plan of its release.
+        The plan of their release.
     """
-    share = count / plan.rows
-    most = max(min(share, 1 - share), 0.0) + 2 * float(plan.sigma) / plan.rows  # a bound from above, very likely
+    counts = noisy_counts(released, plan)
+    total = max(float(counts.sum()), 1.0)
+    # A bound on the smaller share from above, very likely.
+    most = (max(float(counts.min()), 0.0) + 2 * float(plan.sigma)) / total
     if most >= RARE:
         return usual
     level = min(usual.level * math.sqrt(RARE / most), MOST)

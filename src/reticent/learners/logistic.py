@@ -17,26 +17,28 @@ from scipy.special import log_expit, log_softmax, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent.data.labels import ClassLabels, indices_in_declared, observed_labels, refuse_unreadable_labels
-from reticent.data.tables import refuse_infinite, refuse_unreadable
+from reticent.data.labels import (
+    ClassLabels,
+    checked_class_indices,
+    indices_in_declared,
+    observed_labels,
+    refuse_unreadable_labels,
+)
+from reticent.data.tables import refuse_unreadable
 from reticent.exact import Number, integer
-from reticent.learners.class_weights import balanced_weights, release_class_counts
-from reticent.learners.column_scales import column_factors, release_exponents
-from reticent.learners.descent import DescentPlan, class_targets, descend, integer_rows
+from reticent.learners.descent import DescentPlan
 from reticent.learners.features import FeatureMap
 from reticent.learners.lattice import Floats, Matrix
-from reticent.learners.levels import reach_for_count
-from reticent.learners.linear import Linear, Scales, released_weights, start_weights
+from reticent.learners.linear import Linear
+from reticent.learners.logistic_fit import fit_rows
 from reticent.learners.logistic_settings import LogisticSettings
 from reticent.learners.public_rows import check_same_columns
-from reticent.learners.second_moments import whiten
 from reticent.learners.whitening import Whitening
-from reticent.mechanisms.release import Release, noise_from_seed, noise_or_system, release
+from reticent.mechanisms.release import Release, noise_from_seed
 from reticent.noise import Noise
 from reticent.privacy import guarantee
 from reticent.privacy.parameters import check_delta
 from reticent.promises import check_share, fewest_rows
-from reticent.silence import silent
 
 
 class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -102,11 +104,16 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         The seed of the map, which is published with the model as `fourier_seed_`; None draws one.
     start : Linear or None, default None
         The weights from which the descent starts; None is zero. They must be public: known without the rows, or the
-        `hypothesis_` of an earlier private model, never anything else that was computed from data.
+        `hypothesis_` of an earlier private model, never anything else that was computed from data. After rounds,
+        weights for mapped rows are cut off at 10.
+    whitening : Whitening or None, default None
+        A public map of rows for the descent: the `whitening_` of an earlier private model. Then nothing is spent on
+        finding one, and all of the budget is for the descent. With `start`, the earlier model's weights are carried
+        over exactly.
     rounds : "auto" or int, default "auto"
         The rounds of noisy second moments before the descent. "auto" chooses them from the numbers of rows and columns,
-        ε and δ; with few rows, with very many columns and with `public` it chooses none. 0 leaves all of the budget to
-        the descent.
+        ε and δ; with few rows, with very many columns, with `public` and with `whitening` it chooses none. 0 leaves all
+        of the budget to the descent.
     class_weight : "balanced", dict or None, default None
         Weights of the classes. "balanced" spends 1 % of the budget on noisy counts of the classes, and makes larger
         ones lighter, down to 0.2. A dictionary gives public weights by class, 1 for a class that is not in it; they are
@@ -139,7 +146,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     descent_plan_ : DescentPlan
         The public settings of the descent.
     whitening_ : Whitening or None
-        The map that rounds of second moments led to; None without rounds. It is part of what the guarantee covers.
+        The map that rounds of second moments led to, or that was given; None for none. It is part of what the
+        guarantee covers.
     class_weights_ : array or None
         The weight of each class in the descent; None for equal weights. It is part of what the guarantee covers.
 
@@ -165,6 +173,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         gamma: Number | None = None,
         fourier_seed: int | None = None,
         start: Linear | None = None,
+        whitening: Whitening | None = None,
         rounds: Literal["auto"] | int = "auto",
         class_weight: Literal["balanced"] | Mapping[Any, Number] | None = None,
         level: Number = 2,
@@ -182,6 +191,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.gamma = gamma
         self.fourier_seed = fourier_seed
         self.start = start
+        self.whitening = whitening
         self.rounds = rounds
         self.class_weight = class_weight
         self.level = level
@@ -239,70 +249,58 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         target: Any = y if declared is None or y is None else indices_in_declared(y, declared)
         refuse_unreadable_labels(target)
         X, target = validate_data(self, X, target, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        labels = observed_labels(target) if declared is None else ClassLabels(declared, target)
+        return self._fit(settings, X, labels, unsafe_noise)
+
+    def fit_class_indices(
+        self, X: Matrix, class_indices: ArrayLike, unsafe_noise: Noise | None, *, labelled_rows: int | None = None
+    ) -> Self:
+        """Learn from rows whose labels were read, and of which some may be missing, as engines do.
+
+        A row without a label adds 0 to every release, whatever it holds. Whether a row has a label is protected as the
+        label is; that labels may be missing, and `labelled_rows`, are public.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, columns)
+            The training rows.
+        class_indices : array-like of int, of shape (rows,)
+            The index of each row's class in the sorted `classes`, which must be given; −1 for a row without a label.
+        unsafe_noise : Noise or None
+            As for `fit_with_noise`.
+        labelled_rows : int or None, default None
+            None if every row has a label; then −1 is refused. Else how many are expected to have one, a number that is
+            known without looking at the labels. It takes the place of the number of rows in all rules. A wrong number
+            costs accuracy, never privacy.
+
+        Returns
+        -------
+        self
+        """
+        settings = self.settings()
+        if settings.classes is None:
+            raise ValueError("classes must be given, as class_indices are indices of them")
+        refuse_unreadable(X)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        indices = checked_class_indices(
+            class_indices, rows=X.shape[0], classes=len(settings.classes), missing=labelled_rows is not None
+        )
+        labels = ClassLabels(settings.classes, indices)
+        return self._fit(settings, X, labels, unsafe_noise, labelled_rows=labelled_rows)
+
+    def _fit(
+        self,
+        settings: LogisticSettings,
+        X: Matrix,
+        labels: ClassLabels,
+        unsafe_noise: Noise | None,
+        labelled_rows: int | None = None,
+    ) -> Self:
         if self.public is not None:
             check_same_columns(self.public, X.shape[1], getattr(self, "feature_names_in_", None))
-        refuse_infinite(X)
         check_delta(self.delta, positive=True, rows=X.shape[0])  # for its warning
-        classes, class_indices = observed_labels(target) if declared is None else ClassLabels(declared, target)
-        weights_of_classes = settings.known_weights(classes)
-
-        row_map = settings.row_map(rows=X.shape[0], columns=X.shape[1])
-        inputs = X.shape[1] if row_map.directions is None else row_map.directions.matrix.shape[1]
-        columns = settings.fourier_features or inputs
-        size = {"rows": X.shape[0], "columns": columns, "classes": len(classes)}
-        plan = settings.plan(**size)
-        settings.check_certified(plan.event)
-        constant = settings.fit_intercept
-        length = row_map.length if settings.fourier_features is None else 1.0  # of rows that became unit rows
-        scales = Scales(length, plan.descent.reach, plan.descent.constant, plan.descent.radius)
-        if plan.moments.rounds:
-            scales = Scales(length, 1, int(constant), 1)
-        start, outputs = settings.start, plan.descent.outputs
-        first = None if start is None else start_weights(start, scales, columns, outputs)
-        feature_map = settings.with_fourier_features(row_map, inputs, noise_or_system(unsafe_noise))
-        with silent():
-            if plan.counts is not None:
-                counted, _ = release_class_counts(
-                    class_indices, len(classes), sigma=plan.counts.sigma, unsafe_noise=unsafe_noise
-                )
-                if settings.class_weight == "balanced":
-                    weights_of_classes = balanced_weights(counted, plan.counts)
-                if plan.moments.rounds and len(classes) == 2:
-                    plan = settings.plan(**size, reach=reach_for_count(plan.reach, int(counted[0]), plan.counts))
-            rows, whitening = feature_map.unit_rows(X), None
-            factors = None
-            if plan.scales is not None:
-                exponents, _ = release_exponents(rows, sigma=plan.scales.sigma, unsafe_noise=unsafe_noise)
-                factors = np.append(column_factors(exponents, plan.scales), [1.0] * constant)
-            if plan.moments.rounds:
-                whitening, first = whiten(
-                    rows,
-                    plan.moments,
-                    constant=constant,
-                    factors=factors,
-                    power=plan.reach.power,
-                    margin=plan.reach.margin,
-                    start=first,
-                    unsafe_noise=unsafe_noise,
-                )
-                rows = whitening.unit_rows(rows)
-            weights = descend(
-                integer_rows(rows, plan.descent),
-                class_targets(class_indices, len(classes)),
-                plan.descent,
-                unsafe_noise,
-                first,
-                row_weights=None if weights_of_classes is None else weights_of_classes[class_indices],
-            )
-            weights = weights if whitening is None else whitening.pulled_back(weights)
-        return self.adopt_release(
-            release(released_weights(weights, scales, columns), plan.event, unsafe_noise),
-            plan=plan.descent,
-            feature_map=feature_map,
-            classes=classes,
-            whitening=whitening,
-            class_weights=weights_of_classes,
-        )
+        parts = fit_rows(settings, X, labels, unsafe_noise, labelled_rows=labelled_rows)
+        return self.adopt_release(classes=labels.classes, **parts._asdict())
 
     def settings(self) -> LogisticSettings:
         """The parameters as checked values; ValueError or TypeError names the first that is out of range."""

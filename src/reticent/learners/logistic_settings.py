@@ -42,6 +42,7 @@ from reticent.learners.second_moments import (
     schedule,
     strengths,
 )
+from reticent.learners.whitening import Whitening, checked_whitening
 from reticent.noise import Noise
 from reticent.privacy import fits
 from reticent.privacy.events import Composed, Event
@@ -68,6 +69,8 @@ class LogisticPlan:
         The descent, at its usual level.
     reach : Reach
         The usual level, and how far rows are whitened.
+    mapped : bool
+        Whether the descent sees rows that were whitened, by these rounds or by a public map.
     """
 
     counts: CountsPlan | None
@@ -75,6 +78,7 @@ class LogisticPlan:
     moments: MomentsPlan
     descent: DescentPlan
     reach: Reach
+    mapped: bool
 
     @property
     def event(self) -> Event:
@@ -100,6 +104,7 @@ class LogisticSettings:
     gamma: Fraction | None
     fourier_seed: int | None
     start: Linear | None
+    whitening: Whitening | None
     rounds: str | int
     class_weight: ClassWeight
     level: Fraction
@@ -131,6 +136,7 @@ class LogisticSettings:
             gamma=None if given["gamma"] is None else check_positive(given["gamma"], "gamma"),
             fourier_seed=None if seed is None else integer(seed, "fourier_seed", least=0),
             start=None if given["start"] is None else checked_start(given["start"]),
+            whitening=_whitening(given),
             rounds=check_rounds(given["rounds"]),
             class_weight=checked_class_weight(given["class_weight"]),
             level=check_positive(given["level"], "level"),
@@ -212,14 +218,16 @@ class LogisticSettings:
         columns : int
             The number of columns of private rows.
         """
-        if self.public is not None or not isinstance(self.rounds, str):
+        if self.public is not None or self.whitening is not None or not isinstance(self.rounds, str):
             return []
         seen = self.fourier_features or columns
         return [math.ceil(each / self.mu) for each in strengths(seen + self.fit_intercept) if each < math.inf]
 
     # ── releases ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def plan(self, *, rows: int, columns: int, classes: int, reach: Reach | None = None) -> LogisticPlan:
+    def plan(
+        self, *, rows: int, columns: int, classes: int, reach: Reach | None = None, places: int | None = None
+    ) -> LogisticPlan:
         """Plan all releases from public numbers.
 
         Parameters
@@ -228,6 +236,9 @@ class LogisticSettings:
             The size of the problem: columns of unit rows, without a constant one.
         reach : Reach or None, default None
             How far the descent goes; None is what is usual. No event depends on it.
+        places : int or None, default None
+            If labels may be missing, the number of all rows, and `rows` is how many are expected to have a label. None
+            if every row has one.
 
         Returns
         -------
@@ -235,13 +246,21 @@ class LogisticSettings:
             A plan whose event fits (ε, δ).
         """
         budget: dict[str, Fraction] = {"epsilon": self.epsilon, "delta": self.delta}
-        found = self.schedule(rows=rows, columns=columns + self.fit_intercept)
-        moments = plan_moments(rows=rows, columns=columns + self.fit_intercept, rounds=found.rounds, **budget)
-        mapped = bool(moments.rounds)  # then the constant column is one of those that are mapped
+        found = self.schedule(rows=rows, columns=columns + self.fit_intercept, places=places)
+        moments = plan_moments(
+            rows=rows, columns=columns + self.fit_intercept, rounds=found.rounds, places=places, **budget
+        )
+        # If rows are mapped, the constant column is one of those that are.
+        counted, mapped = bool(found.rounds) and classes == 2, bool(found.rounds) or self.whitening is not None
+        if self.whitening is not None and len(self.whitening.matrix) != columns + self.fit_intercept:
+            raise ValueError(
+                f"whitening must map {columns + self.fit_intercept} columns, with the constant one, got "
+                f"{len(self.whitening.matrix)}"
+            )
         counts = scales = None
-        if self.class_weight == "balanced" or (mapped and classes == 2):
+        if self.class_weight == "balanced" or counted:
             share = SHARE if self.class_weight == "balanced" else RARE_SHARE
-            counts = plan_counts(rows=rows, classes=classes, share=share, **budget)
+            counts = plan_counts(rows=rows, classes=classes, share=share, missing=places is not None, **budget)
         if found.scales:
             scales = plan_scales(rows=rows, columns=columns, share=found.scales, **budget)
         usual = self.usual_reach(found, rows=rows, columns=columns + self.fit_intercept)
@@ -254,23 +273,28 @@ class LogisticSettings:
             steps=self.steps,
             share=1 - moments.share - sum(each.share for each in (counts, scales) if each is not None),
             level=self.scaled_level(reach.level),
-            most_level=self.scaled_level(MOST_LEVEL if mapped and classes == 2 else usual.level),
+            most_level=self.scaled_level(MOST_LEVEL if counted else usual.level),
+            places=places,
             **budget,
         )
-        return LogisticPlan(counts, scales, moments, descent, reach)
+        return LogisticPlan(counts, scales, moments, descent, reach, mapped)
 
-    def schedule(self, *, rows: int, columns: int) -> ReleaseSchedule:
+    def schedule(self, *, rows: int, columns: int, places: int | None = None) -> ReleaseSchedule:
         """What is released before the descent, but for counts of classes.
 
         Parameters
         ----------
         rows, columns : int
             The size of the problem: columns of unit rows, with the constant one.
+        places : int or None, default None
+            As for `plan`.
         """
         if not isinstance(self.rounds, str):
             return chosen_rounds(self.rounds, columns)
-        # Rows that were whitened by public ones leave nothing for rounds to do.
-        return chosen_rounds(0, columns) if self.public is not None else schedule(rows, columns, self.mu)
+        # Rows that are whitened by public ones or by a public map leave nothing for rounds to do.
+        if self.public is not None or self.whitening is not None:
+            return chosen_rounds(0, columns)
+        return schedule(rows, columns, self.mu, places=places)
 
     def usual_reach(self, found: ReleaseSchedule, *, rows: int, columns: int) -> Reach:
         """How far a descent goes after these releases, if no class is rare.
@@ -282,8 +306,8 @@ class LogisticSettings:
         rows, columns : int
             The size of the problem: columns of unit rows, with the constant one.
         """
-        if found.rounds:
-            return usual_reach(columns, rows * self.mu, scaled=bool(found.scales))
+        if found.rounds or self.whitening is not None:
+            return usual_reach(columns, rows * self.mu, scaled=bool(found.scales) or self.whitening is not None)
         return Reach(plain_level(columns) if self.public is None and isinstance(self.rounds, str) else LEVEL)
 
     def scaled_level(self, level: float) -> float:
@@ -333,6 +357,14 @@ def _usual_length(public: Matrix) -> float:
     if not float(SHORTEST) <= found <= float(LONGEST):
         raise ValueError("public must have rows of lengths between 1e-100 and 1e100, or row_norm must be given")
     return found
+
+
+def _whitening(given: Mapping[str, Any]) -> Whitening | None:
+    if given["whitening"] is None:
+        return None
+    if given["rounds"] not in ("auto", 0):
+        raise ValueError("rounds must be 'auto' or 0 with whitening: the map is known, and no other is bought")
+    return checked_whitening(given["whitening"], constant=bool(given["fit_intercept"]))
 
 
 def _even(features: Any) -> int | None:

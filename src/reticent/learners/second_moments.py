@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from reticent.exact import integer
 from reticent.learners.descent import release_variance, row_bits
-from reticent.learners.lattice import MOST_ENTRIES, WHOLE, Floats, Matrix, on_lattice
+from reticent.learners.lattice import MOST_ENTRIES, WHOLE, Floats, Matrix, emptied, on_lattice
 from reticent.learners.whitening import (
     CLEAR,
     Whitening,
@@ -41,6 +41,7 @@ MOST_ROUNDS = 32
 MARGIN = 1.4  # the length to which mapped rows are shortened for the descent, in units of their root mean square length
 SHORTEST = 1e-9  # the least mean squared length of mapped rows
 NEAR, FAR = 10.0, 1000.0  # how far directions are stretched in which nothing is seen
+HEAVY = 10.0  # the largest weight for mapped rows that a descent after rounds starts from
 
 
 # ── the plan: all that is fixed before the rows are read ──────────────────────────────────────────────────────────
@@ -68,7 +69,8 @@ class MomentsPlan:
     Parameters
     ----------
     rows, columns : int
-        The number of rows, and of columns with the constant one.
+        The number of rows (if labels may be missing, how many are expected to have one), and of columns with the
+        constant one.
     rounds : tuple of Round
         The rounds; empty for none.
     sigmas : tuple of Fraction
@@ -117,7 +119,7 @@ class ReleaseSchedule(NamedTuple):
     rounds: tuple[Round, ...]
 
 
-def schedule(rows: int, columns: int, mu: float) -> ReleaseSchedule:
+def schedule(rows: int, columns: int, mu: float, *, places: int | None = None) -> ReleaseSchedule:
     """What is released of this many rows and columns, by a fixed rule of public numbers.
 
     With all directions whitened, rows have the squared length D, and noise is to be paid for in each of them. So rounds
@@ -129,12 +131,14 @@ def schedule(rows: int, columns: int, mu: float) -> ReleaseSchedule:
         n, and D: the number of columns with the constant one.
     mu : float
         μ, sensitivity over noise of a single release that uses up (ε, δ).
+    places : int or None, default None
+        The number of all rows, with and without a label; None is n.
 
     >>> [len(schedule(rows, 7, 0.22).rounds) for rows in (100, 180, 5000)]
     [0, 4, 10]
     """
     few, many = strengths(columns)
-    if columns > WIDE or rows * columns > MOST_ENTRIES or rows * mu < few:
+    if columns > WIDE or (places or rows) * columns > MOST_ENTRIES or rows * mu < few:
         return ReleaseSchedule(Fraction(0), ())
     if rows * mu < many:
         return ReleaseSchedule(Fraction(0), (Round(Fraction(1, 40), 1),) * 4)
@@ -188,7 +192,13 @@ def check_rounds(rounds: object) -> str | int:
 
 
 def plan_moments(
-    *, rows: int, columns: int, epsilon: Fraction, delta: Fraction, rounds: tuple[Round, ...]
+    *,
+    rows: int,
+    columns: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    rounds: tuple[Round, ...],
+    places: int | None = None,
 ) -> MomentsPlan:
     """Plan rounds of second moments from public numbers.
 
@@ -200,6 +210,8 @@ def plan_moments(
         Privacy-loss bound and failure probability of the whole: of these rounds and of the descent after them.
     rounds : tuple of Round
         The rounds.
+    places : int or None, default None
+        The number of all rows, with and without a label; None is `rows`.
 
     Returns
     -------
@@ -210,10 +222,10 @@ def plan_moments(
         return MomentsPlan(rows, columns, (), (), 1, 0.0)
     variance = release_variance(epsilon, delta)
     # All sums stay below 2^53, and the noise within 64 bits: a coarser lattice where they would not.
-    bits = row_bits(columns)
+    bits, summed = row_bits(columns), places or rows
     least = min(each.share for each in rounds)
     while bits and (
-        OFF_DIAGONAL * rows << 2 * bits >= WHOLE or 2 * DIAGONAL**2 * (variance / least) * 16**bits > WIDEST**2
+        OFF_DIAGONAL * summed << 2 * bits >= WHOLE or 2 * DIAGONAL**2 * (variance / least) * 16**bits > WIDEST**2
     ):
         bits -= 1
     squared = 2 * DIAGONAL**2 * 16**bits
@@ -248,15 +260,16 @@ def release_moments(
     constant: bool,
     radius: int,
     sigma: Fraction,
+    empty: NDArray[np.bool_] | None = None,
     unsafe_noise: Noise | None = None,
 ) -> Release[NDArray[np.int64]]:
     """Release `moment_sum` of the rows as mapped, shortened to `bound`, and rounded to a lattice.
 
-    Guarantee. `DiscreteGaussian(sigma, 50·radius⁴)`, for one replaced row.
+    Guarantee. `DiscreteGaussian(sigma, 50·radius⁴)`, for one replaced row, and whether it is empty.
 
     Why. A row becomes an integer vector W with |W| ≤ R, which depends on this row alone. For W in place of Z,
     Δ = WWᵀ − ZZᵀ has the squared Frobenius norm |W|⁴ + |Z|⁴ − 2(W·Z)² ≤ 2R⁴. The released vector moves by
-    25·Σ Δᵢᵢ² + 49·Σ_{i<j} Δᵢⱼ² ≤ 25·‖Δ‖² ≤ 50·R⁴. See `docs/learners/second_moments.md`.
+    25·Σ Δᵢᵢ² + 49·Σ_{i<j} Δᵢⱼ² ≤ 25·‖Δ‖² ≤ 50·R⁴. An empty row is W = 0. See `docs/learners/second_moments.md`.
 
     Parameters
     ----------
@@ -266,13 +279,17 @@ def release_moments(
         R, with 7·rows·R² < 2⁵³.
     sigma : Fraction
         The noise.
+    empty : array of bool, of shape (rows,), or None, default None
+        Which rows count for nothing, the constant column included; None for none.
     unsafe_noise : Noise or None, default None
         For tests only; None draws from the operating system.
     """
     columns = len(matrix)
-    total = np.zeros(columns * (columns + 1) // 2, dtype=np.int64)
+    total, first = np.zeros(columns * (columns + 1) // 2, dtype=np.int64), 0
     for block in mapped_blocks(rows, matrix, bound, constant=constant):
-        total += moment_sum(on_lattice(block * radius, radius**2))
+        counted = block if empty is None else emptied(block, empty[first : first + len(block)])
+        total += moment_sum(on_lattice(counted * radius, radius**2))
+        first += len(block)
     return gaussian_count(
         total, sigma=sigma, squared_sensitivity=2 * DIAGONAL**2 * radius**4, unsafe_noise=unsafe_noise
     )
@@ -299,11 +316,12 @@ def whiten(
     power: float = 1.0,
     margin: float = MARGIN,
     start: Floats | None = None,
+    empty: NDArray[np.bool_] | None = None,
     unsafe_noise: Noise | None = None,
 ) -> tuple[Whitening, Floats | None]:
     """Run the rounds of a plan.
 
-    Guarantee. `Composed(plan.events)`, for one replaced row.
+    Guarantee. `Composed(plan.events)`, for one replaced row, and whether it is empty.
 
     Why. The rounds and their noise are fixed beforehand. What a round maps rows by is computed from the releases
     before it and from public numbers; given these, the round is one `release_moments`. See
@@ -324,21 +342,32 @@ def whiten(
     margin : float, default 1.4
         The length to which mapped rows are shortened for the descent, in units of their root mean square length.
     start : array of shape (columns, outputs) or None, default None
-        Public weights for unit rows, and for the constant 1.
+        Public weights for unit rows, and for the constant 1. They may be large in directions in which earlier rows did
+        not vary. If these rows do vary there, such weights would drown all others, so they are cut off.
+    empty : array of bool, of shape (rows,), or None, default None
+        Which rows count for nothing; None for none.
     unsafe_noise : Noise or None, default None
         For tests only; None draws from the operating system.
 
     Returns
     -------
     Whitening, array of shape (columns, outputs) or None
-        The map that the last round leads to, and the weights for mapped rows that have the scores of `start`.
+        The map that the last round leads to, and the weights for mapped rows that have the scores of `start`, but are
+        at most 10.
     """
     first = np.ones(plan.columns) if factors is None else factors
     matrix, inverse, length = np.diag(first), np.diag(1 / first), 1.0
     for number, (each, sigma) in enumerate(zip(plan.rounds, plan.sigmas, strict=True)):
         bound = each.stretch * length if number else 1.0
         released, _ = release_moments(
-            rows, matrix, bound, constant=constant, radius=plan.radius, sigma=sigma, unsafe_noise=unsafe_noise
+            rows,
+            matrix,
+            bound,
+            constant=constant,
+            radius=plan.radius,
+            sigma=sigma,
+            empty=empty,
+            unsafe_noise=unsafe_noise,
         )
         moments = symmetric(released, plan.columns) * (bound**2 / (plan.rows * plan.radius**2))
         values, vectors = np.linalg.eigh(moments)
@@ -359,5 +388,6 @@ def whiten(
         turned = before @ matrix  # from the rows of the last round to those that are mapped partly
         length = math.sqrt(max(float((turned * (moments @ turned)).sum()), SHORTEST))
     found_map = Whitening(matrix, margin * length, constant)
-    weights = None if start is None else inverse @ start * (found_map.length / factor_inside(constant))
-    return found_map, weights
+    if start is None:
+        return found_map, None
+    return found_map, np.clip(inverse @ start * (found_map.length / factor_inside(constant)), -HEAVY, HEAVY)

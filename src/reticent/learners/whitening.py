@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -69,6 +70,47 @@ class Whitening:
             Weights for mapped rows.
         """
         return np.asarray(self.matrix @ weights * (factor_inside(self.constant) / self.length))
+
+
+    def carried_over(self, weights: Floats) -> Floats:
+        """The inverse of `pulled_back`: the weights for mapped rows that have the scores of these weights.
+
+        Parameters
+        ----------
+        weights : array of shape (columns, outputs)
+            Weights for unit rows, and for the constant 1.
+        """
+        # Columns may differ in scale by many orders of magnitude. With lines of one scale, elimination is accurate.
+        scales = np.abs(self.matrix).max(axis=1, keepdims=True)
+        found = np.linalg.solve(self.matrix / scales, weights / scales)
+        return np.asarray(found * (self.length / factor_inside(self.constant)))
+
+
+def checked_whitening(whitening: Any, *, constant: bool) -> Whitening:
+    """`whitening` as it is; TypeError or ValueError if weights cannot be carried over to it.
+
+    Parameters
+    ----------
+    whitening : Whitening
+        The map.
+    constant : bool
+        Whether unit rows get a constant column.
+    """
+    if not isinstance(whitening, Whitening):
+        raise TypeError(
+            f"whitening must be the whitening_ of an earlier private model or None, got {type(whitening).__name__}"
+        )
+    matrix = np.asarray(whitening.matrix, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
+        raise ValueError("whitening must have a square matrix of finite numbers")
+    if not 0 < whitening.length < math.inf:
+        raise ValueError("whitening must have a length > 0")
+    if whitening.constant != constant:
+        raise ValueError(f"whitening must have been found with fit_intercept={constant}, as this learner has it")
+    scales = np.abs(matrix).max(axis=1, keepdims=True)
+    if not scales.all() or np.linalg.matrix_rank(matrix / scales) < len(matrix):
+        raise ValueError("whitening must have a matrix that can be inverted")
+    return whitening
 
 
 def mapped_blocks(rows: Matrix, matrix: Floats, bound: float, *, constant: bool) -> Iterator[Floats]:

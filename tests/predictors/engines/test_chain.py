@@ -478,10 +478,16 @@ class Unheard(ThresholdLearner):
         return super().fit_with_noise(X, y, unsafe_noise)
 
 
+class Unread(PrivateLogisticRegression):
+    def fit_class_indices(self, X: Any, class_indices: Any, unsafe_noise: Any, **rest: Any) -> Any:
+        return super().fit_class_indices(X, class_indices, unsafe_noise, **rest)
+
+
 @pytest.mark.parametrize(
     ("estimator", "private"),
     [
         (LINEAR, True),
+        (Unread(epsilon=1, delta=1e-6, row_norm=1), False),
         (ThresholdLearner(bits=4, epsilon=1), True),
         (RectangleLearner(bits=4, epsilon=1), True),
         (PointLearner(bits=4, epsilon=1, delta=1e-6), True),

@@ -41,8 +41,9 @@ def is_private_learner(estimator: object) -> bool:
     """Whether `fit(X, y)` of this estimator releases a model that is private in the rows and their labels.
 
     True for the learners of this package that need rows and labels alone, and for classes derived from them that leave
-    `fit_with_noise` as it is. An estimator that merely has an `epsilon` is not trusted, nor is a pipeline around a
-    private learner: its other steps may have seen the rows. A learner that protects labels only is not private here.
+    `fit_with_noise` and `fit_class_indices` as they are. An estimator that merely has an `epsilon` is not trusted, nor
+    is a pipeline around a private learner: its other steps may have seen the rows. A learner that protects labels only
+    is not private here.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> from reticent.learners import LabelPrivateLearner, ThresholdLearner
@@ -52,9 +53,11 @@ def is_private_learner(estimator: object) -> bool:
     >>> is_private_learner(LabelPrivateLearner(Thresholds(bits=8), epsilon=1))
     False
     """
-    for kind in (PrivateLogisticRegression, PrivateComparison):
-        if isinstance(estimator, kind):
-            return type(estimator).fit_with_noise is kind.fit_with_noise
+    if isinstance(estimator, PrivateLogisticRegression):
+        ways = ("fit_with_noise", "fit_class_indices")
+        return all(getattr(type(estimator), way) is getattr(PrivateLogisticRegression, way) for way in ways)
+    if isinstance(estimator, PrivateComparison):
+        return type(estimator).fit_with_noise is PrivateComparison.fit_with_noise
     if not isinstance(estimator, ConceptLearner) or isinstance(estimator, StablePredictor):  # stable is not private
         return False
     return type(estimator).fit_with_noise is ConceptLearner.fit_with_noise and estimator.protects == "rows"
