@@ -81,7 +81,7 @@ def test_rows_that_were_learned_from_are_gone() -> None:
     model = fitted(held_back=0)
     X, _ = line(8000, seed=5)
     model.predict(X[:7999])
-    store = model._machine._store
+    store = model._machine.intake.store  # type: ignore[union-attr]
     assert store is not None
     assert len(store) == 7999
     model.predict(X[7999:])
@@ -618,7 +618,7 @@ def test_rows_beyond_the_memory_limit_live_in_a_file_and_answers_stay_as_good(tm
     X, truth = line(60_000, seed=1)
     model = fitted(20_000, memory_limit=1000, folder=tmp_path)
     assert (model.predict(X[:30_000]) == truth[:30_000]).mean() > 0.98
-    store = model._machine._store
+    store = model._machine.intake.store  # type: ignore[union-attr]
     assert store is not None
     assert store.on_disk
     model.save(tmp_path / "state")

@@ -519,7 +519,7 @@ def test_answers_given_before_the_labeller_closed_are_not_lost() -> None:
     budget: dict[str, Any] = {"vote_epsilon": Fraction(4), "vote_delta": Fraction(1, 1000)}
     bbl = GenericBBL(TWO, epsilon=4, delta=0.001, phases=[between(400, answers=100, budget=budget)], unsafe_seed=1)
     bbl.fit(*table(split(400)))
-    codes, phases, refused = bbl.answer([[0]] * 5 + [[1]] * 50 + [[0]])
+    codes, phases, refused, _ = bbl.answer([[0]] * 5 + [[1]] * 50 + [[0]])
     assert 5 < len(codes) == len(phases) < 55
     assert codes[:5].tolist() == [0] * 5
     assert set(phases) == {1}
@@ -530,7 +530,7 @@ def test_answers_given_before_the_labeller_closed_are_not_lost() -> None:
 
 def test_answers_have_the_phase_that_gave_them() -> None:
     first = BBLPhase(teachers=2, shard=1, answers=3, vote_delta=DELTA, sigma=3, scored=1, drawn=2)
-    codes, phases, refused = gaussian([first, PHASE], TWO).fit([[0], [1]], [0, 1]).answer([[0]] * 5)
+    codes, phases, refused, _ = gaussian([first, PHASE], TWO).fit([[0], [1]], [0, 1]).answer([[0]] * 5)
     assert (len(codes), phases.tolist(), refused) == (5, [1, 1, 1, 2, 2], None)
 
 
@@ -548,7 +548,7 @@ def test_phases_without_end_end_where_the_labeller_does() -> None:
         teachers=800, shard=1, answers=800, vote_epsilon=100, vote_delta=1e-3, halts=50, scored=1, drawn=800
     )
     bbl = Growing(TWO, epsilon=110, delta=0.1, phases=[phase], unsafe_seed=1).fit([[0]] * 800, [0] * 800)
-    codes, _, refused = bbl.answer([[0]] * 801)
+    codes, _, refused, _ = bbl.answer([[0]] * 801)
     assert len(codes) == 800
     refusal = "phase 1 was the last: .* at most halts=100000000000000 .* take labeller='gaussian' or a larger epsilon"
     assert re.match(f"{refusal}; 800 queries", str(refused))

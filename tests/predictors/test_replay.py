@@ -103,7 +103,7 @@ def test_a_phase_can_learn_elsewhere(tmp_path: Path) -> None:
 def test_answers_given_before_there_were_no_more_are_told_with_the_reason() -> None:
     model = fitted(client_share=0.0002)  # one row of a client: too few for another phase
     X, _ = queries(8100, 0)
-    codes, phases, refused = model.answer(X, np.zeros(8100, dtype=np.int64))
+    codes, phases, refused, _ = model.answer(X, np.zeros(8100, dtype=np.int64))
     assert (len(codes), set(phases.tolist()), type(refused)) == (8000, {1}, BudgetExhausted)
     assert model.answered_ == 8000
     with pytest.raises(BudgetExhausted):

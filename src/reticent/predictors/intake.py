@@ -78,7 +78,10 @@ class Intake(Protocol):
         """Take queries that were answered after `asked` others; return a ticket for each, if they get feedback."""
 
     def complete(self, asked: int, closed: bool) -> bool:
-        """Whether no more rows will come, after `asked` queries, or if the phase was `closed` early."""
+        """Whether the next phase may learn, after `asked` queries, or if the phase was `closed` early."""
+
+    def seal(self) -> None:
+        """Take no more rows: the next phase learns now."""
 
     def missing(self, asked: int, closed: bool) -> str | None:
         """Why there is no next phase yet, by public numbers; None if there is one."""
@@ -155,6 +158,9 @@ class OwnAnswers:
         if self.store is None:
             return False
         return closed or (self.space <= 0 if self._trusted else asked >= self._phase.window)
+
+    def seal(self) -> None:
+        """Rows end with the window in any case."""
 
     def missing(self, asked: int, closed: bool) -> str | None:
         """Why there is no next phase yet."""

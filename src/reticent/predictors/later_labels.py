@@ -70,7 +70,8 @@ class LaterLabels:
         self._phase = Phase(number=0, rows=0, answers=0, window=0)  # before the first
         self._received = self._issued = 0
         self._held_units = 0  # units of the next phase that were queries after the last window
-        self._closed_early = False
+        self.sealed = False  # whether the next phase learns, and takes no more
+        self._early = False
 
     @property
     def count(self) -> int:
@@ -97,7 +98,7 @@ class LaterLabels:
             self._numbers.popleft()
         used += [one for one in (self._slots, held) if one is not None]
         self._phase, self._slots, self._held = phase, slots, after
-        self._closed_early, self._held_units = False, 0
+        self.sealed, self._early, self._held_units = False, False, 0
         if self.truth.takes_feedback:
             self._admission.begin(window=window)
         if held is not None and slots is not None:
@@ -164,11 +165,11 @@ class LaterLabels:
         digits = secrets.token_hex(16 * count)
         return [digits[one : one + 32] for one in range(0, len(digits), 32)]
 
-    def feedback(self, tickets: Sequence[object], labels: Integers, owners: Sequence[str | None], *, over: bool) -> int:
+    def feedback(self, tickets: Sequence[object], labels: Integers, owners: Sequence[str | None]) -> int:
         """Write labels into slots that are open; how many tickets are those of open slots of their owner."""
         found = 0
         for ticket, label, owner in zip(tickets, labels.tolist(), owners, strict=True):
-            for slots in (None if over else self._slots, self._held):
+            for slots in (None if self.sealed else self._slots, self._held):
                 if slots is not None and slots.write(ticket, owner, label):
                     found += 1
                     break
@@ -200,11 +201,11 @@ class LaterLabels:
         missing = 0 if self.truth.takes_feedback else (self._chunks[-1].space if self._chunks else self.truth.rows)
         return Taken(kept, self._phase.number + ahead, missing, first)
 
-    def withdraw(self, numbers: Sequence[int], *, over: bool) -> int:
+    def withdraw(self, numbers: Sequence[int]) -> int:
         """Forget labelled rows whose phase has not begun and is not complete; their places stay, empty."""
         wanted, found = {int(one) for one in numbers}, 0
         for chunk, known in zip(self._chunks, self._numbers, strict=True):
-            if over if self.truth.takes_feedback else chunk.space == 0:
+            if self.sealed if self.truth.takes_feedback else chunk.space == 0:
                 continue
             for place in [one for one, number in enumerate(known) if number in wanted]:
                 chunk.erase(place)
@@ -218,19 +219,19 @@ class LaterLabels:
         """Whether there are enough labelled rows for the next phase, with `source="rows"`."""
         return not self.truth.takes_feedback and bool(self._chunks) and self._chunks[0].space == 0
 
-    def close(self) -> None:
-        """Take no more for the next phase: it begins early, by a public act."""
-        self._closed_early = True
+    def begin_early(self) -> None:
+        """Let the next phase begin with what is there, by a public act."""
+        self._early = True
 
-    def over(self, asked: int, closed: bool) -> bool:
-        """Whether the slots of this phase are closed, by the clock."""
-        return closed or self._closed_early or asked >= self._phase.queries
+    def seal(self) -> None:
+        """Close the slots, and take no more: the next phase learns now."""
+        self.sealed = True
 
     def complete(self, asked: int, closed: bool) -> bool:
-        """Whether no more rows will come, by the clock."""
+        """Whether the next phase may begin, by the clock."""
         if self.truth.takes_feedback:
-            return self._slots is not None and self.over(asked, closed)
-        return self.due or self._closed_early
+            return self._slots is not None and (closed or self._early or asked >= self._phase.queries)
+        return self.due or self._early
 
     def missing(self, asked: int, closed: bool) -> str | None:
         """Why there is no next phase yet."""

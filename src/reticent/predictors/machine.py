@@ -188,7 +188,8 @@ class PhaseMachine:
             self.closed = len(found) < len(some)
             with suppress(Exception):  # what cannot be learned ahead is learned when it is needed
                 self._learn_ahead()
-        if not one_phase and self.left == 0 and self._no_next_phase() is None:
+        lazy = isinstance(self.intake, LaterLabels)  # then labels may come until the next query
+        if not (one_phase or lazy) and self.left == 0 and self._no_next_phase() is None:
             with suppress(Exception):  # these answers are given; the next call says why there are no more
                 self.turn_over(0)
         return Answers(class_indices[:done], phases[:done], refused, tickets)
@@ -230,8 +231,8 @@ class PhaseMachine:
         """Keep labelled rows for phases to come."""
         intake = self.later_labels("add_labelled")
         self.identity = None
-        if intake.truth.takes_feedback and intake.complete(self.asked, self.closed):
-            self.turn_over()  # the slots are closed, and so is the phase that they belong to
+        if intake.truth.takes_feedback and intake.sealed:
+            self.turn_over()  # what arrives now belongs to the phase after the one that learns
         taken = intake.add_labelled(X, labels, groups)
         with suppress(Exception):  # what cannot be learned ahead is learned when it is needed
             self._learn_ahead()
@@ -241,13 +242,13 @@ class PhaseMachine:
         """Forget labelled rows, if their phase is not complete yet."""
         intake = self.later_labels("withdraw_labelled")
         self.identity = None
-        return intake.withdraw(numbers, over=intake.over(self.asked, self.closed))
+        return intake.withdraw(numbers)
 
     def feedback(self, tickets: Sequence[object], labels: Integers, owners: Sequence[str | None]) -> int:
         """Write labels into the slots of queries; how many slots were open."""
         intake = self.later_labels("feedback")
         self.identity = None
-        return intake.feedback(tickets, labels, owners, over=intake.over(self.asked, self.closed))
+        return intake.feedback(tickets, labels, owners)
 
     @property
     def rows_gathered(self) -> int:
@@ -263,6 +264,7 @@ class PhaseMachine:
     def _learn_ahead(self) -> None:
         """Let the next phase learn in the background, while the queries held back are answered."""
         if self.background and self._ahead is None and self.intake.complete(self.asked, self.closed):
+            self.intake.seal()
             pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="reticent-phase")
             self._ahead = pool.submit(self._learn, self._answered_then())
             pool.shutdown(wait=False)
@@ -313,6 +315,7 @@ class PhaseMachine:
             self._close_early()
         if (why := self._no_next_phase()) is not None:
             raise self._spent(done, why)
+        self.intake.seal()
         try:
             phase, engine = self._next_phase()
         except _TooFewRows as error:
@@ -330,7 +333,7 @@ class PhaseMachine:
             raise InsufficientData(
                 f"a phase needs at least {fewest} labelled rows or slots, and there are {intake.count}", required=fewest
             )
-        intake.close()
+        intake.begin_early()
 
     def _no_next_phase(self) -> str | None:
         """Why there is no next phase yet, by public numbers; None if there is one."""
@@ -417,7 +420,7 @@ class PhaseMachine:
         self.engine.resume(clock["labeller"])
         if feedback:
             tickets, labels, owners = zip(*feedback, strict=True)
-            self.later_labels("feedback").feedback(tickets, np.array(labels), owners, over=False)
+            self.later_labels("feedback").feedback(tickets, np.array(labels), owners)
         self._learn_ahead()
 
 
