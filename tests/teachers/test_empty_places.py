@@ -22,7 +22,7 @@ from reticent.concepts import Intervals, Thresholds
 from reticent.data import shards as shards_module
 from reticent.data.shards import Shards, deal
 from reticent.data.tables import dense
-from reticent.teachers import LogisticTeacher, Teachers, thresholds
+from reticent.teachers import LogisticTeacher, Teachers, linear, thresholds
 from reticent.teachers.linear_voters import LinearVoters
 from reticent.teachers.models import ModelVoters
 from reticent.teachers.saving import from_arrays, to_arrays
@@ -259,6 +259,20 @@ def test_a_shard_without_labels_votes_for_the_first_class_and_one_of_one_class_f
     teachers = fit(path, X, np.full(PLACES, -1))
     assert (asked(teachers, queries) == 0).all()
     assert teachers.count_rows(queries).tolist() == [[SHARDS] + [0] * (path.classes - 1)] * 30
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_shard_without_labels_is_not_trained(name: str) -> None:
+    path = LINEAR[name]
+    X, y = data(path)
+    rows = sparse.csr_matrix(X) if path.kind == "sparse" else X
+    shards = Shards(rows, y, None, SHARDS, np.arange(path.classes))
+    how = linear.newton(path.estimator, shards)
+    assert how is not None
+    weights, bias = linear.train(shards, **how)
+    learned = np.column_stack([dense(weights), bias]).reshape(-1, SHARDS, path.columns + 1)
+    assert (learned[:, BARE] == 0).all()
+    assert (learned[:, 1:17] != 0).any(axis=(0, 2)).all()
 
 
 @every_path
