@@ -129,6 +129,7 @@ class Schedule:
                 raise ValueError(
                     f"wait must be less than the {queries} queries of a phase, got {truth.wait}: none would get a slot"
                 )
+            queries = window + truth.wait
         answers = NO_END if queries == NO_END else queries + reserved
         return Phase(number=number, rows=rows, answers=answers, window=window, reserved=reserved)
 
