@@ -122,8 +122,7 @@ class LaterLabels:
         X, answers, labels = contents
         names = None
         if any(one is not None for one in owners):  # a query without a name is a client of its own
-            names = np.array([f"\0{slots.seen + at}" if one is None else one for at, one in enumerate(owners)])
-            slots.seen += len(owners)
+            names = np.array([ticket if one is None else one for ticket, one in zip(tickets, owners, strict=True)])
         admitted, groups = self._admission.admit(names, len(X))
         some = np.flatnonzero(admitted)
         chosen = some.tolist()

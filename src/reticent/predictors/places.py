@@ -100,7 +100,6 @@ class Slots:
         self._place_of: dict[str, int] = {}
         self.tickets: list[str] = []
         self.owners: list[str | None] = []
-        self.seen = 0  # queries that were considered for a slot with clients
 
     def __len__(self) -> int:
         return len(self.places)
