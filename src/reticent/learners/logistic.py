@@ -23,7 +23,7 @@ from reticent.exact import Number, integer
 from reticent.learners.class_weights import balanced_weights, release_class_counts
 from reticent.learners.column_scales import column_factors, release_exponents
 from reticent.learners.descent import DescentPlan, class_targets, descend, integer_rows
-from reticent.learners.features import FeatureMap
+from reticent.learners.features import FeatureMap, training_rows
 from reticent.learners.lattice import Floats, Matrix
 from reticent.learners.levels import reach_for_count
 from reticent.learners.linear import Linear, Scales, released_weights, start_weights
@@ -238,7 +238,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         declared = settings.classes
         target: Any = y if declared is None or y is None else indices_in_declared(y, declared)
         refuse_unreadable_labels(target)
-        X, target = validate_data(self, X, target, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        X, target = training_rows(self, X, target)
         if self.public is not None:
             check_same_columns(self.public, X.shape[1], getattr(self, "feature_names_in_", None))
         refuse_infinite(X)
