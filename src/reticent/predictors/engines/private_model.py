@@ -19,7 +19,7 @@ from reticent.data.rows import Rows
 from reticent.exact import Number, rational
 from reticent.learners.base import ConceptLearner
 from reticent.learners.bounded import Bounds
-from reticent.learners.class_weights import checked_class_weight, public_weights
+from reticent.learners.class_weights import checked_class_weight, weights_by_index
 from reticent.learners.comparison import PrivateComparison
 from reticent.learners.descent import DescentPlan
 from reticent.learners.features import FeatureMap
@@ -137,7 +137,7 @@ def indexed_weights(learner: PrivateLogisticRegression, classes: int) -> Any:
             f"classes of the learner must name its {classes} labels, as those of the predictor do: its class_weight "
             "gives weights by label"
         )
-    return dict(enumerate(public_weights(given, known).tolist()))
+    return weights_by_index(given, known)
 
 
 class ModelAnswers:
