@@ -66,7 +66,7 @@ def group_names(groups: Array) -> Array:
 
 def _text(name: Any) -> str:
     if isinstance(name, (date, np.datetime64)):
-        return str(np.datetime64(name, "us"))
+        return str(np.datetime64(name).astype("datetime64[us]"))
     if isinstance(name, bytes):
         return name.decode(errors="backslashreplace")
     if isinstance(name, tuple):
