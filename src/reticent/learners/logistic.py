@@ -87,7 +87,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         Public rows without labels, at least 20, from about the same population. Rows are projected onto the directions
         in which public rows vary most, and whitened there, at no cost in privacy. Nobody in them is protected.
     classes : sequence of labels or None, default None
-        The labels, at least two, in any order; None takes those in `y`.
+        The labels, at least two, in any order; None takes those in `y`. A label in `y` that is not among them is
+        refused, so that there is none is treated as public.
     fit_intercept : bool, default True
         Whether a constant column is added.
     steps : int or None, default None

@@ -72,9 +72,9 @@ PUBLIC = (
 
 
 BESIDES = (
-    "What it is spent on. Of this, epsilon = {epsilon:.3g} and delta = {delta:.3g} is what training rows pay for the "
-    "schema: ranges and categories of the columns, which were found privately. The rest is for answers. Those who are "
-    "not in the training rows pay for answers only."
+    "What it is spent on. Of this, epsilon = {epsilon:.3g} and delta = {delta:.3g} is what training rows pay before "
+    "anything is learned from them: for a count of labels that are not among the classes, and for the schema if it was "
+    "found privately. The rest is for answers. Those who are not in the training rows pay for answers only."
 )
 GROUP = (
     "What a group is. All rows with the same value in the group column: the rows of one person. They are protected "
