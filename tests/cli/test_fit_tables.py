@@ -54,7 +54,7 @@ def test_what_fit_would_do_does_not_depend_on_what_rows_hold(run: Reticent, fold
     second = run(*FIT[:-1], "klinik")
     out, _, told = second.out.partition("ONE ANSWER: ")
     assert out.replace("klinik", "clinic") == first.out
-    assert not told or told.startswith("the model of this phase answers 'no' to every query")
+    assert told.startswith("the model of this phase answers 'no' to nearly every query.")
     assert first.err == second.err == ""
     assert home.read_model(home.folder_of("klinik")) == public
 

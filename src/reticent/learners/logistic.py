@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from reticent.data.labels import ClassLabels, indices_in_declared, observed_labels, refuse_unreadable_labels
 from reticent.data.tables import refuse_infinite, refuse_unreadable
 from reticent.exact import Number, integer
-from reticent.learners.class_weights import balanced_weights, release_class_counts
+from reticent.learners.class_weights import balanced_weights, release_class_counts, seen_classes
 from reticent.learners.column_scales import column_factors, release_exponents
 from reticent.learners.descent import DescentPlan, class_targets, descend, integer_rows
 from reticent.learners.features import FeatureMap
@@ -143,6 +143,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         The map that rounds of second moments led to; None without rounds. It is part of what the guarantee covers.
     class_weights_ : array or None
         The weight of each class in the descent; None for equal weights. It is part of what the guarantee covers.
+    seen_classes_ : array of bool or None
+        Whether each class clearly stands out of the noisy counts of the classes; None if the noise would hide a
+        class of one row in ten, or if no counts were released.
 
     >>> from sklearn.datasets import make_classification
     >>> X, y = make_classification(20_000, n_features=20, class_sep=2, random_state=0)
@@ -261,11 +264,13 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         start, outputs = settings.start, plan.descent.outputs
         first = None if start is None else start_weights(start, scales, columns, outputs)
         feature_map = settings.with_fourier_features(row_map, inputs, noise_or_system(unsafe_noise))
+        seen = None
         with silent():
             if plan.counts is not None:
                 counted, _ = release_class_counts(
                     class_indices, len(classes), sigma=plan.counts.sigma, unsafe_noise=unsafe_noise
                 )
+                seen = seen_classes(counted, plan.counts)
                 if settings.class_weight == "balanced":
                     weights_of_classes = balanced_weights(counted, plan.counts)
                 if plan.moments.rounds and len(classes) == 2:
@@ -303,6 +308,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             classes=classes,
             whitening=whitening,
             class_weights=weights_of_classes,
+            seen=seen,
         )
 
     def settings(self) -> LogisticSettings:
@@ -318,6 +324,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         classes: NDArray[Any],
         whitening: Whitening | None = None,
         class_weights: Floats | None = None,
+        seen: NDArray[np.bool_] | None = None,
     ) -> Self:
         """Become fitted with weights that have been released, by `fit` or in an earlier process.
 
@@ -335,6 +342,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             The map that rounds of second moments led to; None without rounds.
         class_weights : array or None, default None
             The weight of each class in the descent; None for equal weights.
+        seen : array of bool or None, default None
+            Which classes clearly stand out of the noisy counts; None if that is not known.
 
         Returns
         -------
@@ -346,7 +355,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.guarantee_ = guarantee(found.event, delta=self.delta)
         self.coef_, self.intercept_ = self.hypothesis_.coef.T.copy(), self.hypothesis_.intercept
         self.descent_plan_, self.feature_map_, self.whitening_ = plan, feature_map, whitening
-        self.class_weights_ = class_weights
+        self.class_weights_, self.seen_classes_ = class_weights, seen
         return self
 
     def n_required(self, error: Number, failure: Number = 0.05, *, columns: int, classes: int = 2) -> int:

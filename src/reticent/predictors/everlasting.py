@@ -232,7 +232,7 @@ class EverlastingPredictor(ResumablePredictor):
         self._begin(checked, fitted, machine, seeded=unsafe_noise is not None)
         if (one := self.one_answer_) is not None:
             warnings.warn(
-                f"the private model gives the class {one!r} to every possible row. What may help: more rows; a larger "
+                f"the private model gives the class {one!r} to nearly every row. What may help: more rows; a larger "
                 "epsilon; a row_norm no larger than rows are; if a class is rare, fewer rows of the others",
                 OneAnswerWarning,
                 stacklevel=3,

@@ -162,7 +162,7 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
     @property
     def one_answer_(self) -> Any:
-        """The class that the model of this phase gives to every query, if that follows from the model; else None.
+        """The class that the model of this phase gives to nearly every query, if its releases say so; else None.
 
         The model of a chain is released, and this is a function of it. Votes release no model, and it is None. That all
         answers of a phase were the same must not be shown instead; docs/predictors/everlasting.md says why.

@@ -51,7 +51,7 @@ class Status:
     last_time: float | None  # of the last row of the answer log, in seconds since 1970
     halted: str | None
     past: tuple[PastPhase, ...] = ()  # the last phases before this one
-    one_answer: Any = None  # the class that the private model gives to every query, if there is one
+    one_answer: Any = None  # the class that the private model gives to nearly every query, if there is one
     phase_never_ends: bool = False  # false for phases that follow each other without end
     public_model: bool = False  # whether a released model answers, which may be exported
     besides: tuple[float, float] | None = None  # ε and δ that training rows pay besides phases, such as for a schema
