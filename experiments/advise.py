@@ -106,7 +106,8 @@ def _shown(accuracy: float | str | None) -> str:
 def measure(folder: Path, settings: tuple[Setting, ...] = SETTINGS) -> None:
     """Measure every option on every setting, and keep the accuracies in `advise.json` beside this module.
 
-    Where nothing drifts, the reference is measured as well: the model without privacy that losses are relative to. What is kept of a setting as it is now is not measured again: delete an option from the file to measure it. All
+    Where nothing drifts, the reference is measured as well: the model without privacy that losses are relative to.
+    What is kept of a setting as it is now is not measured again: delete an option from the file to measure it. All
     noise is seeded by the number of the run.
     """
     results = json.loads(MEASURED.read_text(encoding="utf-8"))["results"] if MEASURED.exists() else {}

@@ -230,7 +230,7 @@ def csr(file: Any) -> Any:
 
 
 def _is(texts: list[str], one: str) -> Integers:
-    return (np.array(texts) == one).astype(np.int64)
+    return np.array([text == one for text in texts], dtype=np.int64)
 
 
 def _above(texts: list[str], limit: float) -> Integers:
