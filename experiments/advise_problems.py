@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
-from experiments import advise_tables, datasets
+from experiments import advise_made_up, datasets
 from experiments.advise_settings import BITS, Setting
 from experiments.advise_tables import READERS, cells, csr, folded, from_0_to_1, numbers
 
@@ -106,7 +106,7 @@ MADE_UP: dict[str, Callable[..., tuple[Any, Integers]]] = {
     "rings": _rings,
     "boxes": _boxes,
     "waves": _waves,
-    **advise_tables.MADE_UP,
+    **advise_made_up.MADE_UP,
 }
 
 

@@ -1,4 +1,4 @@
-"""More rows for the settings of advice: other targets and columns of the data sets, and rows made up in other ways."""
+"""Other targets and columns of the data sets, for the settings that advice is measured on."""
 
 from __future__ import annotations
 
@@ -12,20 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from experiments.advise_settings import BITS, Setting
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Rows = tuple[Any, Integers]
 
+FLIGHT = ("month", "dow", "day", "hour", "minute", "distance")
 TABLES = {  # raw tables: the file, and its delimiter
     "adult": ("adult.csv.gz", ","),
     "bank": ("bank_additional.csv.gz", ";"),
     "meps": ("meps_2015.csv.gz", ","),
 }
-
-
-# ── other targets and columns of the data sets ────────────────────────────────────────────────────────────────────
 
 
 def cells(kind: str, folder: Path) -> dict[str, list[str]]:
@@ -100,6 +96,31 @@ def _meps_poor(folder: Path) -> Rows:
     return numbers({name: table[name] for name in some}, ()), (np.array(table["POVCAT"], dtype=float) <= 2).astype(int)
 
 
+def _adult_married(folder: Path) -> Rows:
+    table = cells("adult", folder)
+    return mixed(table, ("marital_status", "relationship", "native_country")), np.char.startswith(
+        np.array(table["marital_status"]), "Married"
+    ).astype(np.int64)
+
+
+def _bank_single(folder: Path) -> Rows:
+    table = cells("bank", folder)
+    return mixed(table, ("marital", "month", "day_of_week", "y")), _is(table["marital"], "single")
+
+
+def _meps_pain(folder: Path) -> Rows:
+    table = cells("meps", folder)
+    return numbers(table, ("JTPAIN31", "ARTHDX", "FAMILY", "HIGH_USE")), _is(table["JTPAIN31"], "1")
+
+
+def _flights_late(folder: Path) -> Rows:
+    """Six raw numbers of a flight, and departure in minutes of the day: late by a quarter hour."""
+    with np.load(folder / "flights3m.npz") as file:
+        some = {each: file[each][3::50].astype(np.float64) for each in FLIGHT}
+        late = (file["delay"][3::50] > 15).astype(np.int64)
+    return np.column_stack([*some.values(), 60 * some["hour"] + some["minute"]]), late
+
+
 def _flights_hot(folder: Path) -> Rows:
     """Months, days of the week, hours and both airports, as zeros and ones, and distance: late by a quarter hour."""
     with np.load(folder / "flights3m.npz") as file:
@@ -113,6 +134,17 @@ def _covtype(folder: Path, wanted: int | None, *, raw: bool) -> Rows:
     with np.load(folder / "covtype.npz") as file:
         X, y = file["X"].astype(np.float64), file["y7"].astype(np.int64)
     return X if raw else from_0_to_1(X), y - 1 if wanted is None else (y == wanted).astype(np.int64)
+
+
+def _covtype_two(folder: Path) -> Rows:
+    """Spruce and lodgepole pine alone, in raw columns."""
+    X, y = _covtype(folder, None, raw=True)
+    return X[y <= 1], y[y <= 1]
+
+
+def _low_digits(folder: Path) -> Rows:
+    X, digit = _digits(folder, tuple(range(10)), 4)
+    return X, (digit < 5).astype(np.int64)
 
 
 def _digits(folder: Path, some: tuple[int, ...], side: int) -> Rows:
@@ -136,6 +168,24 @@ def _flights_on_schedule(folder: Path) -> Rows:
     with np.load(folder / "nycflights13.npz") as file:
         X, y, names = csr(file), file["y"], file["feature_names"]
     return X[:, np.flatnonzero(names != "dep_delay")].toarray(), (y > 0).astype(np.int64)
+
+
+def _left_late(folder: Path) -> Rows:
+    """Flights from New York that left late, by all but the delay."""
+    with np.load(folder / "nycflights13.npz") as file:
+        X, names = csr(file), file["feature_names"]
+    delay = X[:, np.flatnonzero(names == "dep_delay")].toarray()[:, 0]
+    others = [at for at, name in enumerate(names) if name != "dep_delay" and not name.startswith("dest=")]
+    return X[:, others].toarray(), (delay > 15 / 120).astype(np.int64)
+
+
+def _business(folder: Path) -> Rows:
+    """News of business and of science alone."""
+    with np.load(folder / "agnews_sports.npz") as file:
+        X, y = folded(csr(file), 100), file["y4"].astype(np.int64)
+    some = np.unique(y)[[0, 3]]
+    chosen = np.isin(y, some)
+    return X[chosen], (y[chosen] == some[1]).astype(np.int64)
 
 
 def _topics(folder: Path) -> Rows:
@@ -184,6 +234,17 @@ def _mushrooms_hard(folder: Path) -> Rows:
     return X[:, ::3], y
 
 
+def _mushrooms_rotated(folder: Path) -> Rows:
+    X, y = _svmlight(folder, "mushrooms", 112)
+    return X @ np.linalg.qr(np.random.default_rng(7).normal(size=(112, 112)))[0], y
+
+
+def _phishing_half(folder: Path) -> Rows:
+    """Every other column of phishing sites."""
+    X, y = _svmlight(folder, "phishing", 68)
+    return X[:, 1::2], y
+
+
 def _w8a_even(folder: Path) -> Rows:
     """As many negatives as positives."""
     X, y = _svmlight(folder, "w8a", 300)
@@ -207,6 +268,26 @@ def _elec_units(folder: Path) -> Rows:
     """Prices and demands in units from 1 to 10⁵."""
     X, y = _dense(folder, "elec2")
     return X * 10.0 ** np.array([3, 0, 5, 1, 4, 2]), y
+
+
+def _elec_lagged(folder: Path) -> Rows:
+    """Prices and demands, and those of half an hour before."""
+    X, y = _dense(folder, "elec2")
+    return np.column_stack([X[1:], X[:-1]]), y[1:]
+
+
+def _donors_units(folder: Path) -> Rows:
+    """Ten columns in units from 1 to 10⁴, without the one that nearly tells the class."""
+    X, y = _dense(folder, "donors")
+    best = np.argmax(np.abs(np.nan_to_num([np.corrcoef(column, y)[0, 1] for column in X.T])))
+    kept = np.delete(X, best, axis=1)
+    return kept * np.geomspace(1e4, 1, kept.shape[1]), y
+
+
+def _skin_logs(folder: Path) -> Rows:
+    """Logarithms of three colours, scaled."""
+    X, y = _dense(folder, "skin_nonskin")
+    return from_0_to_1(np.log1p(X)), y
 
 
 def from_0_to_1(X: Floats) -> Floats:
@@ -261,85 +342,21 @@ READERS: dict[str, Callable[[Path], Rows]] = {
     "w8a even": _w8a_even,
     "skin squares": _skin_squares,
     "elec2 units": _elec_units,
-}
-
-
-# ── made up ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _coin(generator: np.random.Generator, score: Floats) -> Integers:
-    """Labels that are 1 with a chance that grows with the score."""
-    return (generator.random(len(score)) < 1 / (1 + np.exp(-score))).astype(np.int64)
-
-
-def _factors(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
-    """Columns driven by six factors and some noise, which is all that tells the classes apart."""
-    fixed = np.random.default_rng(1)
-    factors, load = generator.normal(size=(rows, 6)), fixed.normal(size=(6, setting.features))
-    X = (factors @ load + generator.normal(size=(rows, setting.features))) / 3
-    return X, _coin(generator, 3 * factors @ fixed.normal(size=6))
-
-
-def _amounts(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
-    """Amounts with heavy tails, in units of their own: the larger some are, the likelier is a one."""
-    fixed = np.random.default_rng(2)
-    logs = generator.normal(size=(rows, setting.features))
-    units = 10 ** fixed.uniform(0, 4, setting.features)
-    return np.exp(1.2 * logs) * units, _coin(generator, 3 * logs @ fixed.normal(size=setting.features) / 3)
-
-
-def _categories(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
-    """Categories of ten values each, most of them rare, as zeros and ones."""
-    fixed = np.random.default_rng(3)
-    chance = 1 / np.arange(1, 11)
-    variables = setting.features // 10
-    drawn = generator.choice(10, size=(rows, variables), p=chance / chance.sum())
-    X = np.eye(10)[drawn].reshape(rows, -1)
-    return X, _coin(generator, 2 * X @ fixed.normal(size=10 * variables))
-
-
-def _bells(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
-    """A bell for every class, all as wide."""
-    centres = np.random.default_rng(4).normal(size=(setting.classes, setting.features))
-    y = generator.integers(0, setting.classes, rows)
-    return centres[y] + 1.2 * generator.normal(size=(rows, setting.features)), y
-
-
-def _readings(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
-    """Readings far from zero that vary little, such as years or kelvins, in units of their own."""
-    fixed = np.random.default_rng(6)
-    z = generator.normal(size=(rows, setting.features))
-    units = 10 ** fixed.uniform(0, 3, setting.features)
-    offsets = fixed.uniform(0, 30, setting.features)
-    return (z + offsets) * units, _coin(generator, 4 * z @ fixed.normal(size=setting.features) / 3)
-
-
-def _balls(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
-    """The label says whether a row is near the centre."""
-    X = generator.normal(size=(rows, setting.features))
-    return X, (np.sum(X**2, axis=1) < setting.features - 0.6).astype(np.int64)
-
-
-def _rules(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
-    """Three rules of two columns each, any of which makes a one; one label in twenty is wrong."""
-    X = generator.uniform(-1, 1, size=(rows, setting.features))
-    met = [(X[:, a] > up) & (X[:, b] < down) for a, b, up, down in ((0, 1, 0.2, 0), (2, 3, 0, -0.2), (4, 0, 0.5, 0.6))]
-    return X, (np.any(met, axis=0) ^ (generator.random(rows) < 0.05)).astype(np.int64)
-
-
-def _blurred(generator: np.random.Generator, rows: int, _: Setting, __: float) -> Rows:
-    """A threshold, with one label in ten wrong."""
-    X = generator.integers(0, 1 << BITS, size=(rows, 1))
-    return X, ((X[:, 0] < 0.6 * (1 << BITS)) ^ (generator.random(rows) < 0.1)).astype(np.int64)
-
-
-MADE_UP: dict[str, Callable[..., Rows]] = {
-    "factors": _factors,
-    "amounts": _amounts,
-    "categories": _categories,
-    "bells": _bells,
-    "readings": _readings,
-    "balls": _balls,
-    "rules": _rules,
-    "blurred": _blurred,
+    "adult married": _adult_married,
+    "bank single": _bank_single,
+    "meps pain": _meps_pain,
+    "flights3m late": _flights_late,
+    "covtype two raw": _covtype_two,
+    "digits 4 9": lambda folder: _digits(folder, (4, 9), 2),
+    "digits low": _low_digits,
+    "nycflights13 left late": _left_late,
+    "agnews business": _business,
+    "enron words": _frequent_words("enron_spam", 300),
+    "spam words": _frequent_words("spamassassin", 150),
+    "urls folded": _texts("phishing_urls", 64),
+    "mushrooms rotated": _mushrooms_rotated,
+    "phishing half": _phishing_half,
+    "elec2 lagged": _elec_lagged,
+    "donors units": _donors_units,
+    "skin logs": _skin_logs,
 }

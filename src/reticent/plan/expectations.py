@@ -30,8 +30,8 @@ DISPUTED, DISPUTED_THRESHOLDS = 0.5, 0.1  # how often teachers of few rows disag
 UNSCALED = 0.15  # a private model of columns that are not scaled,
 UNSCALED_ROUNDS, UNSCALED_WIDE = 0.1, 0.005  # and one with rounds of second moments at n·μ = D^1.5; above 32 columns
 SCALED_BY_ROUNDS = 0.003  # a linear model that has no public rows to scale columns by
-UNSCALED_FOURIER = 0.03  # random Fourier features of raw columns
-PUBLIC_UNSCALED = 0.015  # a model in directions of public rows, if these had to be found among raw columns
+UNSCALED_FOURIER = 0.06  # random Fourier features of raw columns, which see little but the largest
+PUBLIC_UNSCALED = 0.03  # a model in directions of public rows that were found among raw columns: some stay too small
 MANY = 32  # directions, from which on those that are left out tell little
 DROPPED, DROPPED_OF_MANY = 0.1, 0.01  # if it leaves out all directions; if it keeps many
 STUDENT = 0.05  # a student with as many labels as columns
