@@ -40,6 +40,7 @@ def tables() -> list[Table]:
         _table("Settings held out", HELD_OUT, advised, accuracies),
         _table("Settings that the rules were set by", TUNED, advised, accuracies),
         _constant(advised, accuracies),
+        _expected(accuracies),
     ]
 
 
@@ -50,6 +51,32 @@ def kept() -> dict[str, dict[str, float | None]]:
         name: {option: None if None in runs else float(np.mean(runs)) for option, runs in found["accuracy"].items()}
         for name, found in stored.items()
     }
+
+
+def references() -> dict[str, float]:
+    """For each setting without drift the mean accuracy of the model without privacy that losses are relative to."""
+    stored = json.loads(MEASURED.read_text(encoding="utf-8"))["results"]
+    return {name: float(np.mean(found["reference"])) for name, found in stored.items() if found["reference"]}
+
+
+def surprises(
+    settings: tuple[Setting, ...], accuracies: dict[str, dict[str, float | None]]
+) -> dict[str, list[tuple[float, float]]]:
+    """For each option, and for the advised one, what it was expected to lose and what it lost in each setting."""
+    plain = references()
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ("the advised one", *OPTIONS)}
+    for one in settings:
+        if one.drift:
+            continue
+        advice = one.advice()
+        for option in advice.options:
+            reached = accuracies[one.name].get(option.name)
+            if reached is not None:
+                pair = (option.loss, plain[one.name] - reached)
+                found[option.name].append(pair)
+                if option is advice.best:
+                    found["the advised one"].append(pair)
+    return found
 
 
 def gap(option: str, accuracy: dict[str, float | None]) -> float:
@@ -92,6 +119,25 @@ def _constant(advised: dict[str, str], accuracies: dict[str, dict[str, float | N
     return Table(
         f"How often each is within {TOLERANCE:.0%} of the best, and the widest gap",
         ("option", "held out", "widest gap", "others", "widest gap"),
+        tuple(lines),
+    )
+
+
+def _expected(accuracies: dict[str, dict[str, float | None]]) -> Table:
+    """How far from what was measured the expected losses are, of linear models and of black boxes."""
+    lines = []
+    for kind, black_box in (("linear, thresholds", False), ("black box", True)):
+        for where, settings in (("held out", HELD_OUT), ("others", TUNED)):
+            chosen = tuple(one for one in settings if one.black_box == black_box)
+            for option, pairs in surprises(chosen, accuracies).items():
+                if pairs:
+                    expected, lost = np.array(pairs).T
+                    low, middle, high = np.quantile(lost - expected, [0.1, 0.5, 0.9])
+                    lines.append((kind, where, option, f"{len(pairs)}", f"{expected.mean():.3f}", f"{lost.mean():.3f}",
+                                  f"{middle:+.3f}", f"{low:+.3f} to {high:+.3f}"))  # fmt: skip
+    return Table(
+        "Expected losses, and how much more was lost than expected",
+        ("kind", "settings", "option", "number", "expected, mean", "lost, mean", "more, median", "more, 8 of 10"),
         tuple(lines),
     )
 
