@@ -116,6 +116,63 @@ def _steps(generator: np.random.Generator, rows: int, setting: Setting, _: float
     return X, _coin(generator, 3 * (above - 0.5) @ fixed.normal(size=setting.features))
 
 
+def _long_tails(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """Columns with long tails (Student's t with three degrees of freedom)."""
+    X = generator.standard_t(3, size=(rows, setting.features))
+    weights = np.random.default_rng(10).normal(size=setting.features)
+    return X, _coin(generator, 3 * X @ weights / np.linalg.norm(weights))
+
+
+def _words(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """Words of which the j-th occurs with a chance like 1/j, a third of them in one class more often; unit rows."""
+    y = generator.integers(0, 2, rows)
+    chance = np.minimum(0.5, 8 / np.arange(1, setting.features + 1))
+    tilt = np.random.default_rng(11).choice([0.5, 1, 1, 1, 1, 2], size=setting.features)
+    X = (generator.random((rows, setting.features)) < chance * np.where(y[:, None] == 1, tilt, 1)).astype(np.float64)
+    return X / np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True)), y
+
+
+def _sensors(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """Sensors in units of their own that measure the same eight things, with errors."""
+    fixed = np.random.default_rng(12)
+    things, errors = generator.normal(size=(rows, 8)), generator.normal(size=(rows, setting.features))
+    units = 10 ** fixed.uniform(-1, 3, setting.features)
+    X = (things @ fixed.normal(size=(8, setting.features)) + 0.5 * errors) * units
+    return X, _coin(generator, 2 * things @ fixed.normal(size=8))
+
+
+def _survey(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """Answers from 1 to 5, as shares of 5, which all lean to one side in one class; one in ten is missing, as 0."""
+    y = generator.integers(0, 2, rows)
+    lean = np.random.default_rng(13).normal(size=setting.features) / 4
+    said = generator.normal(size=(rows, setting.features)) + np.where(y[:, None] == 1, lean, -lean)
+    answers = np.clip(np.round(3 + said), 1, 5) * (generator.random(said.shape) > 0.1)
+    return answers / 5, y
+
+
+def _spirals(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """Two arms of a spiral in two columns, which others do not help to tell apart."""
+    y = generator.integers(0, 2, rows)
+    angle = generator.uniform(0.5, 2 * np.pi, rows)
+    X = generator.normal(size=(rows, setting.features)) / 5
+    X[:, :2] += (angle / np.pi)[:, None] * np.column_stack([np.cos(angle + np.pi * y), np.sin(angle + np.pi * y)])
+    return X, y
+
+
+def _brackets(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
+    """Three columns in three brackets each, and a chance of a one for each of the 27 cells."""
+    X = generator.random((rows, setting.features))
+    cell = (3 * X[:, :3]).astype(np.int64) @ np.array([9, 3, 1])
+    chance = np.random.default_rng(14).choice([0.1, 0.9], size=27)
+    return X, (generator.random(rows) < chance[cell]).astype(np.int64)
+
+
+def _tilted(generator: np.random.Generator, rows: int, _: Setting, __: float) -> Rows:
+    """The larger a value, the rarer is a one."""
+    X = generator.integers(0, 1 << BITS, size=(rows, 1))
+    return X, _coin(generator, 12 * (0.4 - X[:, 0] / (1 << BITS)))
+
+
 def _balls(generator: np.random.Generator, rows: int, setting: Setting, _: float) -> Rows:
     """The label says whether a row is near the centre."""
     X = generator.normal(size=(rows, setting.features))
@@ -148,6 +205,13 @@ MADE_UP: dict[str, Callable[..., Rows]] = {
     "people": _people,
     "checkers": _checkers,
     "steps": _steps,
+    "long-tails": _long_tails,
+    "words": _words,
+    "sensors": _sensors,
+    "survey": _survey,
+    "spirals": _spirals,
+    "brackets": _brackets,
+    "tilted": _tilted,
     "balls": _balls,
     "rules": _rules,
     "blurred": _blurred,

@@ -254,7 +254,7 @@ TUNED = (
     Setting(name="elec2, trees", data="elec2", rows=20_000, features=6, epsilon=4, asked=4_000, row_norm=2,
             answers=1_000, public_rows=2_000, black_box=True, seeds=1),
     # Held out in the fifth round, and measured once when the rules were fixed: 26 of these 28 were advised well, but
-    # not two with trees. Then raw columns were expected to cost more in Fourier features and in directions of public rows.
+    # not two with trees. Then raw columns were expected to cost more in Fourier features and with public rows.
     Setting(name="reviews of films, folded", data="sst2 folded", rows=30_000, features=200, epsilon=1, asked=5_000,
             row_norm=1, public_rows=2_000, seeds=2),
     Setting(name="reviews, 1,000 words", data="imdb words", rows=20_000, features=1_000, epsilon=2, asked=5_000,
@@ -311,10 +311,8 @@ TUNED = (
             answers=500, public_rows=2_000, black_box=True, seeds=2),
     Setting(name="health survey, trees", data="meps blood pressure", rows=25_000, features=38, epsilon=4, asked=4_000,
             row_norm=2e5, scaled=False, answers=500, public_rows=3_000, black_box=True, seeds=2),
-)  # fmt: skip
-# These were written down before any of them was measured, and measured once, with the rules as they are. They have
-# other columns or targets than those above, and no drift.
-HELD_OUT = (
+    # Held out in the sixth round, and measured once when the rules were fixed: 29 of these 33 were advised well. Then
+    # public rows were expected to cost more if there are fewer than two per column, and less with many raw columns.
     Setting(name="adult, married", data="adult married", rows=10_000, features=54, epsilon=2, asked=5_000,
             row_norm=1e4, scaled=False, public_rows=500),
     Setting(name="adult, long hours", data="adult hours", rows=8_000, features=66, epsilon=3, asked=5_000,
@@ -380,6 +378,68 @@ HELD_OUT = (
     Setting(name="checkers, trees", data="checkers", rows=10_000, features=4, epsilon=4, asked=4_000, row_norm=1.5,
             answers=300, public_rows=1_000, black_box=True, seeds=2),
     Setting(name="steps, trees", data="steps", rows=20_000, features=8, epsilon=4, asked=4_000, row_norm=2,
+            answers=500, public_rows=1_000, black_box=True, seeds=2),
+)  # fmt: skip
+# These were written down before any of them was measured, and measured once, with the rules as they are. They have
+# other columns or targets than those above, and no drift.
+HELD_OUT = (
+    Setting(name="adult, graduates", data="adult graduates", rows=5_000, features=50, epsilon=1, asked=5_000,
+            row_norm=1e4, scaled=False, public_rows=400),
+    Setting(name="adult, graduates, ε = 8", data="adult graduates", rows=25_000, features=50, epsilon=8, asked=5_000,
+            row_norm=1e4, scaled=False, answers=2_000, public_rows=2_000),
+    Setting(name="bank, graduates", data="bank graduates", rows=12_000, features=44, epsilon=0.7, asked=5_000,
+            row_norm=6e3, scaled=False, public_rows=1_000, delta=1e-7),
+    Setting(name="health survey, limits", data="meps limits", rows=8_000, features=36, epsilon=1, asked=5_000,
+            row_norm=2e5, scaled=False, public_rows=200),
+    Setting(name="health survey, insured", data="meps insured", rows=2_500, features=12, epsilon=1, asked=5_000,
+            row_norm=2e5, scaled=False, answers=300, public_rows=500),
+    Setting(name="wilderness, raw", data="covtype wilderness", rows=4_000, features=10, epsilon=1, asked=5_000,
+            row_norm=1e4, scaled=False, public_rows=300),
+    Setting(name="sensors", data="sensors", rows=10_000, features=18, epsilon=0.5, asked=5_000, row_norm=3e3,
+            scaled=False, public_rows=500),
+    Setting(name="sensors, 48", data="sensors", rows=20_000, features=48, epsilon=2, asked=5_000, row_norm=5e3,
+            scaled=False, answers=1_000),
+    Setting(name="soils", data="covtype soils", rows=10_000, features=44, epsilon=1, asked=5_000, row_norm=1.5,
+            public_rows=1_000),
+    Setting(name="soils, few rows", data="covtype soils", rows=2_000, features=44, epsilon=2, asked=5_000,
+            row_norm=1.5, answers=300, public_rows=150),
+    Setting(name="round digits", data="digits round", rows=15_000, features=196, epsilon=2, asked=5_000, row_norm=6,
+            public_rows=600, seeds=2),
+    Setting(name="digits 1 and 7", data="digits 1 7", rows=2_000, features=49, epsilon=0.7, asked=5_000, row_norm=2,
+            public_rows=300),
+    Setting(name="kdd99, every other column", data="kdd99 half", rows=5_000, features=60, epsilon=0.5, asked=5_000,
+            row_norm=2, public_rows=1_000),
+    Setting(name="enron, 64 columns", data="enron folded", rows=6_000, features=64, epsilon=3, asked=5_000, row_norm=1,
+            answers=500, public_rows=400),
+    Setting(name="reviews, 200 words", data="imdb few words", rows=12_000, features=200, epsilon=1, asked=5_000,
+            row_norm=1, public_rows=1_000, seeds=2),
+    Setting(name="reviews of films, 250 words", data="sst2 words", rows=20_000, features=250, epsilon=4, asked=5_000,
+            row_norm=1, public_rows=300, seeds=2),
+    Setting(name="adult, every third column", data="adult third", rows=3_000, features=41, epsilon=1, asked=5_000,
+            row_norm=3, public_rows=600),
+    Setting(name="phishing sites, products", data="phishing products", rows=4_000, features=90, epsilon=2,
+            asked=5_000, row_norm=0.8, public_rows=500),
+    Setting(name="elec2, products", data="elec2 products", rows=8_000, features=27, epsilon=1, asked=5_000, row_norm=2,
+            answers=500, public_rows=400),
+    Setting(name="skin, differences", data="skin differences", rows=5_000, features=3, epsilon=1, asked=5_000,
+            row_norm=2.5, answers=1_000),
+    Setting(name="long tails", data="long-tails", rows=4_000, features=25, epsilon=1, asked=5_000, row_norm=10,
+            public_rows=300),
+    Setting(name="words", data="words", rows=8_000, features=400, epsilon=4, asked=5_000, row_norm=1, public_rows=1_000,
+            seeds=2),
+    Setting(name="survey", data="survey", rows=3_000, features=45, epsilon=1, asked=5_000, row_norm=4.5,
+            public_rows=500),
+    Setting(name="bells, three classes", data="bells", rows=4_000, features=40, epsilon=1, asked=5_000, row_norm=10,
+            public_rows=200, classes=3),
+    Setting(name="thresholds, tilted", data="tilted", rows=4_000, features=1, epsilon=0.5, asked=5_000, row_norm=1,
+            answers=300, public_rows=400, concept="thresholds"),
+    Setting(name="health survey, limits, trees", data="meps limits", rows=20_000, features=36, epsilon=8, asked=4_000,
+            row_norm=2e5, scaled=False, answers=1_000, public_rows=2_000, black_box=True, seeds=2),
+    Setting(name="phishing sites, half, trees", data="phishing half", rows=6_000, features=34, epsilon=4, asked=4_000,
+            row_norm=1, answers=300, public_rows=1_000, black_box=True, seeds=2),
+    Setting(name="spirals, trees", data="spirals", rows=10_000, features=4, epsilon=4, asked=4_000, row_norm=2,
+            answers=500, public_rows=1_000, black_box=True, seeds=2),
+    Setting(name="brackets, trees", data="brackets", rows=15_000, features=6, epsilon=4, asked=4_000, row_norm=2,
             answers=500, public_rows=1_000, black_box=True, seeds=2),
 )  # fmt: skip
 SETTINGS = (*TUNED, *HELD_OUT)

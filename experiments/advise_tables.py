@@ -113,6 +113,30 @@ def _meps_pain(folder: Path) -> Rows:
     return numbers(table, ("JTPAIN31", "ARTHDX", "FAMILY", "HIGH_USE")), _is(table["JTPAIN31"], "1")
 
 
+def _adult_graduates(folder: Path) -> Rows:
+    table = cells("adult", folder)
+    return mixed(table, ("education", "education_num", "native_country")), _above(table["education_num"], 12)
+
+
+def _bank_graduates(folder: Path) -> Rows:
+    table = cells("bank", folder)
+    return mixed(table, ("education", "month", "y")), _is(table["education"], "university.degree")
+
+
+def _meps_limits(folder: Path) -> Rows:
+    table = cells("meps", folder)
+    left_out = ("ACTLIM31", "WLKLIM31", "SOCLIM31", "FAMILY", "HIGH_USE")
+    return numbers(table, left_out), _is(table["ACTLIM31"], "1")
+
+
+def _meps_insured(folder: Path) -> Rows:
+    """Private insurance, by age, sex, work, income and eight other numbers."""
+    table = cells("meps", folder)
+    some = ("REGION31", "AGE31X", "SEX", "RACEV1X", "MARRY31X", "EDUCYR", "ACTDTY31", "RTHLTH31", "PCS42", "MCS42",
+            "EMPST31", "TTLPX")  # fmt: skip
+    return numbers({name: table[name] for name in some}, ()), _is(table["INSCOV"], "1")
+
+
 def _flights_late(folder: Path) -> Rows:
     """Six raw numbers of a flight, and departure in minutes of the day: late by a quarter hour."""
     with np.load(folder / "flights3m.npz") as file:
@@ -142,6 +166,24 @@ def _covtype_two(folder: Path) -> Rows:
     return X[y <= 1], y[y <= 1]
 
 
+def _wilderness(folder: Path) -> Rows:
+    """The first of the four areas, by ten raw numbers."""
+    with np.load(folder / "covtype.npz") as file:
+        X = file["X"].astype(np.float64)
+    return X[:, :10], X[:, 10].astype(np.int64)
+
+
+def _soils(folder: Path) -> Rows:
+    """Lodgepole pine, by areas and soils alone: 44 columns of zeros and ones, most of them rare."""
+    X, y = _covtype(folder, 2, raw=True)
+    return X[:, 10:], y
+
+
+def _round_digits(folder: Path) -> Rows:
+    X, digit = _digits(folder, tuple(range(10)), 2)
+    return X, np.isin(digit, (0, 6, 8, 9)).astype(np.int64)
+
+
 def _low_digits(folder: Path) -> Rows:
     X, digit = _digits(folder, tuple(range(10)), 4)
     return X, (digit < 5).astype(np.int64)
@@ -161,6 +203,12 @@ def _kdd_distinct(folder: Path) -> Rows:
     with np.load(folder / "kdd99.npz") as file:
         X, y, first = csr(file), file["y"], file["first_occurrence"]
     return X[np.flatnonzero(first)].toarray(), (y[first] > 0).astype(np.int64)
+
+
+def _kdd_half(folder: Path) -> Rows:
+    """Every other column of distinct records."""
+    X, y = _kdd_distinct(folder)
+    return X[:, ::2], y
 
 
 def _flights_on_schedule(folder: Path) -> Rows:
@@ -243,6 +291,35 @@ def _phishing_half(folder: Path) -> Rows:
     """Every other column of phishing sites."""
     X, y = _svmlight(folder, "phishing", 68)
     return X[:, 1::2], y
+
+
+def _adult_third(folder: Path) -> Rows:
+    """Every third column of a9a."""
+    X, y = _svmlight(folder, "a9a", 123)
+    return X[:, ::3], y
+
+
+def _phishing_products(folder: Path) -> Rows:
+    """Twelve columns of phishing sites, and their products."""
+    X, y = _svmlight(folder, "phishing", 68)
+    return _products(X[:, 20:32]), y
+
+
+def _products(X: Floats) -> Floats:
+    """Columns, and all products of two."""
+    first, second = np.triu_indices(X.shape[1])
+    return np.column_stack([X, X[:, first] * X[:, second]])
+
+
+def _elec_products(folder: Path) -> Rows:
+    X, y = _dense(folder, "elec2")
+    return _products(X), y
+
+
+def _skin_differences(folder: Path) -> Rows:
+    """Differences of colours, and the sum of all, in units of 255."""
+    X, y = _dense(folder, "skin_nonskin")
+    return np.column_stack([X[:, 0] - X[:, 1], X[:, 1] - X[:, 2], X.sum(axis=1)]) / 255, y
 
 
 def _w8a_even(folder: Path) -> Rows:
@@ -342,6 +419,22 @@ READERS: dict[str, Callable[[Path], Rows]] = {
     "w8a even": _w8a_even,
     "skin squares": _skin_squares,
     "elec2 units": _elec_units,
+    "adult graduates": _adult_graduates,
+    "adult third": _adult_third,
+    "bank graduates": _bank_graduates,
+    "meps limits": _meps_limits,
+    "meps insured": _meps_insured,
+    "covtype wilderness": _wilderness,
+    "covtype soils": _soils,
+    "digits round": _round_digits,
+    "digits 1 7": lambda folder: _digits(folder, (1, 7), 4),
+    "kdd99 half": _kdd_half,
+    "enron folded": _texts("enron_spam", 64),
+    "imdb few words": _frequent_words("imdb", 200),
+    "sst2 words": _frequent_words("sst2_phrases", 250),
+    "phishing products": _phishing_products,
+    "elec2 products": _elec_products,
+    "skin differences": _skin_differences,
     "adult married": _adult_married,
     "bank single": _bank_single,
     "meps pain": _meps_pain,
