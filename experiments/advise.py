@@ -54,9 +54,9 @@ def kept() -> dict[str, dict[str, float | None]]:
 
 
 def references() -> dict[str, float]:
-    """For each setting without drift the mean accuracy of the model without privacy that losses are relative to."""
+    """The mean accuracy of the model without privacy that losses are relative to, where it was measured."""
     stored = json.loads(MEASURED.read_text(encoding="utf-8"))["results"]
-    return {name: float(np.mean(found["reference"])) for name, found in stored.items() if found["reference"]}
+    return {name: float(np.mean(found["reference"])) for name, found in stored.items() if found.get("reference")}
 
 
 def surprises(
@@ -66,7 +66,7 @@ def surprises(
     plain = references()
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in ("the advised one", *OPTIONS)}
     for one in settings:
-        if one.drift:
+        if one.name not in plain:
             continue
         advice = one.advice()
         for option in advice.options:
