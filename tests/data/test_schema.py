@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.data.cells import as_numbers
+from reticent.data.cells import as_number, as_numbers
 from reticent.data.schema import Column, Schema, SchemaError, toml
 from reticent.data.schema_draft import draft
 
@@ -91,6 +91,13 @@ def test_text_means_what_numbers_mean() -> None:
     assert as_numbers([10**400, -(10**400), True]).tolist() == [np.inf, -np.inf, 1.0]
     with pytest.raises(TypeError, match="must hold numbers"):
         as_numbers(np.array(["2020-01-01"], dtype="datetime64[D]"))
+
+
+@given(st.lists(st.floats() | st.booleans() | st.none(), max_size=8))
+def test_cells_that_are_read_at_once_are_the_numbers_that_each_is_by_itself(cells: list[Any]) -> None:
+    one_by_one = np.array([as_number(one) for one in cells], dtype=np.float64)
+    np.testing.assert_array_equal(as_numbers(cells), one_by_one)
+    np.testing.assert_array_equal(as_numbers([*cells, "x"])[:-1], one_by_one)  # which reads them one by one
 
 
 @given(st.lists(rows, min_size=1, max_size=5))

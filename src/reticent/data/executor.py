@@ -137,7 +137,7 @@ def as_executor(n_jobs: int | Executor | None, *, in_threads: bool = False) -> E
     in_threads : bool, default False
         Whether threads take the place of joblib, for work in NumPy.
     """
-    if isinstance(n_jobs, Executor):
+    if n_jobs is not None and isinstance(n_jobs, Executor):  # None first: to ask a protocol takes long
         return n_jobs
     joblib = JoblibExecutor(n_jobs)
     return ThreadExecutor() if in_threads else joblib

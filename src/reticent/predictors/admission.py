@@ -37,7 +37,9 @@ class Admission:
 
     def begin(self, *, window: int) -> None:
         """Start a phase, of which the first `window` queries may add rows."""
-        self._window = window
+        cap = min(max(1, math.floor(self._share * window)), window)
+        # How many rows one client may add to the next phase.
+        self.cap = int(cap if self._rows_per_group is None else min(cap, self._rows_per_group))
         self._taken: dict[str, tuple[int, int]] = {}  # by client: its group, and its rows in the next phase
         self.groups = 0  # in the next phase
 
@@ -45,14 +47,6 @@ class Admission:
     def grouped(self) -> bool:
         """Whether the rows of a client are protected together."""
         return self._rows_per_group is not None
-
-    @property
-    def cap(self) -> int:
-        """How many rows one client may add to the next phase."""
-        cap = max(1, math.floor(self._share * self._window))
-        if self._rows_per_group is not None:
-            cap = min(cap, self._rows_per_group)
-        return int(min(cap, self._window))
 
     def rows_of(self, client: str) -> tuple[int, int]:
         """How many rows of the next phase a client has added, and how many it may add."""

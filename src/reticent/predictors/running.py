@@ -86,7 +86,8 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
     @contextmanager
     def _claimed(self) -> Iterator[PhaseMachine]:
         """The machine, for one thread of the process that made it."""
-        check_is_fitted(self)
+        if not hasattr(self, "guarantee_"):  # else scikit-learn would collect all tags for every batch
+            check_is_fitted(self)
         with self._guard.claim():
             self._machine.background = self.background
             yield self._machine

@@ -270,7 +270,7 @@ class AnsweringService(Guarded):
         outcome, kept = outcomes[index], queue[index].kept
         if not repeats or kept is None or not isinstance(outcome, Answered):
             return outcome  # repeats of a refused request are refused in the same way, whatever their body
-        return repeated(request, kept[1], replace(outcome, replayed=True))
+        return repeated(request, kept[1], outcome._replace(replayed=True))
 
     def _answer(self, queue: list[PendingRequest], outcomes: list[Answered | Exception], now: int) -> None:
         """Draw, count and store, phase by phase; append the outcomes only then."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple, Self
 
@@ -32,8 +32,7 @@ class Halted(RuntimeError):
         self.soon = soon
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What one request asks, already parsed and encoded by public rules.
 
     With `only_stored` it receives a stored answer or none, and costs nothing. With `probabilities` it receives those
@@ -48,8 +47,7 @@ class Request:
     probabilities: bool = False
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(NamedTuple):
     """The labels for the rows of a request, the phase that gave the first of them, and whether it is a repeat.
 
     `probabilities` has one row per label and one column per class, in the order of `AnsweringService.classes`; None if
@@ -132,7 +130,8 @@ class Batch:
         Of a request that continues in the next phase, the answers so far are stored, and the rows that have none.
         Whatever happens to this process, each of its rows is asked once.
         """
-        entries: dict[str, Entry] = {}
+        answers: dict[str, int] = {}  # by client, and so are the costs
+        costs: dict[str, int] = {}
         found: list[FinishedRequest] = []
         kept: list[tuple[str, str, StoredAnswer]] = []
         for one, end in zip(self.requests[self.finished :], self.ends[self.finished :], strict=True):
@@ -143,8 +142,8 @@ class Batch:
             if one.class_indices is not None:
                 indices = np.concatenate([one.class_indices, indices])
             # All answers of a request are entered with its last one: it may be refused if there is no next phase.
-            _, given, _, before = entries.get(one.client) or (one.client, 0, phase, 0)
-            entries[one.client] = Entry(one.client, given + (len(indices) if complete else 0), phase, before + cost)
+            answers[one.client] = answers.get(one.client, 0) + (len(indices) if complete else 0)
+            costs[one.client] = costs.get(one.client, 0) + cost
             if one.kept is not None:
                 key, digest = one.kept
                 rest = None if complete else self.rows[stop:end].tobytes()
@@ -155,7 +154,7 @@ class Batch:
                 break
             self.finished += 1
             found.append(FinishedRequest(indices, first))
-        return list(entries.values()), found, kept
+        return [Entry(one, answers[one], phase, cost) for one, cost in costs.items()], found, kept
 
     def journal_part(self, some: slice) -> JournalPart | None:
         """These rows and their answers, for the journal."""
@@ -197,7 +196,7 @@ def with_probabilities(
     """
     if not request.probabilities or isinstance(found, Exception):
         return found
-    return replace(found, probabilities=probabilities(request.rows))
+    return found._replace(probabilities=probabilities(request.rows))
 
 
 def client_of_each_row(runs: list[tuple[str, int]]) -> Array:

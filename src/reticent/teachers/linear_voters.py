@@ -87,7 +87,8 @@ class LinearVoters:
 
     def _count_parts(self, X: Any, executor: Executor) -> Integers:
         """Count votes on parts of the queries at the same time. The parts depend only on the number of queries."""
-        parts = max(1, min(executor.workers, X.shape[0] // PART))
+        parts = X.shape[0] // PART
+        parts = min(parts, executor.workers) if parts > 1 else 1  # most batches are small, and counting workers is slow
         bounds = [X.shape[0] * part // parts for part in range(parts + 1)]
         counted = executor.map(self._count, ((X[first:last], np.float32) for first, last in pairwise(bounds)))
         return np.concatenate(list(counted))
@@ -156,7 +157,7 @@ class LinearVoters:
 @lru_cache(maxsize=1)
 def _blas() -> Any:
     """A controller for the number of threads of the linear algebra library below NumPy."""
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
 
 
 def _product(weights: Array, rows: Any, out: Array) -> Array:

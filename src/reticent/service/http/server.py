@@ -210,11 +210,11 @@ def _patient(patience: Patience, service: Service) -> type[HttpToolsProtocol]:
 class _Quick:
     """A request that is answered without a task, in place of uvicorn's own record of a request."""
 
-    __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete")
+    __slots__ = ("disconnected", "keep_alive", "response_complete")
     more_body = False
+    message_event = asyncio.Event()  # nobody waits for it
 
     def __init__(self) -> None:
-        self.message_event = asyncio.Event()  # nobody waits for it
         self.response_complete, self.disconnected, self.keep_alive = False, False, True
 
 

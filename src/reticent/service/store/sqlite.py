@@ -169,18 +169,20 @@ class SQLiteStore(Guarded):
                 time = max(time, now.time)
                 entries = [Entry(word, 0, now.phase, 0)] if word is not None else batch.entries if batch else []
                 rows = list(log_rows(now.length, now.head, time, entries))
-                after = replace(now, time=time, length=now.length + len(rows), head=rows[-1].hash if rows else now.head)
+                head = rows[-1].hash if rows else now.head
+                log: dict[str, Any] = {"time": time, "length": now.length + len(rows), "head": head}
                 loose = self._loose
                 if batch is not None:
-                    after = replace(after, progress=_advanced(now.progress, batch))
                     loose, journal = self._append_journal(batch.journal, now.journal)
-                    after = replace(after, journal=journal)
+                    after = replace(now, **log, progress=_advanced(now.progress, batch), journal=journal)
                     self._keep_answers(batch, after.time)
                 elif opened is not None:
-                    after = _in_phase(after, opened, labeller, first_hash(self.settings))
+                    after = _in_phase(replace(now, **log), opened, labeller, first_hash(self.settings))
                     loose = LooseParts(after.journal)
                     db.execute("DELETE FROM journal")
                     schema.insert_phase(db, opened)
+                else:
+                    after = replace(now, **log)
                 self._append_log(rows)
                 self._delete_some_expired(after.time, 0 if batch is None else len(batch.answers))
                 self._move(after)
