@@ -31,7 +31,6 @@ from reticent.service.learning import PhaseLearner
 from reticent.service.requests import (
     Answered,
     Batch,
-    FinishedRequest,
     Halted,
     NothingStored,
     PendingRequest,
@@ -127,7 +126,7 @@ class AnsweringService(Guarded):
             self._predictor.background = True
             if elsewhere is not False:
                 self._predictor.learn_elsewhere(self._learning.learn)
-            self._dtype = np.min_scalar_type(len(self._predictor.classes_) - 1)
+            self._classes, self._dtype = self.classes, np.min_scalar_type(len(self.classes) - 1)
             parts = (self._arrays(one) for one in self._store.journal())
             self._predictor.replay(parts, self._store.position.progress)
             self._unfinished = {(client, key): kept for client, key, kept in self._store.unfinished_requests()}
@@ -315,15 +314,7 @@ class AnsweringService(Guarded):
                 self._unfinished[client, key] = stored
             elif self._unfinished:
                 self._unfinished.pop((client, key), None)
-        return self._answered(finished)
-
-    def _answered(self, finished: list[FinishedRequest]) -> list[Answered]:
-        labels = self._labels(np.concatenate([np.empty(0, self._dtype), *(one.class_indices for one in finished)]))
-        found, start = [], 0
-        for indices, phase in finished:
-            found.append(Answered(labels[start : start + len(indices)], phase, replayed=False))
-            start += len(indices)
-        return found
+        return [Answered(self._labels(indices), first, replayed=False) for indices, first in finished]
 
     def _begin_next_phase(self, now: int) -> None:
         """Begin the next phase. Its state is on the disk before the store refers to it.
@@ -354,7 +345,7 @@ class AnsweringService(Guarded):
         return runs
 
     def _labels(self, class_indices: Array) -> list[Any]:
-        return list(self._predictor.classes_[class_indices].tolist())
+        return list(map(self._classes.__getitem__, class_indices.tolist()))  # sooner than by NumPy for a single row
 
     def _left(self) -> int | None:
         horizon = self._predictor.answers
