@@ -50,7 +50,13 @@ if TYPE_CHECKING:
         SemiSupervisedLearner,
         ThresholdLearner,
     )
-    from reticent.predictors import EverlastingPredictor, GenericBBL, PrivatePredictor, StablePredictor
+    from reticent.predictors import (
+        EverlastingPredictor,
+        GenericBBL,
+        PrivatePredictor,
+        QualityAlarm,
+        StablePredictor,
+    )
     from reticent.privacy import Guarantee, Ledger, LedgerFile
     from reticent.sanitizers import NetSanitizer, PointSanitizer, ThresholdSanitizer
     from reticent.service.client import AsyncClient, Client
@@ -87,6 +93,7 @@ __all__ = [
     "PrivatePipeline",
     "PrivatePredictor",
     "PrivateSchema",
+    "QualityAlarm",
     "RectangleLearner",
     "SanitizedLearner",
     "SemiPrivateLearner",
@@ -126,7 +133,7 @@ _HOMES = {
             "PrivateComparison", "PrivateLogisticRegression", "PrivatePipeline", "RectangleLearner", "SanitizedLearner",
             "SemiPrivateLearner", "SemiSupervisedLearner", "ThresholdLearner",
         ),
-        "predictors": ("EverlastingPredictor", "GenericBBL", "PrivatePredictor", "StablePredictor"),
+        "predictors": ("EverlastingPredictor", "GenericBBL", "PrivatePredictor", "QualityAlarm", "StablePredictor"),
         "privacy": ("Guarantee", "Ledger", "LedgerFile"),
         "sanitizers": ("NetSanitizer", "PointSanitizer", "ThresholdSanitizer"),
         "service.client": ("AsyncClient", "Client"),

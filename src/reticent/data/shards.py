@@ -61,6 +61,10 @@ def check_shards(rows: int, shards: int) -> None:
 class Shards:
     """All rows with their labels, and the shard of each: what is private, as it was dealt.
 
+    A row without a label is an *empty place*: it has a shard and counts in its size, but nothing is learned from it. So
+    sizes, and with them blocks, loads and portions, follow from the number of places. Were empty places left out, one
+    label more or less would move the rows of other shards, or change how their sums are padded and rounded.
+
     Teachers get their rows from `gather` and from nowhere else, whatever the rows are: an array in memory, views of a
     file that is larger than memory, a sparse matrix or a frame. So teachers of the same rows are the same, and the same
     lines gather none, one or all of the shards. Few rows are held at a time, and `release` is called as they are read,
@@ -68,7 +72,7 @@ class Shards:
     """
 
     X: Table
-    class_indices: Array  # the class of each row, as an index among `classes`
+    class_indices: Array  # the class of each row, as an index among `classes`; −1 for an empty place
     shard: Integers | None  # None: row i is in shard i modulo `count`, and nothing is kept for each row
     count: int
     classes: Array
@@ -76,7 +80,7 @@ class Shards:
 
     @cached_property
     def sizes(self) -> Integers:
-        """How many rows each shard has."""
+        """How many places each shard has, empty ones included."""
         if self.shard is not None:
             return np.bincount(self.shard, minlength=self.count)
         whole, more = divmod(len(self.class_indices), self.count)
@@ -99,16 +103,18 @@ class Shards:
         some = max(len(cells), LOAD // 64)
         for start in range(0, len(self.class_indices), some):
             indices = self.class_indices[start : start + some]
-            cells += np.bincount(
-                self._dealt(start, start + len(indices)) * len(self.classes) + indices, minlength=len(cells)
-            )
+            cell = self._dealt(start, start + len(indices)) * len(self.classes) + indices
+            cells += np.bincount(cell[indices >= 0], minlength=len(cells))
             self._let_go()
         return cells.reshape(self.count, len(self.classes))
 
     @cached_property
     def constant(self) -> Integers:
-        """The only class that a shard has, which its teacher votes for always; −1 where there are several."""
-        return np.where((self.seen > 0).sum(axis=1) == 1, self.seen.argmax(axis=1), -1)
+        """The only class that a shard has, which its teacher votes for always; −1 where there are several.
+
+        A shard without labels has the first class.
+        """
+        return np.where((self.seen > 0).sum(axis=1) <= 1, self.seen.argmax(axis=1), -1)
 
     def blocks(self, numbers: int) -> Iterator[Integers]:
         """Shards of like size, some at a time, for work on `numbers` numbers a row.
@@ -143,10 +149,11 @@ class Shards:
         return Shards(X, indices, shard, len(some), self.classes)
 
     def parts(self, some: Integers) -> list[tuple[Table, Array]]:
-        """The rows of each of some shards, and the indices of their classes."""
+        """The labelled rows of each of some shards, and the indices of their classes."""
         held = self.gather(some)
-        rows_of = np.split(held.order, held.starts[1:-1]) if held.count else []
-        return [(take(held.X, rows), held.class_indices[rows]) for rows in rows_of]
+        places = np.split(held.order, held.starts[1:-1]) if held.count else []
+        labelled = [rows[held.class_indices[rows] >= 0] for rows in places]
+        return [(take(held.X, rows), held.class_indices[rows]) for rows in labelled]
 
     def loads(self, numbers: int, workers: int = 1) -> Iterator[tuple[Integers, Shards, list[Integers]]]:
         """All shards, as many at a time as are held in memory at once: their numbers, they alone, and their blocks.

@@ -18,8 +18,9 @@ from reticent.labellers import LabellerSpec, TwoCoin
 from reticent.labellers.answers import bought
 from reticent.labellers.ballots import Ballots, Bought
 from reticent.labellers.registry import LabellerLike
+from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.learners.thresholds import ThresholdLearner
-from reticent.plan.planned_phases import Everlasting, PlannedPhase
+from reticent.plan.planned_phases import Everlasting, PlannedPhase, PlannedTruth
 from reticent.predictors.engines import chain, model, votes
 from reticent.predictors.phases import (
     MOST_NOISE,
@@ -29,6 +30,7 @@ from reticent.predictors.phases import (
     epsilon_required,
     relative_noise,
 )
+from reticent.predictors.truth import check_truth
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_choice, check_delta, check_epsilon, check_positive, float_above
 from reticent.promises import check_share
@@ -57,6 +59,12 @@ def everlasting(
     phases: int = 8,
     max_rows: int | None = None,
     training_stream: str = "queries",
+    truth: str | None = None,
+    phase_rows: int | str = "auto",
+    wait: int = 0,
+    feedback_share: Number = 1,
+    gauge_share: Number = 0.1,
+    labels_per_day: Number | None = None,
 ) -> Everlasting:
     """Plan the phases of `EverlastingPredictor`: rows, teachers, noise, answers and labellers.
 
@@ -110,6 +118,19 @@ def everlasting(
         Most rows of a phase.
     training_stream : {"queries", "trusted"}, default "queries"
         Where the rows of later phases come from: "queries", or a "trusted" stream.
+    truth : {None, "rows", "feedback", "both"}, default None
+        Where labels come from after day one: new labelled rows, labels for queries that were answered, or both. None if
+        phases learn from their own answers.
+    phase_rows : int or "auto", default "auto"
+        Labelled rows of a phase, or queries of a phase that have a slot for a label.
+    wait : int, default 0
+        Queries after its window during which a phase takes feedback.
+    feedback_share : float or Fraction, default 1
+        Share of queries that is expected to get a label.
+    gauge_share : float or Fraction, default 0.1
+        Share of labelled rows that judge a phase and do not train.
+    labels_per_day : float or Fraction, optional
+        How many labelled rows (with feedback: queries) arrive per day, to say how often a phase begins.
 
     Returns
     -------
@@ -129,8 +150,21 @@ def everlasting(
     private = learner in ("private", "private-model")
     exact_epsilon, exact_delta = check_epsilon(epsilon), check_delta(delta, positive=not private)
     check_share(disagreement, "disagreement")
+    later = check_truth(
+        {
+            "truth": truth, "phase_rows": phase_rows, "wait": wait, "feedback_share": feedback_share, "silence": "drop",
+            "gauge_share": gauge_share, "training_stream": training_stream,
+        }
+    )  # fmt: skip
+    if labels_per_day is not None and later is None:
+        raise ValueError("labels_per_day needs truth: without it phases learn from their own answers")
     schedule = check_schedule(
-        growth=growth, held_back=held_back, answers=answers, max_rows=max_rows, training_stream=training_stream
+        growth=growth,
+        held_back=held_back,
+        answers=answers,
+        max_rows=max_rows,
+        training_stream=training_stream,
+        truth=later,
     )
     check_choice(learner, "learner", get_args(PlannedLearner))
     if learner == "private-model" and schedule.trusted:
@@ -146,9 +180,17 @@ def everlasting(
         protects="rows" if learner == "private-model" else "rows and queries",
     )
     known: dict[str, Any] = {"rows": count, "features": columns, "learner": learner, "guarantee": promise}
+    per_day = None if labels_per_day is None else float(check_positive(labels_per_day, "labels_per_day"))
     if private:
         any_learner = ThresholdLearner(bits=1, epsilon=1)  # the phases do not depend on which
         settings = {**common, "learner": any_learner, "classes": 2}
+        if learner == "private-model" and later is not None:
+            raise ValueError("truth needs phases: learner must be 'private' or one of teachers, got 'private-model'")
+        if later is not None:  # here the size of a phase is that of a linear model
+            linear = PrivateLogisticRegression(epsilon=exact_epsilon, delta=exact_delta, row_norm=1)
+            factory = chain.ChainFactory(**{**common, "learner": linear}, truth=later)
+            found = _chain(factory, with_truth(schedule, factory), min(listed, 3), known)
+            return replace(found, truth=planned_truth(factory, schedule, per_day))
         if learner == "private":
             return _chain(chain.ChainFactory(**settings), schedule, listed, known)
         return _single_model(model.ModelFactory(**settings), schedule, known)
@@ -160,7 +202,33 @@ def everlasting(
         most_noise=noisiest,
         **common,
     )
+    if later is not None:
+        found = _votes(recipe, with_truth(schedule, recipe), listed, disagreement, known)
+        return replace(found, truth=planned_truth(recipe, schedule, per_day))
     return _votes(recipe, schedule, listed, disagreement, known)
+
+
+def with_truth(schedule: Schedule, factory: chain.ChainFactory | votes.VotesFactory) -> Schedule:
+    """The schedule with the size of a phase that the predictor would choose."""
+    assert schedule.truth is not None
+    rows = schedule.truth.phase_rows or factory.phase_rows(schedule)
+    return replace(schedule, truth=schedule.truth.resolved(rows, free_answers=factory.free_answers))
+
+
+def planned_truth(
+    factory: chain.ChainFactory | votes.VotesFactory, schedule: Schedule, labels_per_day: float | None
+) -> PlannedTruth:
+    """What a phase needs of later labels, by the predictor's own rules."""
+    truth = with_truth(schedule, factory).truth
+    assert truth is not None
+    return PlannedTruth(
+        source=truth.source,
+        phase_rows=truth.rows,
+        gauge_rows=truth.gauge_rows,
+        fewest=factory.fewest_labels(),
+        labels_per_day=labels_per_day,
+        wait=truth.wait,
+    )
 
 
 def follow(recipe: votes.VotesFactory, schedule: Schedule, rows: int, listed: int) -> tuple[list[Phase], Phase, bool]:
@@ -192,6 +260,7 @@ def follow(recipe: votes.VotesFactory, schedule: Schedule, rows: int, listed: in
         if len(accepted) < listed:
             accepted.append(filled)
         no_smaller = phase.handed_on >= phase.rows or phase.handed_on == schedule.max_rows  # nor any later phase
+        no_smaller |= schedule.truth is not None
         if (len(accepted) >= listed and no_smaller) or phase.number >= votes.FURTHEST_PHASE:
             break
     return accepted, phase, True
@@ -219,6 +288,8 @@ def _votes(
             f"Phase {phase.number} would have {phase.rows:,} rows only: phases that shrink, or are limited by "
             "max_rows, run out of teachers. Increase growth or max_rows."
         )
+    elif schedule.truth is not None:
+        why = "A phase begins when its labels are there and the answers of the one before are used up."
     elif schedule.horizon is None:
         why = "Every phase hands on enough rows for the next, so answers never end and noise does not grow."
         if schedule.max_rows is not None and phase.handed_on == schedule.max_rows:
@@ -330,9 +401,10 @@ def _chain(recipe: chain.ChainFactory, schedule: Schedule, listed: int, known: d
         if rows < recipe.fewest or len(accepted) == listed:
             break
         accepted.append(_phase_of_model(phase))
-    return _without_teachers(
-        accepted, known, rows_required=recipe.fewest, remark="The next phase trains a new one only if queries drift."
-    )
+    remark = "The next phase trains a new one only if queries drift."
+    if recipe.truth is not None:
+        remark = "Every phase trains a new one on true labels, and starts from the one before."
+    return _without_teachers(accepted, known, rows_required=recipe.fewest, remark=remark)
 
 
 def _single_model(factory: model.ModelFactory, schedule: Schedule, known: dict[str, Any]) -> Everlasting:

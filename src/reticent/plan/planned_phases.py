@@ -57,6 +57,54 @@ class PlannedPhase:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedTruth:
+    """What a phase needs of labels that arrive after day one.
+
+    Parameters
+    ----------
+    source : {"rows", "feedback", "both"}
+        Where they come from.
+    phase_rows : int
+        Labelled rows of a phase, or queries of a phase that have a slot for a label.
+    gauge_rows : int
+        How many of them judge the phase before, and do not train.
+    fewest : int
+        With fewer, no phase can begin, not even early.
+    labels_per_day : float or None
+        How many labelled rows, or queries, arrive per day, if you said so.
+    wait : int
+        Queries after its window during which a phase takes feedback.
+    """
+
+    source: str
+    phase_rows: int
+    gauge_rows: int
+    fewest: int
+    labels_per_day: float | None
+    wait: int
+
+    @property
+    def days(self) -> float | None:
+        """The days from one phase to the next."""
+        return None if self.labels_per_day is None else (self.phase_rows + self.wait) / self.labels_per_day
+
+    def __str__(self) -> str:
+        what = "labelled rows" if self.source == "rows" else "queries, each with a slot for a label"
+        lines = [
+            f"After the first, a phase learns from {self.phase_rows:,} {what}; {self.gauge_rows:,} of them judge the "
+            f"phase before and do not train. At least {self.fewest:,} are needed to begin one early."
+        ]
+        if self.days is not None:
+            often = f"{self.days:.3g} days" if self.days >= 1 else f"{24 * self.days:.3g} hours"
+            lines.append(f"At {self.labels_per_day:,g} per day a new phase begins every {often}.")
+        late = "labels that come a phase late are learned from a phase late"
+        if self.source != "rows":
+            late = f"feedback that comes more than {self.wait:,} queries after the window has ended is lost"
+        lines.append(f"Labels are worth most while they are new: {late}. A phase trains on true labels alone.")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Everlasting:
     """The phases of an everlasting predictor, and whether they go on as long as requested.
 
@@ -91,6 +139,8 @@ class Everlasting:
     disagreement_at_most : float, optional
         The share of disputed queries up to which a phase hands on as many rows as it has. Only for a labeller that
         closes early.
+    truth : PlannedTruth, optional
+        What a phase needs of labels that arrive later. None if phases learn from their own answers.
     """
 
     rows: int
@@ -106,6 +156,7 @@ class Everlasting:
     why: str
     worst: votes.Closings | None = None
     disagreement_at_most: float | None = None
+    truth: PlannedTruth | None = None
 
     def __str__(self) -> str:
         promise = f"ε = {self.guarantee.epsilon:g}, δ = {self.guarantee.delta:g} for {self.guarantee.protects}"
@@ -141,7 +192,7 @@ class Everlasting:
                 f"A two-coin labeller ({setup}) would give about {self.two_coin.answers:,} answers in the first phase "
                 f"and lose {self.two_coin.loss:.2%}, if teachers agree as guessed."
             )
-        return "\n".join([*lines, self.why])
+        return "\n".join([*lines, *([] if self.truth is None else [str(self.truth)]), self.why])
 
     def _at_worst(self, worst: votes.Closings) -> str:
         """Describe the phases of a labeller that closes early."""

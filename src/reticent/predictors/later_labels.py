@@ -120,8 +120,10 @@ class LaterLabels:
     ) -> None:
         """Open slots for those queries that may have one, by who asked how often."""
         X, answers, labels = contents
-        named = any(one is not None for one in owners)
-        admitted, groups = self._admission.admit(np.array(owners, dtype=object) if named else None, len(X))
+        names = None
+        if any(one is not None for one in owners):  # a query without a name is a client of its own
+            names = np.array([ticket if one is None else one for ticket, one in zip(tickets, owners, strict=True)])
+        admitted, groups = self._admission.admit(names, len(X))
         some = np.flatnonzero(admitted)
         chosen = some.tolist()
         slots.append(

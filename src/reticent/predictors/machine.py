@@ -160,7 +160,8 @@ class PhaseMachine:
         self.identity = None  # what was saved before is another state from here on
         refused: Exception | None = None
         class_indices, phases = np.empty((2, len(rows)), dtype=np.int64)
-        tickets: list[str] | None = None
+        truth = self.schedule.truth
+        tickets: list[str] | None = None if truth is None or not truth.takes_feedback else []
         done = 0
         while done < len(rows):
             if self.left == 0 and one_phase:
@@ -183,7 +184,8 @@ class PhaseMachine:
             self.asked += len(found)
             self.answered += len(found)
             class_indices[done : done + len(found)], phases[done : done + len(found)] = found, self.phase.number
-            tickets = given if tickets is None or given is None else tickets + given
+            if tickets is not None and given is not None:
+                tickets += given
             done += len(found)
             self.closed = len(found) < len(some)
             with suppress(Exception):  # what cannot be learned ahead is learned when it is needed

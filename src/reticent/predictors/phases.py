@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -129,6 +129,7 @@ class Schedule:
                 raise ValueError(
                     f"wait must be less than the {queries} queries of a phase, got {truth.wait}: none would get a slot"
                 )
+            queries = window + truth.wait
         answers = NO_END if queries == NO_END else queries + reserved
         return Phase(number=number, rows=rows, answers=answers, window=window, reserved=reserved)
 
@@ -137,8 +138,17 @@ class Schedule:
         number, answered = 1, 0
         while True:
             phase = self.phase(number, rows, answered)
+            if self.truth is not None and number > 1:
+                training = math.floor(rows * self.truth.training_share)
+                slots = training if self.truth.takes_feedback else 0
+                phase = replace(phase, rows=training, labels=self.truth.expected_labels(slots, training - slots))
             yield phase
             answered += phase.queries
+            if self.truth is not None:
+                if self.horizon is not None and answered >= self.horizon:
+                    return
+                number, rows = number + 1, self.truth.rows
+                continue
             if not phase.handed_on:
                 return
             number, rows = number + 1, phase.handed_on

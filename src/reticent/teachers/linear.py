@@ -152,8 +152,9 @@ def train(
     """Return the weights and intercepts of all teachers: one row per teacher; with several classes, per class too.
 
     The row of a teacher is computed from the rows of its shard alone, to the last bit: every product and every system
-    of equations belongs to a single shard, and each teacher stops when it has converged, whatever the others do.
-    Shards with a single class are trained too; the result is not used.
+    of equations belongs to a single shard, and each teacher stops when it has converged, whatever the others do. The
+    shapes of these products follow from places alone: an empty place is a row of weight 0. Shards with a single class
+    are trained too; the result is not used. A shard without labels has the weights 0.
 
     Parameters
     ----------
@@ -229,10 +230,7 @@ def _train_some(task: NewtonTask, names: Integers, held: Shards, blocks: list[In
     weights: Any = np.zeros((len(task.targets), held.count, 0 if task.sparse_dual else columns))
     of_rows = np.zeros((len(task.targets), len(held.class_indices))) if task.sparse_dual else None
     for block in blocks:
-        sizes = held.sizes[block]
-        present = np.arange(sizes.max()) < sizes[:, None]
-        # Cells without a row repeat the first row of the shard, with weight 0.
-        rows = held.order[held.starts[block][:, None] + np.where(present, np.arange(sizes.max()), 0)]
+        rows, present = _padded(held, block)
         if of_rows is not None:
             values, features = None, _grams(held.X, rows)
         else:
@@ -269,9 +267,24 @@ def _train_some(task: NewtonTask, names: Integers, held: Shards, blocks: list[In
     return TrainedLoad(names, weights, bias)
 
 
+def _padded(held: Shards, block: Integers) -> tuple[Integers, Array]:
+    """The rows of some shards, as many cells for each as the largest has places; and which cells hold a labelled row.
+
+    All other cells repeat the first labelled row of their shard, and get weight 0. So it does not matter what an empty
+    place holds, and whether a place is empty changes no shape.
+    """
+    sizes = held.sizes[block]
+    place = np.arange(sizes.max())
+    there = place < sizes[:, None]
+    rows = held.order[held.starts[block][:, None] + np.where(there, place, 0)]
+    present = there & (held.class_indices[rows] >= 0)
+    first = np.take_along_axis(rows, present.argmax(axis=1)[:, None], axis=1)
+    return np.where(present, rows, first), present
+
+
 def _moments(values: Floats, present: Array) -> tuple[Floats, Floats]:
     """The mean and deviation of each column of each shard; a constant column has deviation 1, as in scikit-learn."""
-    sizes = present.sum(axis=1)[:, None]
+    sizes = np.maximum(present.sum(axis=1), 1)[:, None]
     means = (present[:, None, :] @ values)[:, 0] / sizes
     variances = (present[:, None, :] @ (values - means[:, None, :]) ** 2)[:, 0] / sizes
     tiny = np.finfo(np.float64).eps * sizes
@@ -305,8 +318,10 @@ def _minimise(
         summed: Floats = losses.sum(axis=1) + ridge / 2 * products.sum(axis=1)
         return summed
 
-    live = np.arange(shards)
+    live = np.flatnonzero(present.any(axis=1))  # without labels there is no unique intercept, and nothing to learn
     for _ in range(steps):
+        if not len(live):
+            break
         rows = features if len(live) == shards else features[live]
         at, before = found[live], scores[live]
         chances = expit(before)
@@ -335,8 +350,6 @@ def _minimise(
         failed = ~np.isfinite(move).all(axis=1)
         found[live[failed]] = np.nan
         live = live[~(done | failed | (length == 0))]
-        if not len(live):
-            break
     return found
 
 

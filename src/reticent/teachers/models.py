@@ -78,18 +78,27 @@ def _is_off(verbose: Any) -> bool:
 def fit_models(
     estimator: Any, shards: Shards, *, random_state: int, n_jobs: int | Executor | None
 ) -> tuple[list[Any], list[str]]:
-    """Return a model for each shard, None for a shard with a single class or a failure; and the kinds of failures."""
+    """Return a model for each shard, None for one whose vote is settled or that failed; and the kinds of failures.
+
+    Settled are shards without two classes. They are read with the others of their chunk but not handed to a learner:
+    how many tasks there are, and which rows each reads, follows from the number of shards and places, not from labels.
+    """
     executor = as_executor(n_jobs)
-    tasks = np.flatnonzero(shards.constant < 0)
     models: list[Any] = [None] * shards.count
     failures: list[str] = []
-    chunks = np.array_split(tasks, max(1, min(len(tasks), max(CHUNKS * executor.workers, shards.portions))))
+    number = min(shards.count, max(CHUNKS * executor.workers, shards.portions))
+    chunks = np.array_split(np.arange(shards.count), number)
+    learns = shards.constant < 0
 
     def parts() -> Iterator[tuple[Any, ...]]:
         for chunk in chunks:
             # The caller's estimator may depend on labels, as by `class_weight`: here indices become labels.
-            some = [(_sent(rows), shards.classes[indices]) for rows, indices in shards.parts(chunk)]
-            yield estimator, some, [(random_state, int(one)) for one in chunk], sent
+            some = [
+                (_sent(rows), shards.classes[indices])
+                for one, (rows, indices) in zip(chunk, shards.parts(chunk), strict=True)
+                if learns[one]
+            ]
+            yield estimator, some, [(random_state, int(one)) for one in chunk[learns[chunk]]], sent
 
     sent = executor.workers > 1
     if sent:
@@ -97,7 +106,7 @@ def fit_models(
     with silent():
         for chunk, (fitted, failed) in zip(chunks, executor.map(_fit_some, parts()), strict=True):
             failures += failed
-            for one, model in zip(chunk, fitted, strict=True):
+            for one, model in zip(chunk[learns[chunk]], fitted, strict=True):
                 models[one] = pickle.loads(model) if isinstance(model, bytes) else model
     return models, failures
 
@@ -198,8 +207,8 @@ class ModelVoters:
         fixed = np.bincount(self.constant[self.constant >= 0], minlength=len(self.classes))
         counts = np.tile(fixed, (X.shape[0], 1))
         models = [model for model in self.models if model is not None]
-        chunks = max(1, min(len(models), CHUNKS * executor.workers))
-        parts = [models[start::chunks] for start in range(chunks)]
+        chunks = max(1, min(len(self.models), CHUNKS * executor.workers))
+        parts = [[one for one in self.models[start::chunks] if one is not None] for start in range(chunks)]
         failures: list[str] = []
         with silent():
             sent, rows, unsent = _sent_queries(X)

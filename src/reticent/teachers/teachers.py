@@ -67,15 +67,17 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
 
     One vote. Replace a row, features and label, or with `groups` all rows of a group. Then the vote of one teacher may
     change, to any class, and the votes of all others stay the same to the last bit, for every query. So in every row of
-    `votes` one count may fall by one and another rise by one.
+    `votes` one count may fall by one and another rise by one. The same holds for a row that gets or loses its label, if
+    some have none (see `fit_rows`).
 
     Why. The shard of a row follows from its position, or from the column of groups, so no other row moves. A teacher is
     a copy of the whole pipeline, fitted on its own copy of the rows of its shard, with a seed that is made of public
-    numbers. A shard with rows of one class votes for that class. A teacher that fails to learn or to answer votes for
-    the first class; the number of failures goes to the logger "reticent.teachers", whose lines only reach handlers that
-    are added to it. The estimator must keep no state outside itself, such as in its class: all teachers would share it.
-    Public are the number of rows, the columns with their types and categories, the classes, `groups`, and every
-    parameter. The page "Teachers" of the documentation has the proof.
+    numbers. A row without a label keeps its place: shards are dealt, padded and worked on by places, empty or not. A
+    shard with labels of one class votes for that class, one without labels for the first. A teacher that fails to learn
+    or to answer votes for the first class; the number of failures goes to the logger "reticent.teachers", whose lines
+    only reach handlers that are added to it. The estimator must keep no state outside itself, such as in its class: all
+    teachers would share it. Public are the number of rows, the columns with their types and categories, the classes,
+    `groups`, and every parameter. The page "Teachers" of the documentation has the proof.
 
     Source. Papernot, Abadi, Erlingsson, Goodfellow, Talwar, *Semi-supervised Knowledge Transfer for Deep Learning from
     Private Training Data*; the splitting and voting of Algorithms 1 and 2 in Liu, Zhu, Chaudhuri, Wang, *Revisiting
@@ -177,13 +179,15 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
         """Fit to rows that were read and checked before; the teachers are the same as by `fit`, to the last bit.
 
         The rows and class indices may be views of files larger than memory. They are then read some shards at a time.
+        A row may have no label: then its place is empty. It stays in its shard, and nothing is learned from it. Whether
+        a place is empty is as private as the label is: to empty, fill or change a place moves one vote.
 
         Parameters
         ----------
         X : array of shape (rows, columns)
             The private rows: finite numbers.
         class_indices : array of int, shape (rows,)
-            The index of each row's class.
+            The index of each row's class; −1 for an empty place, whatever `X` holds there.
         classes : sequence
             The classes, ascending.
         groups : array or None, default None
@@ -202,8 +206,8 @@ class Teachers(BaseEstimator):  # type: ignore[misc]
             raise TypeError("class_indices must be an array of whole numbers, one per row")
         if isinstance(estimator, ConceptClass) and len(labels) > 2:
             raise ValueError(f"classes must be 2 for teachers that are concepts, got {len(labels)}")
-        if len(class_indices) and not 0 <= int(class_indices.min()) <= int(class_indices.max()) < len(labels):
-            raise ValueError(f"class_indices must be indices among the {len(labels)} classes")
+        if len(class_indices) and not -1 <= int(class_indices.min()) <= int(class_indices.max()) < len(labels):
+            raise ValueError(f"class_indices must be indices among the {len(labels)} classes, or -1 for an empty place")
         shard = self._dealt(len(X), count, groups)
         self._floats = X.dtype.kind == "f"
         voters = self._train(estimator, Shards(X, class_indices, shard, count, labels, release), seed)

@@ -150,12 +150,26 @@ def _fit_some(concept_class: Thresholds, names: Integers, shards: Shards) -> Sha
 
 
 def _best_cuts(ranks: Integers, shards: Shards, domain: Domain, both: bool) -> tuple[Integers, Integers]:
-    """For each shard the last rank below its threshold, and the label there."""
-    shard, starts, count = shards.shard, shards.starts, shards.count
-    assert shard is not None
+    """For each shard the last rank below its threshold, and the label there; both 0 for a shard without labels."""
+    assert shards.shard is not None
+    labelled = np.flatnonzero(shards.class_indices >= 0)
+    sizes = np.bincount(shards.shard[labelled], minlength=shards.count)
+    found = np.zeros((2, shards.count), dtype=np.int64)
+    learning = sizes > 0  # only these have a row to read a cut off; below, shards are numbered among them
+    if learning.any():
+        shard = (np.cumsum(learning) - 1)[shards.shard[labelled]]
+        gain = 2 * shards.class_indices[labelled] - 1  # of labelling a row 1
+        found[:, learning] = _cuts_of_rows(ranks[labelled], gain, shard, sizes[learning], domain=domain, both=both)
+    return found[0], found[1]
+
+
+def _cuts_of_rows(
+    ranks: Integers, gain: Integers, shard: Integers, sizes: Integers, *, domain: Domain, both: bool
+) -> tuple[Integers, Integers]:
+    """`_best_cuts` of labelled rows, of which every shard has at least one."""
+    starts, count = np.append(0, np.cumsum(sizes)), len(sizes)
     order = np.lexsort((ranks, shard))
-    ranks, shard = ranks[order], shard[order]
-    gain = 2 * shards.class_indices[order].astype(np.int64) - 1  # of labelling a row 1
+    ranks, shard, gain = ranks[order], shard[order], gain[order]
     before = np.append(0, np.cumsum(gain))
     total = before[starts[1:]] - before[starts[:-1]]
     # There is a cut before each row and one after the last row of a shard. Its value is the gain of labelling the rows

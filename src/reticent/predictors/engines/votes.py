@@ -151,9 +151,16 @@ class VotesFactory:
         truth = schedule.truth
         assert truth is not None
         asked = schedule.growth + (1 - truth.training_share if truth.takes_rows else 0)
-        places = self.rows_per_teacher / truth.feedback_share
-        one = relative_noise(1, 1, classes=self.classes, epsilon=self.epsilon, delta=self.delta) / self.most_noise
-        return math.ceil(float(asked) * (float(places) * one / float(truth.training_share)) ** 2)
+        places = -(-self.rows_per_teacher // truth.feedback_share)
+        known: dict[str, Any] = {"classes": self.classes, "epsilon": self.epsilon, "delta": self.delta}
+        one = relative_noise(1, 1, **known) / self.most_noise
+        rows = math.ceil(float(asked) * (places * one / float(truth.training_share)) ** 2)
+        # Whole teachers and answers: a few more rows may be needed.
+        while (teachers := math.floor(rows * truth.training_share) // places) == 0 or (
+            relative_noise(teachers, math.ceil(asked * rows), **known) > self.most_noise
+        ):
+            rows += places
+        return rows
 
     def fewest_labels(self) -> int:
         """One row for each of two teachers: too few for the answers of a phase are refused by their noise."""
