@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 
 from reticent.concepts.domains import Domain
 from reticent.concepts.interface import ConceptClass
-from reticent.data.groups import as_groups, group_names
+from reticent.data.groups import named_groups
 from reticent.data.queries import Reader
 from reticent.data.rows import Rows
 from reticent.labellers import REGISTRY, Labeller
@@ -334,7 +334,7 @@ class ResumablePredictor(RunningPredictor):
 
     def _part(self, part: tuple[Any, ...]) -> QueryPart | LabelledPart:
         if isinstance(part, LabelledPart):
-            names = None if part.groups is None else group_names(as_groups(part.groups, len(part.labels)))
+            names = None if part.groups is None else named_groups(part.groups, len(part.labels))
             return LabelledPart(self._read(part.rows), np.asarray(part.labels, dtype=np.int64), names)
         X, class_indices, clients, *tickets = part
         rows, who = self._queries(X, clients)
