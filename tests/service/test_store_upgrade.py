@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from shop import labels, new_answering, request
+from shop import WITHOUT_LATER_LABELS, labels, new_answering, request
 
 from reticent.service import home
 from reticent.service.answering import AnsweringService
@@ -17,18 +17,6 @@ from reticent.service.store.protocol import Damaged
 
 def opened(folder: Path) -> AnsweringService:
     return AnsweringService(Home(folder), elsewhere=False)
-
-
-WITHOUT_LATER_LABELS = """
-ALTER TABLE answers DROP COLUMN tickets;
-ALTER TABLE journal DROP COLUMN tickets;
-ALTER TABLE position DROP COLUMN labelled;
-ALTER TABLE position DROP COLUMN slots;
-ALTER TABLE position DROP COLUMN closed_slots;
-DROP TABLE labels;
-DROP TABLE labelled;
-PRAGMA user_version = 2;
-"""
 
 
 def columns(path: Path) -> dict[str, set[str]]:
