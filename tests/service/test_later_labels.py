@@ -120,15 +120,15 @@ def test_votes_wait_for_labelled_rows_and_go_on_with_them(tmp_path: Path) -> Non
     service = answering_of(tmp_path / "clinic", votes(truth="rows", phase_rows=100, growth=0.2))
     left = service.status().answers_left_in_phase
     ask(service, "a", left)
-    with pytest.raises(BudgetExhausted, match="needs 100 more rows by add_labelled"):
+    with pytest.raises(BudgetExhausted, match="needs 100 more labelled rows"):
         ask(service, "b", 5)
     service.maintain()
     assert service.halted is None
     teach(service, "monday", 60)
-    with pytest.raises(BudgetExhausted, match="needs 40 more rows by add_labelled"):
+    with pytest.raises(BudgetExhausted, match="needs 40 more labelled rows"):
         ask(service, "b", 5)
     service = again(service)
-    with pytest.raises(BudgetExhausted, match="needs 40 more rows"):
+    with pytest.raises(BudgetExhausted, match="needs 40 more labelled rows"):
         ask(service, "b", 5)
     teach(service, "tuesday", 40)
     assert ask(service, "b", 5).phase == 2
@@ -138,7 +138,7 @@ def test_votes_wait_for_labelled_rows_and_go_on_with_them(tmp_path: Path) -> Non
 def test_a_request_cut_off_by_missing_rows_is_finished_when_they_come(tmp_path: Path) -> None:
     service = answering_of(tmp_path / "clinic", votes(truth="rows", phase_rows=100, growth=0.2))
     left = service.status().answers_left_in_phase
-    with pytest.raises(BudgetExhausted, match="needs 100 more rows"):
+    with pytest.raises(BudgetExhausted, match="needs 100 more labelled rows"):
         ask(service, "a", left + 5)
     teach(service, "monday", 100)
     assert len(ask(service, "a", left + 5).labels) == left + 5
