@@ -296,6 +296,7 @@ class SchemaPurchase:
         epsilon: Any,
         delta: Any,
         share: Fraction,
+        labels: Fraction,
         options: dict[str, Any],
     ) -> Self:
         """Choose the learner and split the budget, from public numbers.
@@ -312,13 +313,18 @@ class SchemaPurchase:
             The budget.
         share : Fraction
             The share of the schema.
+        labels : Fraction
+            The ε that the check of labels has taken already.
         options : dict
             Options of `choose`.
         """
         expected = wanted.expected()
         chosen = choose(expected, rows, learner, epsilon=epsilon, delta=delta, **options).learner
         split = wanted.split(Fraction(epsilon), Fraction(delta), share, chosen)
-        more = {**options, "epsilon": split.rest.epsilon, "delta": split.rest.delta, "besides": split.besides}
+        more = {
+            **options, "epsilon": split.rest.epsilon, "delta": split.rest.delta, "schema_price": split.besides,
+            "labels_price": labels,
+        }  # fmt: skip
         choice = choose(expected, rows, chosen, stage="expected", **more)
         return cls(wanted, split, replace(choice, automatic=learner == "auto"), rows, more)
 
@@ -408,7 +414,7 @@ class TableSource:
         from reticent.service.tables import check_unchanged
 
         start = 0
-        with progress_bar("finding the schema", self.rows, quiet=self.quiet) as advance:
+        with progress_bar("counting cells", self.rows, quiet=self.quiet) as advance:
             for chunk in self.table.chunks(names, advance, numbers=names if numbers else ()):
                 stop = start + len(next(iter(chunk.values())))
                 if stop > self.rows:

@@ -26,6 +26,8 @@ from reticent.privacy.parameters import check_positive
 SHARE = Fraction(1, 100)  # of μ², for counts that weights are computed from
 LEAST = 0.2  # the least weight that counts lead to
 SEEN = 2  # a class is seen in noisy counts from this many standard deviations of their noise on
+CLEAR = 3  # and clearly from this many on: a class without rows is seen so in one of 700 releases
+FINE = 10  # noise is fine if a class with one row in so many is clearly seen
 
 ClassWeight = Literal["balanced"] | Mapping[Any, Any] | None
 
@@ -201,6 +203,25 @@ def balanced_weights(released: NDArray[np.int64], plan: CountsPlan) -> Floats:
     if not seen.any():
         return np.ones(plan.classes)
     return np.where(seen, np.clip(counts[seen].min() / np.where(seen, counts, 1.0), LEAST, 1.0), 1.0)
+
+
+def seen_classes(released: NDArray[np.int64], plan: CountsPlan) -> NDArray[np.bool_] | None:
+    """Whether each class clearly stands out of the noise of the counts; None if one row in ten would not.
+
+    Parameters
+    ----------
+    released : array of int
+        What `release_class_counts` released.
+    plan : CountsPlan
+        The plan of the release.
+
+    >>> seen_classes(np.array([3]), CountsPlan(400, 2, Fraction(2))).tolist()
+    [True, False]
+    >>> seen_classes(np.array([3]), CountsPlan(400, 2, Fraction(20))) is None
+    True
+    """
+    least = CLEAR * float(plan.sigma)
+    return None if FINE * least > plan.rows else np.asarray(noisy_counts(released, plan) >= least)
 
 
 def checked_class_weight(class_weight: Any) -> ClassWeight:

@@ -89,7 +89,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         Public rows without labels, at least 20, from about the same population. Rows are projected onto the directions
         in which public rows vary most, and whitened there, at no cost in privacy. Nobody in them is protected.
     classes : sequence of labels or None, default None
-        The labels, at least two, in any order; None takes those in `y`.
+        The labels, at least two, in any order; None takes those in `y`. A label in `y` that is not among them is
+        refused, so that there is none is treated as public.
     fit_intercept : bool, default True
         Whether a constant column is added.
     steps : int or None, default None
@@ -150,6 +151,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         guarantee covers.
     class_weights_ : array or None
         The weight of each class in the descent; None for equal weights. It is part of what the guarantee covers.
+    seen_classes_ : array of bool or None
+        Whether each class clearly stands out of the noisy counts of the classes; None if the noise would hide a
+        class of one row in ten, or if no counts were released.
 
     >>> from sklearn.datasets import make_classification
     >>> X, y = make_classification(20_000, n_features=20, class_sep=2, random_state=0)
@@ -315,6 +319,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         classes: NDArray[Any],
         whitening: Whitening | None = None,
         class_weights: Floats | None = None,
+        seen: NDArray[np.bool_] | None = None,
     ) -> Self:
         """Become fitted with weights that have been released, by `fit` or in an earlier process.
 
@@ -332,6 +337,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             The map that rounds of second moments led to; None without rounds.
         class_weights : array or None, default None
             The weight of each class in the descent; None for equal weights.
+        seen : array of bool or None, default None
+            Which classes clearly stand out of the noisy counts; None if that is not known.
 
         Returns
         -------
@@ -343,7 +350,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.guarantee_ = guarantee(found.event, delta=self.delta)
         self.coef_, self.intercept_ = self.hypothesis_.coef.T.copy(), self.hypothesis_.intercept
         self.descent_plan_, self.feature_map_, self.whitening_ = plan, feature_map, whitening
-        self.class_weights_ = class_weights
+        self.class_weights_, self.seen_classes_ = class_weights, seen
         return self
 
     def n_required(self, error: Number, failure: Number = 0.05, *, columns: int, classes: int = 2) -> int:

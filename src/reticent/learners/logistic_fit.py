@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reticent.data.labels import UNLABELLED, ClassLabels
 from reticent.data.tables import refuse_infinite
 from reticent.exact import integer
-from reticent.learners.class_weights import balanced_weights, release_class_counts, row_weights
+from reticent.learners.class_weights import balanced_weights, release_class_counts, row_weights, seen_classes
 from reticent.learners.column_scales import column_factors, release_exponents
 from reticent.learners.descent import DescentPlan, class_targets, descend, integer_rows
 from reticent.learners.features import FeatureMap
@@ -36,6 +37,7 @@ class FittedParts(NamedTuple):
     feature_map: FeatureMap
     whitening: Whitening | None
     class_weights: Floats | None
+    seen: NDArray[np.bool_] | None
 
 
 def fit_rows(
@@ -93,11 +95,13 @@ def fit_rows(
     start, outputs = settings.start, plan.descent.outputs
     first = None if start is None else start_weights(start, scales, columns, outputs)
     feature_map = settings.with_fourier_features(row_map, inputs, noise_or_system(unsafe_noise))
+    seen = None
     with silent():
         if plan.counts is not None:
             counted, _ = release_class_counts(
                 class_indices, len(classes), sigma=plan.counts.sigma, missing=missing, unsafe_noise=unsafe_noise
             )
+            seen = seen_classes(counted, plan.counts)
             if settings.class_weight == "balanced":
                 weights_of_classes = balanced_weights(counted, plan.counts)
             if plan.moments.rounds and len(classes) == 2:
@@ -135,4 +139,4 @@ def fit_rows(
         )
         weights = weights if whitening is None else whitening.pulled_back(weights)
     found = release(released_weights(weights, scales, columns), plan.event, unsafe_noise)
-    return FittedParts(found, plan.descent, feature_map, whitening, weights_of_classes)
+    return FittedParts(found, plan.descent, feature_map, whitening, weights_of_classes, seen)

@@ -59,6 +59,18 @@ class Whitening:
         image = np.asarray(rows @ (self.matrix[:columns] * inside)) + self.matrix[columns:].sum(axis=0) * inside
         return np.asarray(1 / np.maximum(1.0, np.sqrt(squared_lengths(image)) / self.length))
 
+    def centre(self) -> Floats | None:
+        """The unit row, or nearly one, whose image is shortest: about the mean of the rows. None without a constant.
+
+        With the constant 1, rows have the mean that their second moments say. A map that whitens by them takes rows
+        at the mean to the shortest images.
+        """
+        if not self.constant:
+            return None
+        moments = self.matrix @ self.matrix.T
+        found, *_ = np.linalg.lstsq(moments[:-1, :-1], -moments[:-1, -1], rcond=None)
+        return np.asarray(found)
+
     def pulled_back(self, weights: Floats) -> Floats:
         """The weights for unit rows, and for the constant 1, that have the scores of these weights for mapped rows.
 

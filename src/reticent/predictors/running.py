@@ -72,7 +72,7 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         """Warn if the released model gives every query the same answer."""
         if (one := self.one_answer_) is not None:
             warnings.warn(
-                f"the private model gives the class {one!r} to every possible row. What may help: more rows; a larger "
+                f"the private model gives the class {one!r} to nearly every row. What may help: more rows; a larger "
                 "epsilon; a row_norm no larger than rows are; if a class is rare, fewer rows of the others",
                 OneAnswerWarning,
                 stacklevel=stacklevel,
@@ -306,7 +306,7 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
     @property
     def one_answer_(self) -> Any:
-        """The class that the model of this phase gives to every query, if that follows from the model; else None.
+        """The class that the model of this phase gives to nearly every query, if its releases say so; else None.
 
         The model of a chain is released, and this is a function of it. Votes release no model, and it is None. That all
         answers of a phase were the same must not be shown instead; docs/predictors/everlasting.md says why.

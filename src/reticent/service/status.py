@@ -51,7 +51,7 @@ class Status:
     last_time: float | None  # of the last row of the answer log, in seconds since 1970
     halted: str | None
     past: tuple[PastPhase, ...] = ()  # the last phases before this one
-    one_answer: Any = None  # the class that the private model gives to every query, if there is one
+    one_answer: Any = None  # the class that the private model gives to nearly every query, if there is one
     phase_never_ends: bool = False  # false for phases that follow each other without end
     public_model: bool = False  # whether a released model answers, which may be exported
     besides: tuple[float, float] | None = None  # ε and δ that training rows pay besides phases, such as for a schema
@@ -72,9 +72,9 @@ PUBLIC = (
 
 
 BESIDES = (
-    "What it is spent on. Of this, epsilon = {epsilon:.3g} and delta = {delta:.3g} is what training rows pay for the "
-    "schema: ranges and categories of the columns, which were found privately. The rest is for answers. Those who are "
-    "not in the training rows pay for answers only."
+    "What it is spent on. Of this, epsilon = {epsilon:.3g} and delta = {delta:.3g} is what training rows pay before "
+    "anything is learned from them: for a count of labels that are not among the classes, and for the schema if it was "
+    "found privately. The rest is for answers. Those who are not in the training rows pay for answers only."
 )
 GROUP = (
     "What a group is. All rows with the same value in the group column: the rows of one person. They are protected "

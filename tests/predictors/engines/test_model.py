@@ -264,6 +264,7 @@ def test_a_model_on_file_keeps_the_map_of_its_rounds() -> None:
     again = restored_model(clone(learner), json.loads(json.dumps(header)), arrays)
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
     assert again.event_ == model.event_
+    assert again.seen_classes_.tolist() == model.seen_classes_.tolist() == [True, True]
     plain = clone(learner).set_params(rounds=0).fit(X, y)
     header, arrays = model_state(plain)
     assert "whitening" not in header

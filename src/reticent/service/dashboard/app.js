@@ -468,7 +468,7 @@ function alerts() {
     add("warn", `The questions of phase ${count(phase - 1)} had drifted: they were no longer like those before. Phase ${count(phase)} learned a new model from them and the answers they were given; check that it still answers well.`);
   }
   if (last.one_answer != null) {
-    add("warn", `Everybody gets one answer: the model of phase ${count(phase)} gives “${last.one_answer}” to every question. More rows, a larger ε or narrower ranges may help.`);
+    add("warn", `Everybody gets one answer: the model of phase ${count(phase)} gives “${last.one_answer}” to nearly every question. More rows, a larger ε or narrower ranges may help.`);
   }
   const before = last.past?.at(-1);
   if (before && ever == null && last.teachers && last.rows < before.rows) {
