@@ -414,7 +414,7 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
     groups = None if schema.group is None else np.empty(rows, dtype=np.int64)
     numbers = {column.name for column in schema.columns if column.kind == "number"}
     with progress_bar("reading rows", rows, quiet=quiet) as advance:
-        for chunk in table.chunks(_columns_read(schema), advance, numbers=numbers):
+        for chunk in table.chunks(_columns_read(schema), advance, numbers=numbers, as_floats=True):
             start = len(store)
             encoded = schema.encode(chunk)
             if start + len(encoded) > rows:
