@@ -55,6 +55,13 @@ def numbered(groups: Array) -> Integers:
         raise TypeError("groups must be numbers, strings, dates or tuples of these") from None
 
 
+def named_groups(groups: Any, rows: int) -> Array:
+    """`group_names` of one group per row; what names no group is refused, as by `numbered`."""
+    given = as_groups(groups, rows)
+    numbered(given)
+    return group_names(given)
+
+
 def group_names(groups: Array) -> Array:
     """One text per group: 3, 3.0 and "3" are the same name, however rows of different times write it.
 
@@ -66,7 +73,7 @@ def group_names(groups: Array) -> Array:
 
 def _text(name: Any) -> str:
     if isinstance(name, (date, np.datetime64)):
-        return str(np.datetime64(name, "us"))
+        return str(np.datetime64(name).astype("datetime64[us]"))
     if isinstance(name, bytes):
         return name.decode(errors="backslashreplace")
     if isinstance(name, tuple):

@@ -254,3 +254,23 @@ def public_weights(given: Mapping[Any, Fraction], classes: NDArray[Any]) -> Floa
         raise ValueError("class_weight must name no label but those in classes")
     weights = [given.get(label, Fraction(1)) for label in labels]
     return np.array([float(weight / max(weights)) for weight in weights])
+
+
+def weights_by_index(class_weight: Any, classes: NDArray[Any]) -> ClassWeight:
+    """`class_weight` of a learner whose labels are the indices of classes.
+
+    Parameters
+    ----------
+    class_weight : "balanced", mapping or None
+        The weights by label; ValueError if a label is none of the classes.
+    classes : array
+        The classes, sorted.
+
+    >>> weights_by_index({2: 4}, np.array([1, 2]))
+    {0: Fraction(1, 1), 1: Fraction(4, 1)}
+    """
+    given = checked_class_weight(class_weight)
+    if not isinstance(given, Mapping):
+        return given
+    public_weights(given, classes)
+    return {index: given.get(label, Fraction(1)) for index, label in enumerate(classes.tolist())}

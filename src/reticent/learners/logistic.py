@@ -27,7 +27,7 @@ from reticent.data.labels import (
 from reticent.data.tables import refuse_unreadable
 from reticent.exact import Number, integer
 from reticent.learners.descent import DescentPlan
-from reticent.learners.features import FeatureMap
+from reticent.learners.features import FeatureMap, checked_rows, training_rows
 from reticent.learners.lattice import Floats, Matrix
 from reticent.learners.linear import Linear
 from reticent.learners.logistic_fit import fit_rows
@@ -252,7 +252,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         declared = settings.classes
         target: Any = y if declared is None or y is None else indices_in_declared(y, declared)
         refuse_unreadable_labels(target)
-        X, target = validate_data(self, X, target, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        X, target = training_rows(self, X, target)
         labels = observed_labels(target) if declared is None else ClassLabels(declared, target)
         return self._fit(settings, X, labels, unsafe_noise)
 
@@ -285,7 +285,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         if settings.classes is None:
             raise ValueError("classes must be given, as class_indices are indices of them")
         refuse_unreadable(X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        X = checked_rows(self, X)
         indices = checked_class_indices(
             class_indices, rows=X.shape[0], classes=len(settings.classes), missing=labelled_rows is not None
         )

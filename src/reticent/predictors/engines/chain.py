@@ -141,6 +141,18 @@ class ChainFactory(PrivateModels):
         return math.ceil(rows / (self.truth.feedback_share if self.truth and self.truth.takes_feedback else 1))
 
     @property
+    def fewest_to_train(self) -> int:
+        """With later labels: the fewest rows or slots that a phase trains from; with fewer, it keeps the model.
+
+        So a phase in which few queries got a slot does not replace a good model by noise.
+        """
+        assert self.truth is not None
+        fewest = Fraction(self.fewest_labels())
+        if self.truth.phase_rows is not None:
+            fewest = min(fewest, Fraction(self.truth.phase_rows, 2))
+        return max(1, math.ceil(self.truth.training_share * fewest))
+
+    @property
     def period(self) -> int:
         """Of this many rows, one is used for the test and one is spare."""
         return -(-2 // check_share(self.drift_share, "drift_share"))
@@ -301,6 +313,8 @@ class ChainEngine(ModelAnswers):
         """The engine of the next phase, whose rows are the queries of this one with the labels released."""
         factory, indices = self.factory, first_of_each_group(rows)
         if factory.truth is not None:
+            if len(indices) < factory.fewest_to_train:  # clients were barred, or had more queries than their share
+                return self._followed_by(phase, self.model, None, self.event, retrained=False)
             last = self.models[-1][1]  # not the model that answers, if an older one was chosen
             model = factory.train(rows, indices, last, unsafe_noise, phase.labels)
             return self._followed_by(phase, model, None, model.event_, retrained=True)

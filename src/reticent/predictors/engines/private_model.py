@@ -17,9 +17,9 @@ from reticent.data.classes import sorted_classes
 from reticent.data.groups import first_of_each
 from reticent.data.rows import Rows
 from reticent.exact import Number, rational
-from reticent.learners.base import ConceptLearner
+from reticent.learners.base import ConceptLearner, clone_with
 from reticent.learners.bounded import Bounds
-from reticent.learners.class_weights import checked_class_weight, public_weights
+from reticent.learners.class_weights import checked_class_weight, weights_by_index
 from reticent.learners.comparison import PrivateComparison
 from reticent.learners.descent import DescentPlan
 from reticent.learners.features import FeatureMap
@@ -90,8 +90,7 @@ class PrivateModels:
             raise ValueError("learner must have unsafe_seed=None: seed the predictor, not its learner")
         if self.classes != 2 and isinstance(self.learner, ConceptLearner):
             raise ValueError(f"{type(self.learner).__name__} learns two classes, got {self.classes}")
-        if isinstance(self.learner, PrivateLogisticRegression):
-            indexed_weights(self.learner, self.classes)
+        indexed(self.learner, self.classes)
         check_epsilon(self.epsilon)
         check_delta(self.delta)
 
@@ -115,10 +114,7 @@ class PrivateModels:
         """The unfitted learner with this ε and δ, and with the classes as class indices."""
         learner = clone(self.learner)
         known: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta}
-        if isinstance(learner, PrivateLogisticRegression):
-            known |= {"classes": list(range(self.classes)), "class_weight": indexed_weights(learner, self.classes)}
-        elif isinstance(learner, PrivateComparison):
-            known["classes"] = list(range(self.classes))
+        known |= indexed(learner, self.classes)
         return learner.set_params(**{name: known[name] for name in known if name in learner.get_params(deep=False)})
 
     def trained(
@@ -152,18 +148,34 @@ def with_fixed_points(X: Array, class_indices: Array, learner: ConceptLearner) -
     return filled, np.where(empty, np.arange(len(X)) % 2, class_indices).astype(np.int64)
 
 
-def indexed_weights(learner: PrivateLogisticRegression, classes: int) -> Any:
-    """The `class_weight` of a learner whose labels are class indices. Labels are looked up in its own `classes`."""
-    given = checked_class_weight(learner.class_weight)
+def indexed(learner: Any, classes: int) -> dict[str, Any]:
+    """The parameters of a learner that depend on labels, if its labels are class indices.
+
+    Weights by label are looked up in its own `classes`.
+    """
+    if isinstance(learner, PrivateLogisticRegression):
+        weights = _indexed_weights(learner.class_weight, learner.classes, classes)
+        return {"classes": list(range(classes)), "class_weight": weights}
+    if isinstance(learner, PrivateComparison):
+        compared = [
+            clone_with(one, class_weight=_indexed_weights(one.class_weight, learner.classes, classes))
+            for one in learner.estimators
+        ]
+        return {"classes": list(range(classes)), "estimators": compared}
+    return {}
+
+
+def _indexed_weights(class_weight: Any, labels: Any, classes: int) -> Any:
+    given = checked_class_weight(class_weight)
     if not isinstance(given, Mapping):
         return given
-    known = None if learner.classes is None else sorted_classes(learner.classes)
+    known = None if labels is None else sorted_classes(labels)
     if known is None or len(known) != classes:
         raise ValueError(
             f"classes of the learner must name its {classes} labels, as those of the predictor do: its class_weight "
             "gives weights by label"
         )
-    return dict(enumerate(public_weights(given, known).tolist()))
+    return weights_by_index(given, known)
 
 
 class ModelAnswers:
