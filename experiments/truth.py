@@ -8,7 +8,6 @@ whole set, and columns of dense sets are scaled by their range over all rows; bo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
+from sklearn.base import clone
 
 from experiments.private_linear_data import Integers, longest, rows_of
 from reticent.learners import PrivateLogisticRegression
+from reticent.learners.phase_rules import continuation, phase_rows
 
 Array = NDArray[Any]
 
@@ -105,10 +106,8 @@ def _flights(folder: Path) -> tuple[Any, Integers]:
 
 # ── the chain ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-Continue = Callable[[PrivateLogisticRegression, PrivateLogisticRegression, int], dict[str, Any]]
 
-
-def answers(learner: PrivateLogisticRegression, found: Stream, phase_rows: int, continued: Continue) -> Integers:
+def answers(learner: PrivateLogisticRegression, found: Stream, rows: int) -> Integers:
     """What a chain of truth answers to each row of a stream; −1 for the rows of the first phase.
 
     Parameters
@@ -117,27 +116,38 @@ def answers(learner: PrivateLogisticRegression, found: Stream, phase_rows: int, 
         The learner of the first phase, with `classes` 0 and 1.
     found : Stream
         The stream.
-    phase_rows : int
+    rows : int
         The number of labelled rows of a phase.
-    continued : callable
-        Of the learner, the last model and the number of rows: the parameters of the next model.
     """
-    got = np.full(len(found.y), -1)
-    model = learner.fit_class_indices(found.X[:phase_rows], found.y[:phase_rows], None)
-    for first in range(phase_rows, len(found.y), phase_rows):
-        window = slice(first, first + phase_rows)
-        X, y = found.X[window], found.y[window]
-        got[window] = model.predict(X)
-        if len(y) == phase_rows:
-            training = np.flatnonzero(np.arange(phase_rows) % GAUGE)
-            following = PrivateLogisticRegression(**learner.get_params())
-            following.set_params(**continued(learner, model, len(training)))
-            model = following.fit_class_indices(X[training], y[training], None)
+    got, training = np.full(len(found.y), -1), np.flatnonzero(np.arange(rows) % GAUGE)
+    model = learner.fit_class_indices(found.X[:rows], found.y[:rows], None)
+    for first in range(rows, len(found.y), rows):
+        X, y = found.X[first : first + rows], found.y[first : first + rows]
+        got[first : first + rows] = model.predict(X)
+        if len(y) == rows:
+            changed = continuation(learner, model, rows=len(training), columns=X.shape[1])
+            model = clone(learner).set_params(**changed).fit_class_indices(X[training], y[training], None)
     return got
 
 
-def accuracies(got: Integers, y: Integers, phase_rows: int) -> tuple[float, float]:
+def accuracies(got: Integers, y: Integers, rows: int) -> tuple[float, float]:
     """Accuracy and balanced accuracy of the answers from the third window on."""
-    counted = slice((SETTLED + 1) * phase_rows, None)
+    counted = slice((SETTLED + 1) * rows, None)
     right, of = got[counted] == y[counted], y[counted]
     return float(right.mean()), float(np.mean([right[of == each].mean() for each in np.unique(of)]))
+
+
+def measured(name: str, folder: Path, *, seed: int = 0, **parameters: Any) -> tuple[float, float]:
+    """Accuracy and balanced accuracy of a chain of truth on a stream, with the sizes that rules give.
+
+    Parameters
+    ----------
+    name, folder, seed
+        As for `stream`.
+    **parameters
+        Of the learner.
+    """
+    found = stream(name, folder, seed=seed)
+    learner = PrivateLogisticRegression(**DP | {"row_norm": found.row_norm, "classes": [0, 1]} | parameters)
+    rows = phase_rows(learner, found.X.shape[1])
+    return accuracies(answers(learner, found, rows), found.y, rows)

@@ -228,6 +228,28 @@ def test_a_parquet_file_declares_its_types(run: Reticent, folder: Path) -> None:
     assert [one.name for one in Schema.from_toml(outcome.out).columns] == ["x", "ward"]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--target", "day", "--classes", "no,yes"),
+        (*PUBLIC, "--group", "day"),
+        (*PUBLIC, "--categories", "day"),
+        ("--schema", "day.toml"),
+    ],
+)
+def test_a_declared_type_that_cannot_be_read_is_refused_before_anything_is_charged(
+    run: Reticent, folder: Path, options: tuple[str, ...]
+) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    days = np.full(ROWS, np.datetime64("2024-01-01"))
+    parquet.write_table(pyarrow.table({"x": np.arange(ROWS), "day": days, "ill": ["no", "yes"] * (ROWS // 2)}), "a.pq")
+    Path("day.toml").write_text('target = "ill"\nclasses = ["no", "yes"]\n[[columns]]\nname = "day"\nrange = [0, 9]\n')
+    outcome = run("fit", "a.pq", *options, *BUDGET, "--name", "clinic", "--quiet")
+    check_refused(outcome, "a.pq: the column 'day' is of type")
+    assert outcome.out == ""
+    assert run("data", "list", "--json").out == "[]\n"
+
+
 @pytest.mark.parametrize(("most", "width"), [(99, 12), (9, 9), (5, 5), (1, 5)])
 def test_rare_categories_are_merged_until_there_are_enough_rows(
     monkeypatch: pytest.MonkeyPatch, most: int, width: int

@@ -170,7 +170,7 @@ real_counts, real_rows = column_scales.exponent_counts, descent.integer_rows
     ("where", "twin", "rounds"),
     [
         ("reticent.learners.column_scales.exponent_counts", counted_twice, 1),
-        ("reticent.learners.logistic.integer_rows", coupled, 0),
+        ("reticent.learners.logistic_fit.integer_rows", coupled, 0),
     ],
 )
 def test_a_release_that_moves_too_far_is_found_out(

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from reticent.data.tables import as_csr, as_table
-from reticent.learners import bounded, features, lattice, logistic
+from reticent.learners import bounded, features, lattice, logistic_fit
 from reticent.learners.comparison import PrivateComparison
 from reticent.learners.descent import integer_rows
 from reticent.learners.logistic import PrivateLogisticRegression
@@ -67,13 +67,13 @@ def test_a_replaced_row_leaves_the_integers_of_others_alone(
 ) -> None:
     seen: list[Array] = []
 
-    def spied(rows: Any, plan: Any) -> Any:
-        whole = real(rows, plan)
+    def spied(rows: Any, plan: Any, **how: Any) -> Any:
+        whole = real(rows, plan, **how)
         seen.append(whole.toarray() if sparse.issparse(whole) else whole)
         return whole
 
     real = integer_rows
-    monkeypatch.setattr(logistic, "integer_rows", spied)
+    monkeypatch.setattr(logistic_fit, "integer_rows", spied)
     if twin:
         monkeypatch.setattr(features, "validate_data", as_it_comes)
         for module in (features, lattice, bounded):

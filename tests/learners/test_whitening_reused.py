@@ -97,6 +97,17 @@ def test_a_descent_in_the_map_learns_from_few_rows_what_plain_rows_do_not_teach(
     assert plain.score(X[12_000:], flipped[12_000:]) < 0.8
 
 
+def test_a_model_of_tiny_values_can_be_continued() -> None:
+    X, y = badly_scaled(3000)
+    X[:, 0] /= 300
+    model = learner("plain").fit(X, y)
+    assert np.abs(model.hypothesis_.coef * 3e6).max() > 1e9  # the weights of unit rows
+    for changed in ({}, {"whitening": None}):
+        assert continued(model, **changed).fit(X, y).score(X, y) > 0.8
+    with pytest.raises(ValueError, match="start must give rows of full length"):
+        continued(model, whitening=None, rounds=0).fit(X, y)
+
+
 @pytest.mark.parametrize(("most", "followed"), [(second_moments.HEAVY, True), (np.inf, False)])
 def test_a_column_that_begins_to_vary_does_not_drown_the_others(
     most: float, followed: bool, monkeypatch: pytest.MonkeyPatch

@@ -313,7 +313,7 @@ def _read_schema(
     if group is not None and schema.group not in (None, group):
         raise UsageError(f"--group {group!r} is not the group of {path}, which is {schema.group!r}")
     schema = schema if group is None else replace(schema, group=group)
-    tables.check_columns(table, _columns_read(schema))
+    tables.check_readable(table, _columns_read(schema))
     for column in schema.columns:
         if column.kind == "number" and table.types.get(column.name) == "category":
             raise UsageError(f"{path}: the column {column.name!r} is a number, but the file declares another type")

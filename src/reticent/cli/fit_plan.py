@@ -231,7 +231,8 @@ class FitChoice:
         """The plan and the advice, for the terminal; without the advice to compare models if that will be done."""
         schema = self.schema
         about = "about " if self.stage == "expected" else ""
-        columns = f"{len(schema.columns)} columns ({about}{schema.width} numbers per row)"
+        numbers = f"{about}{schema.width:,} number{'s' * (schema.width != 1)} per row"
+        columns = f"{len(schema.columns):,} column{'s' * (len(schema.columns) != 1)} ({numbers})"
         if self.stage == "found" and not self.has_phases and self.plan.sustained:
             return f"The plan stays as it is, with {columns}."
         lines = [

@@ -168,7 +168,7 @@ class SchemaSearch:
         unfound = {**found.unfound, **self.left_out}
         if not unfound:
             return lines
-        lines.append(f"Left out, {len(unfound)} of {len(found.columns) + len(unfound)} columns:")
+        lines.append(f"Left out: {len(unfound)} of all {len(found.columns) + len(unfound)} columns")
         lines += [f"  {name}: {why}" for name, why in unfound.items()]
         if found.unfound:
             lines += ["To learn from them, add what you know about them without looking at the rows:"]
@@ -217,7 +217,7 @@ def search(
     quiet : bool
         Show no progress.
     """
-    from reticent.service.tables import check_columns
+    from reticent.service.tables import check_columns, check_readable
 
     if target is None or classes is None:
         options = [*(["--target", target] if target else []), *(["--group", group] if group else [])]
@@ -233,6 +233,7 @@ def search(
     given = dict.fromkeys(_listed(categories), "category")
     away = [*_listed(leave_out), target, *([] if group is None else [group])]
     check_columns(table, [*away, *given])
+    check_readable(table, [target, *([] if group is None else [group]), *given])
     typed = bool(table.types) or table.path.suffix.lower() not in (".csv", ".tsv", ".txt")
     untyped = [name for name in table.names if typed and name not in table.types and name not in away]
     kinds = known_kinds(

@@ -20,7 +20,7 @@ from reticent.learners.descent import DescentPlan, class_targets, descend, integ
 from reticent.learners.features import FeatureMap
 from reticent.learners.lattice import Floats, Matrix, emptied
 from reticent.learners.levels import reach_for_counts
-from reticent.learners.linear import Linear, Scales, released_weights, start_weights
+from reticent.learners.linear import Linear, Scales, check_heaviest, released_weights, start_weights
 from reticent.learners.logistic_settings import LogisticSettings
 from reticent.learners.second_moments import whiten
 from reticent.learners.whitening import Whitening
@@ -94,6 +94,9 @@ def fit_rows(
         scales = Scales(length, 1, int(constant), 1)
     start, outputs = settings.start, plan.descent.outputs
     first = None if start is None else start_weights(start, scales, columns, outputs)
+    if first is not None and not plan.moments.rounds:  # rounds cut it off
+        first = first if settings.whitening is None else settings.whitening.carried_over(first)
+        check_heaviest(first)
     feature_map = settings.with_fourier_features(row_map, inputs, noise_or_system(unsafe_noise))
     seen = None
     with silent():
@@ -125,8 +128,6 @@ def fit_rows(
                 empty=empty,
                 unsafe_noise=unsafe_noise,
             )
-        elif whitening is not None and first is not None:
-            first = whitening.carried_over(first)
         if whitening is not None:
             unit_rows = whitening.unit_rows(unit_rows)
         weights = descend(

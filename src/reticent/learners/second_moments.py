@@ -387,7 +387,9 @@ def whiten(
         matrix, inverse = partly_whitened(matrix, first, power, constant=constant)
         turned = before @ matrix  # from the rows of the last round to those that are mapped partly
         length = math.sqrt(max(float((turned * (moments @ turned)).sum()), SHORTEST))
-    found_map = Whitening(matrix, margin * length, constant)
+    # No row with a constant column gets shorter than that. To shorten rows further would only make weights larger.
+    least = float(np.linalg.svd(matrix, compute_uv=False)[-1]) * factor_inside(constant) if constant else 0.0
+    found_map = Whitening(matrix, max(margin * length, least), constant)
     if start is None:
         return found_map, None
     return found_map, np.clip(inverse @ start * (found_map.length / factor_inside(constant)), -HEAVY, HEAVY)

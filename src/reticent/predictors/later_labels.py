@@ -139,10 +139,12 @@ class LaterLabels:
     ) -> None:
         """Open slots for those queries that may have one, by who asked how often."""
         X, answers, labels = contents
-        names = None
-        if any(one is not None for one in owners):  # a query without a name is a client of its own
-            names = np.array([ticket if one is None else one for ticket, one in zip(tickets, owners, strict=True)])
-        admitted, groups = self._admission.admit(names, len(X))
+        admitted, groups = np.zeros(len(X), dtype=bool), np.zeros(len(X), dtype=np.int64)
+        named = np.array([one is not None for one in owners], dtype=bool)
+        for which in (np.flatnonzero(named), np.flatnonzero(~named)):  # without groups, some may name no client
+            if len(which):
+                clients = np.array([owners[one] for one in which.tolist()]) if named[which[0]] else None
+                admitted[which], groups[which] = self._admission.admit(clients, len(which))
         some = np.flatnonzero(admitted)
         chosen = some.tolist()
         slots.append(

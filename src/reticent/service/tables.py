@@ -48,6 +48,7 @@ class TableFile(Protocol):
     path: Path
     names: list[str]
     types: dict[str, str]  # "number" or "category", for the columns whose type the file declares
+    unreadable: dict[str, str]  # columns of a declared type that is neither for numbers nor for text, and why not
     stamp: Stamp | None  # of the file when it was opened; None if there is no file
 
     def count(self, advance: Advance | None = None) -> int:
@@ -93,6 +94,22 @@ def check_columns(table: TableFile, columns: Sequence[str]) -> None:
                 "semicolons or tabs"
             )
         raise TableError(f"{none}; there are: {', '.join(table.names)}")
+
+
+def check_readable(table: TableFile, columns: Sequence[str]) -> None:
+    """Refuse a table without these columns, or with one of a type that cannot be read. No row is looked at.
+
+    Parameters
+    ----------
+    table : TableFile
+        The table.
+    columns : sequence of str
+        The columns that will be read.
+    """
+    check_columns(table, columns)
+    for name in columns:
+        if name in table.unreadable:
+            raise TableError(f"{table.path}: {table.unreadable[name]}")
 
 
 def check_unchanged(table: TableFile, rows: int | None = None, counted: int | None = None) -> None:
@@ -152,6 +169,7 @@ class Csv:
         self.path, self._body = Path(path), body
         self.stamp = _stamp_of(self.path if body is None else None)
         self.types: dict[str, str] = {}
+        self.unreadable: dict[str, str] = {}
         with self._opened() as file:
             start = file.read(BEGINNING)
         self._encoding = "utf-16" if start[:2] in UTF_16 else "utf-8-sig"
@@ -306,6 +324,7 @@ class _Typed:
         self.path, self._schema = path, schema
         self.names: list[str] = list(schema.names)
         self.types = {field.name: kind for field in schema if (kind := _kind(field.type)) is not None}
+        self.unreadable = {field.name: _why_not(field) for field in schema if field.name not in self.types}
         _check_different(self.path, self.names)
 
     def chunks(
@@ -318,15 +337,7 @@ class _Typed:
         as_floats: bool = False,
     ) -> Iterator[Chunk]:
         """The named columns as arrays; NaN or None for nulls."""
-        check_columns(self, columns)
-        for name in columns:
-            if name not in self.types:
-                type_ = self._schema.field(name).type
-                date = "; write a date as days since a fixed date" if _pyarrow().types.is_temporal(type_) else ""
-                raise TableError(
-                    f"{self.path}: the column {name!r} is of type {type_}: make it a number or text, or leave it out "
-                    f"of the schema{date}"
-                )
+        check_readable(self, columns)
         with _reading(self.path):
             for batch in self._batches(list(columns), rows):
                 chunk = {name: _as_array(batch.column(place)) for place, name in enumerate(columns)}
@@ -342,6 +353,15 @@ class _Typed:
 
     def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
         raise NotImplementedError
+
+
+def _why_not(field: Any) -> str:
+    """Why a column of this type cannot be read, and what to do."""
+    date = "; write a date as days since a fixed date" if _pyarrow().types.is_temporal(field.type) else ""
+    return (
+        f"the column {field.name!r} is of type {field.type}: make it a number or text, or leave it out of the schema"
+        f"{date}"
+    )
 
 
 class Parquet(_Typed):

@@ -132,12 +132,12 @@ class ChainFactory(PrivateModels):
     def phase_rows(self, schedule: Schedule) -> int:
         """As many as the learner needs for little noise; more slots if only some of them get a label."""
         assert schedule.truth is not None
-        rows = phase_rules.phase_rows(self.prepared(), columns=self.columns, classes=self.classes)
+        rows = phase_rules.phase_rows(self.prepared(), self.columns, self.classes)
         return math.ceil(rows / (schedule.truth.feedback_share if schedule.truth.source == "feedback" else 1))
 
     def fewest_labels(self) -> int:
         """The rows at which noise is not larger than what half of them pull."""
-        rows = phase_rules.phase_rows(self.prepared(), columns=self.columns, classes=self.classes, error=Fraction(1, 2))
+        rows = phase_rules.phase_rows(self.prepared(), self.columns, self.classes, early=True)
         return math.ceil(rows / (self.truth.feedback_share if self.truth and self.truth.takes_feedback else 1))
 
     @property
@@ -189,7 +189,7 @@ class ChainFactory(PrivateModels):
         if isinstance(learner, PrivateLogisticRegression) and previous is not None:
             if self.truth is not None:
                 changed = phase_rules.continuation(
-                    learner, previous, rows=labels or len(indices), columns=self.columns, classes=self.classes
+                    learner, previous, rows=labels or len(indices), columns=self.columns
                 )
             else:
                 changed = self.continuation(learner, previous)
