@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.cli.columns import KnownColumns
 from reticent.cli.errors import UsageError, as_usage_errors
-from reticent.cli.opening import open_predictor, schema_of
+from reticent.cli.opening import schema_of
 from reticent.cli.options import Flag
 from reticent.cli.own_parts import Own, OwnParts
 from reticent.cli.progress import progress_bar
-from reticent.cli.running_server import address_of, naming_the_key, read_key
+from reticent.cli.running_server import here_or_served, naming_the_key, read_key, who_sends
 
 if TYPE_CHECKING:
-    from reticent.cli.answer_file import AnswerFile
     from reticent.data.schema import Schema
     from reticent.service.answering import AnsweringService
     from reticent.service.client import Client
-    from reticent.service.tables import TableFile
 
 ROWS_PER_REQUEST = 10_000
 PROBABILITIES = "probabilities"  # the output of a server that has them
@@ -65,19 +64,25 @@ def ask(
         Show no progress.
     """
     from reticent.cli.answer_file import AnswerFile, check_out
+    from reticent.cli.sent_rows import send_all
     from reticent.service import tables
 
     with as_usage_errors(), naming_the_key(key_file), ExitStack() as cleanup:
         found = tables.open_table(table)
         check_out(out, resume)
         answerer = cleanup.enter_context(_answerer(name, url, read_key(key_file), own, probabilities))
-        tables.check_columns(found, answerer.columns)
+        tables.check_columns(found, answerer.columns.names)
         with progress_bar("counting rows", quiet=quiet) as advance:
             rows = found.count(advance)
         answers = cleanup.enter_context(AnswerFile(out, answerer.header, rows, table.stat().st_size, answerer.client))
+        known = answerer.columns
         advance = cleanup.enter_context(progress_bar("asking", rows, quiet=quiet))
+        chunks = found.chunks(known.names, None, ROWS_PER_REQUEST, known.numbers, as_floats=True)
         try:
-            _ask_all(found, answerer, answers, advance)
+            send_all(
+                chunks, answers, lambda chunk, key: answers.add(answerer.ask(chunk, key)), advance,
+                rows=ROWS_PER_REQUEST,
+            )  # fmt: skip
         except BaseException as error:
             answers.leave(error)
             raise
@@ -92,8 +97,8 @@ class Answerer:
 
     Attributes
     ----------
-    kinds : dict of str to str
-        For every column, "number" or "category".
+    columns : KnownColumns
+        The columns to ask with.
     header : list of str
         Headers of the columns of answers: the target and, with probabilities, the classes.
     client : str
@@ -102,79 +107,37 @@ class Answerer:
         Maps columns and an idempotency key to the cells of each answer.
     """
 
-    kinds: dict[str, str]
+    columns: KnownColumns
     header: list[str]
     client: str
     ask: Callable[[dict[str, Any], str], list[list[Any]]]
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns to ask with, in order."""
-        return list(self.kinds)
-
-    @property
-    def numbers(self) -> set[str]:
-        """The columns that are numbers."""
-        return {name for name, kind in self.kinds.items() if kind == "number"}
-
-
-def _ask_all(table: TableFile, answerer: Answerer, answers: AnswerFile, advance: Callable[[int], None]) -> None:
-    """Ask for all rows without an answer, in requests that are halved while the server finds them too large."""
-    from reticent.service.client_messages import ServiceError
-
-    columns, size, skip = answerer.columns, ROWS_PER_REQUEST, answers.done
-    advance(skip)
-    for chunk in table.chunks(columns, None, rows=ROWS_PER_REQUEST, numbers=answerer.numbers):
-        left = len(chunk[columns[0]])
-        start, skip = min(left, skip), max(0, skip - left)
-        while start < left:
-            part = slice(start, min(left, start + (answers.pending or size)))
-            key = answers.begin(part.stop - part.start)
-            try:
-                cells = answerer.ask({each: values[part] for each, values in chunk.items()}, key)
-            except ServiceError as error:
-                if error.kind != "too-large" or part.stop - part.start == 1:
-                    raise
-                size = (part.stop - part.start) // 2  # a request that is refused costs nothing
-                answers.pending = None
-                continue
-            answers.add(cells)
-            advance(part.stop - part.start)
-            start = part.stop
 
 
 @contextmanager
 def _answerer(
     name: str, url: str | None, key: str | None, own: OwnParts | None, probabilities: bool
 ) -> Iterator[Answerer]:
-    from reticent.service.home import AlreadyServed
-
-    if url is None:
-        try:
-            answering = open_predictor(name, own)
-        except AlreadyServed:
-            url = address_of(name)
-        else:
-            with ExitStack() as cleanup:
-                cleanup.callback(answering.close)
-                if probabilities and (why := answering.no_probabilities) is not None:
-                    raise UsageError(f"--probabilities: {why}")
-                schema = schema_of(answering.home.folder, answering.home.model)
-                yield Answerer(
-                    kinds=_kinds(schema),
-                    header=_header(schema.target, schema.classes if probabilities else ()),
-                    client="here",
-                    ask=lambda chunk, key: ask_predictor(answering, schema, chunk, key, probabilities),
-                )
-            return
     from reticent.service.client import Client
 
-    with Client(url, model=name, key=key) as client:
-        kinds, target = _columns_of_server(name, client)
-        header = _header(target, _classes_of_server(client) if probabilities else ())
-        who = "nobody" if key is None else key.partition(".")[0]  # the id of the key, which is no secret
+    with here_or_served(name, url, key, own) as found:
+        if not isinstance(found, Client):
+            if probabilities and (why := found.no_probabilities) is not None:
+                raise UsageError(f"--probabilities: {why}")
+            schema = schema_of(found.home.folder, found.home.model)
+            yield Answerer(
+                columns=KnownColumns.of_schema(schema),
+                header=_header(schema.target, schema.classes if probabilities else ()),
+                client="here",
+                ask=lambda chunk, key: ask_predictor(found, schema, chunk, key, probabilities),
+            )
+            return
+        columns = KnownColumns.of_server(name, found)
+        header = _header(columns.target or "answer", _classes_of_server(found) if probabilities else ())
         yield Answerer(
-            kinds, header, who, lambda chunk, key: _ask_server(client, _typed(chunk, kinds), key, probabilities)
+            columns,
+            header,
+            who_sends(key),
+            lambda chunk, key: _ask_server(found, columns.typed(chunk), key, probabilities),
         )
 
 
@@ -238,30 +201,3 @@ def _classes_of_server(client: Client) -> list[str]:
     if all(output["name"] != PROBABILITIES for output in found["outputs"]):
         raise UsageError("--probabilities: the server has none. Serve one private model with --probabilities")
     return list(found["parameters"]["classes"])
-
-
-def _typed(chunk: dict[str, Any], kinds: dict[str, str]) -> dict[str, Any]:
-    """Columns as they are sent: a CSV file has text where the service wants numbers."""
-    from reticent.data.cells import as_numbers, as_text
-
-    return {
-        name: as_numbers(chunk[name]) if kind == "number" else [as_text(cell) for cell in chunk[name]]
-        for name, kind in kinds.items()
-    }
-
-
-def _columns_of_server(name: str, client: Client) -> tuple[dict[str, str], str]:
-    """The columns and the target: from the predictor's folder if it is on this machine, else from the server."""
-    from reticent.service import home
-
-    folder = home.folder_of(name)
-    if (folder / home.MODEL).is_file():
-        schema = schema_of(folder, home.read_model(folder))
-        return _kinds(schema), schema.target
-    found = client.metadata()
-    text = {tensor["name"] for tensor in found["inputs"] if tensor["datatype"] == "BYTES"}
-    return {each: "category" if each in text else "number" for each in found["parameters"]["columns"]}, "answer"
-
-
-def _kinds(schema: Schema) -> dict[str, str]:
-    return {column.name: column.kind for column in schema.columns}

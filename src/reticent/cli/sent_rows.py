@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,49 @@ class SentRows:
             file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, self._record)
+
+
+def send_all(
+    chunks: Iterable[dict[str, Any]],
+    sent: SentRows,
+    send: Callable[[dict[str, Any], str], None],
+    advance: Callable[[int], None],
+    *,
+    rows: int,
+) -> None:
+    """Send all rows that are not done, in requests that are halved while the server finds them too large.
+
+    Parameters
+    ----------
+    chunks : iterable of dict
+        Columns of the table, some rows at a time, from its first row on.
+    sent : SentRows
+        What was sent.
+    send : callable
+        Sends columns under an idempotency key, and tells `sent` that they are done.
+    advance : callable
+        Called with the number of rows that are done.
+    rows : int
+        The most rows of a request.
+    """
+    size, skip = rows, sent.done
+    advance(skip)
+    for chunk in chunks:
+        left = len(next(iter(chunk.values())))
+        start, skip = min(left, skip), max(0, skip - left)
+        while start < left:
+            part = slice(start, min(left, start + (sent.pending or size)))
+            key = sent.begin(part.stop - part.start)
+            try:
+                send({each: values[part] for each, values in chunk.items()}, key)
+            except ServiceError as error:
+                if error.kind != "too-large" or part.stop - part.start == 1:
+                    raise
+                size = (part.stop - part.start) // 2  # a request that is refused costs nothing
+                sent.pending = None
+                continue
+            advance(part.stop - part.start)
+            start = part.stop
 
 
 def read_record(record: Path) -> dict[str, Any] | None:
