@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.cli.columns import KnownColumns
 from reticent.cli.errors import UsageError, as_usage_errors
+from reticent.cli.feedback import ANSWER_ID
 from reticent.cli.opening import schema_of
 from reticent.cli.options import Flag
 from reticent.cli.own_parts import Own, OwnParts
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from reticent.service.client import Client
 
 ROWS_PER_REQUEST = 10_000
-PROBABILITIES = "probabilities"  # the output of a server that has them
+PROBABILITIES, ANSWER_IDS = "probabilities", "answer_ids"  # outputs of a server that has them
 
 
 def ask(
@@ -49,7 +50,8 @@ def ask(
     table
         A CSV, Parquet or Arrow file with the columns of the schema.
     out
-        A CSV file to write the answers to, one per row, in the order of the table.
+        A CSV file to write the answers to, one per row, in the order of the table. If the predictor takes feedback, it
+        also has the column answer_id, by which `reticent feedback` gives the true labels later.
     url
         The address of a server.
     key_file
@@ -100,7 +102,7 @@ class Answerer:
     columns : KnownColumns
         The columns to ask with.
     header : list of str
-        Headers of the columns of answers: the target and, with probabilities, the classes.
+        Headers of the columns of answers: the target and, with feedback, answer_id; with probabilities, the classes.
     client : str
         Who asks. Idempotency keys belong to a client.
     ask : callable
@@ -126,18 +128,20 @@ def _answerer(
             schema = schema_of(found.home.folder, found.home.model)
             yield Answerer(
                 columns=KnownColumns.of_schema(schema),
-                header=_header(schema.target, schema.classes if probabilities else ()),
+                header=_header(schema.target, schema.classes if probabilities else (), ids=_gives_ids(found)),
                 client="here",
                 ask=lambda chunk, key: ask_predictor(found, schema, chunk, key, probabilities),
             )
             return
         columns = KnownColumns.of_server(name, found)
-        header = _header(columns.target or "answer", _classes_of_server(found) if probabilities else ())
+        outputs = {output["name"] for output in found.metadata()["outputs"]}
+        classes = _classes_of_server(found) if probabilities else ()
+        header = _header(columns.target or "answer", classes, ids=ANSWER_IDS in outputs)
         yield Answerer(
             columns,
             header,
             who_sends(key),
-            lambda chunk, key: _ask_server(found, columns.typed(chunk), key, probabilities),
+            lambda chunk, key: _ask_server(found, columns.typed(chunk), key, probabilities, ids=ANSWER_ID in header),
         )
 
 
@@ -162,7 +166,8 @@ def ask_predictor(
     Returns
     -------
     list of list
-        For each row its label and, if wanted, the probability of every class.
+        For each row its label and, if the predictor takes feedback, its answer_id, or if wanted, the probability of
+        every class.
     """
     from reticent.service.keys import ANONYMOUS
     from reticent.service.requests import Request, digest
@@ -173,26 +178,38 @@ def ask_predictor(
     if isinstance(found, Exception):
         raise found
     if found.probabilities is None:
-        return _cells(found.labels, None)
+        return _cells(found.labels, found.tickets, None)
     order = [answering.classes.index(one) for one in schema.classes]  # that of a server
-    return _cells(found.labels, found.probabilities[:, order])
+    return _cells(found.labels, None, found.probabilities[:, order])
 
 
-def _ask_server(client: Client, columns: dict[str, Any], key: str, probabilities: bool) -> list[list[Any]]:
+def _ask_server(
+    client: Client, columns: dict[str, Any], key: str, probabilities: bool, *, ids: bool
+) -> list[list[Any]]:
+    if ids:
+        answers = client.ask_with_answer_ids(columns, idempotency_key=key)
+        return _cells(answers.labels.tolist(), answers.answer_ids.tolist(), None)
     if not probabilities:
-        return _cells(client.ask(columns, idempotency_key=key).tolist(), None)
+        return _cells(client.ask(columns, idempotency_key=key).tolist(), None, None)
     found = client.ask_with_probabilities(columns, idempotency_key=key)
-    return _cells(found.labels.tolist(), found.probabilities)
+    return _cells(found.labels.tolist(), None, found.probabilities)
 
 
-def _cells(labels: list[Any], probabilities: Any) -> list[list[Any]]:
+def _cells(labels: list[Any], ids: Sequence[str] | None, probabilities: Any) -> list[list[Any]]:
     """The cells of each answer."""
+    if ids is not None:  # one private model takes no feedback, and nothing else has probabilities
+        return [[label, one] for label, one in zip(labels, ids, strict=True)]
     rest = [[]] * len(labels) if probabilities is None else probabilities.tolist()
     return [[label, *others] for label, others in zip(labels, rest, strict=True)]
 
 
-def _header(target: str, classes: Iterable[Any]) -> list[str]:
-    return [target, *(f"P({one})" for one in classes)]
+def _header(target: str, classes: Iterable[Any], *, ids: bool) -> list[str]:
+    return [target, *([ANSWER_ID] if ids else []), *(f"P({one})" for one in classes)]
+
+
+def _gives_ids(answering: AnsweringService) -> bool:
+    """Whether labels can be given later, by the ids of answers."""
+    return answering.status().truth in ("feedback", "both")
 
 
 def _classes_of_server(client: Client) -> list[str]:

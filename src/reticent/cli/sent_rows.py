@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ class SentRows:
         refused = isinstance(error, BudgetExhausted | NotSent) or (
             isinstance(error, ServiceError) and (error.status < 500 or error.kind == "no-answers-left")
         )
-        return refused and self.done == 0 and self.pending is None
+        sent = self._page["asked"] > 0
+        return self.done == 0 and self.pending is None and (refused or not sent)
 
     def remove(self) -> None:
         """Remove the record."""
@@ -138,6 +140,15 @@ def send_all(
                 continue
             advance(part.stop - part.start)
             start = part.stop
+
+
+def one_ahead(chunks: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The same chunks; while one is sent, the next one is read, in a thread."""
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(next, chunks, None)
+        while (chunk := following.result()) is not None:
+            following = thread.submit(next, chunks, None)
+            yield chunk
 
 
 def read_record(record: Path) -> dict[str, Any] | None:
