@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -112,7 +113,7 @@ def serve(
 def _alarm_hook(on_alarm: str, name: str, answering: AnsweringService) -> AlarmHook:
     from reticent.service.alarm_hook import AlarmHook
 
-    if not answering.raises_alarms:
+    if not answering.status().raises_alarms:
         raise UsageError("--on-alarm: this predictor raises none; reticent fit makes one with --alarm-accuracy")
     return AlarmHook(on_alarm, name, answering.home.folder, answering.status)
 
@@ -145,7 +146,8 @@ def check_free(host: str, port: int) -> None:
 
 def _keyring(folder: Path, answering: AnsweringService) -> Keyring:
     from reticent.service.home import KEYS
-    from reticent.service.http.access import Keyring
+    from reticent.service.http.access import DAY, Keyring
     from reticent.service.keys import KeyTable
 
-    return Keyring(KeyTable(folder / KEYS), used=answering.charged())
+    today = 1000 * int(time.time() // DAY * DAY)
+    return Keyring(KeyTable(folder / KEYS), used=answering.charged(), taught=answering.taught(today))

@@ -153,11 +153,6 @@ class AnsweringService(Guarded):
         return list(self._predictor.classes_.tolist())
 
     @property
-    def raises_alarms(self) -> bool:
-        """Whether it may raise an alarm when quality is lost."""
-        return self._predictor.alarm is not None
-
-    @property
     def no_probabilities(self) -> str | None:
         """Why a request for probabilities is refused; None if it is not."""
         return self._predictor.no_probabilities_
@@ -264,7 +259,8 @@ class AnsweringService(Guarded):
                 self._begin_due_phases(now)
             except BudgetExhausted as error:
                 self._last_phase = True
-                outcomes += [BudgetExhausted(str(error)) for _ in queue[batch.finished :]]
+                refusal = self._later.rows_needed() or BudgetExhausted(str(error))
+                outcomes += [type(refusal)(*refusal.args) for _ in queue[batch.finished :]]
                 return
             outcomes += self._answer_in_phase(batch, now)
 
@@ -390,6 +386,10 @@ class AnsweringService(Guarded):
         """
         return self._taking(lambda now: self._later.feedback(given, now))
 
+    def taught(self, since: int) -> dict[str, int]:
+        """How many labelled rows each client has sent since a time in milliseconds: for limits, before the first."""
+        return self._store.labelled_since(since)
+
     def _taking(self, take: Callable[[int], Taken]) -> Taken | Exception:
         """Take something, or say why not; a failure halts, as for answers."""
         self._guard.check()
@@ -397,7 +397,7 @@ class AnsweringService(Guarded):
             return self._refusal()
         try:
             return take(self._clock())
-        except (RefusedLabels, KeyReused) as error:  # by public rules, before anything was changed
+        except (RefusedLabels, KeyReused, NothingStored) as error:  # by public rules, before anything was changed
             return error
         except Exception as error:
             self._halt(error)

@@ -95,6 +95,7 @@ class Status:
     labelled_waiting: int = 0  # for phases to come
     quality: tuple[PhaseQuality, ...] = ()  # of the last phases
     alarms: tuple[Alarm, ...] = ()
+    raises_alarms: bool = False  # whether there is an alarm, which may be raised
     alarm_since: int | None = None  # the phase that raised the alarm that stands
 
     @property
@@ -173,6 +174,7 @@ class StatusReporter:
                 for one in predictor.quality_[-PHASES:]
             ),
             "alarms": tuple(Alarm(one.phase, one.answered) for one in predictor.alarms_),
+            "raises_alarms": predictor.alarm is not None,
             "alarm_since": predictor.alarm_since_,
         }
 
