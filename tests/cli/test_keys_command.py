@@ -28,7 +28,7 @@ def test_keys(run: Reticent, fitted: Path) -> None:
     (shown,) = json.loads(run("keys", "list", "clinic", "--json").out)
     assert shown == {
         "id": token[:12], "name": "ward 3", "scopes": ["ask", "observe"], "rate": 10.0, "burst": 10, "quota": 99,
-        "revoked": False, "used": 0,
+        "daily_rows": None, "revoked": False, "used": 0,
     }  # fmt: skip
     assert "10/s, 10 at once, 99 in all; 0 used\n" in run("keys", "list", "clinic").out
     changed = run("keys", "set", "clinic", "ward 3", "--rate", "20", "--quota", "none")
