@@ -35,7 +35,7 @@ def test_keys(run: Reticent, fitted: Path) -> None:
     assert changed == (0, f"the key of ward 3 ({token[:12]}) now has: 20/s, 20 at once\n", "")
     assert "50 at once" in run("keys", "set", "clinic", token[:12], "--burst", "50").out
     assert "no limits" in run("keys", "set", "clinic", "ward 3", "--rate", "none").out
-    assert "give --rate, --burst or --quota" in run("keys", "set", "clinic", "ward 3").err
+    assert "give --rate, --burst, --quota or --rows-per-day" in run("keys", "set", "clinic", "ward 3").err
     assert "must be a whole number, or none" in run("keys", "set", "clinic", "ward 3", "--quota", "many").err
     assert "quota must be at least 0, got -1" in run("keys", "set", "clinic", "ward 3", "--quota=-1").err
     assert "there is no key of the name or id 'x'" in run("keys", "set", "clinic", "x", "--quota", "1").err
