@@ -53,6 +53,7 @@ log = logging.getLogger("reticent.service")
 
 DAY = 24 * 3600
 SHOWN = 100  # rows of the answer log that are kept in memory
+SETTLED = (Answered, Exception)  # what a request receives that needs no draw
 PATIENCE = 5.0  # seconds before wiping is tried again
 
 
@@ -190,6 +191,8 @@ class AnsweringService(Guarded):
         except Exception as error:
             self._halt(error)
         found = [self._outcome(*pair, queue, outcomes) for pair in zip(requests, results, strict=True)]
+        if not any(request.probabilities for request in requests):
+            return found
         return [with_probabilities(*pair, self._predictor.probabilities) for pair in zip(requests, found, strict=True)]
 
     def _interrupted(self) -> list[PendingRequest]:
@@ -241,8 +244,9 @@ class AnsweringService(Guarded):
         self, request: Request, result: Any, queue: list[PendingRequest], outcomes: list[Answered | Exception]
     ) -> Answered | Exception:
         """What a request receives in the end."""
-        if isinstance(result, Answered | Exception):
-            return result
+        if isinstance(result, SETTLED):
+            found: Answered | Exception = result
+            return found
         index, repeats = result or (len(queue), False)
         if index >= len(outcomes):  # answers that were stored before a failure are handed out
             return self._refusal()
