@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from later import (
 
 from reticent import BudgetExhausted
 from reticent.predictors.alarms import QualityAlarm
+from reticent.service import backup
 from reticent.service.answering import AnsweringService
 from reticent.service.home import STORE, Home
 from reticent.service.labels import Feedback, Receipt, RefusedLabels
@@ -118,15 +120,15 @@ def test_votes_wait_for_labelled_rows_and_go_on_with_them(tmp_path: Path) -> Non
     service = answering_of(tmp_path / "clinic", votes(truth="rows", phase_rows=100, growth=0.2))
     left = service.status().answers_left_in_phase
     ask(service, "a", left)
-    with pytest.raises(BudgetExhausted, match="needs 100 more rows by add_labelled"):
+    with pytest.raises(BudgetExhausted, match="needs 100 more labelled rows"):
         ask(service, "b", 5)
     service.maintain()
     assert service.halted is None
     teach(service, "monday", 60)
-    with pytest.raises(BudgetExhausted, match="needs 40 more rows by add_labelled"):
+    with pytest.raises(BudgetExhausted, match="needs 40 more labelled rows"):
         ask(service, "b", 5)
     service = again(service)
-    with pytest.raises(BudgetExhausted, match="needs 40 more rows"):
+    with pytest.raises(BudgetExhausted, match="needs 40 more labelled rows"):
         ask(service, "b", 5)
     teach(service, "tuesday", 40)
     assert ask(service, "b", 5).phase == 2
@@ -136,7 +138,7 @@ def test_votes_wait_for_labelled_rows_and_go_on_with_them(tmp_path: Path) -> Non
 def test_a_request_cut_off_by_missing_rows_is_finished_when_they_come(tmp_path: Path) -> None:
     service = answering_of(tmp_path / "clinic", votes(truth="rows", phase_rows=100, growth=0.2))
     left = service.status().answers_left_in_phase
-    with pytest.raises(BudgetExhausted, match="needs 100 more rows"):
+    with pytest.raises(BudgetExhausted, match="needs 100 more labelled rows"):
         ask(service, "a", left + 5)
     teach(service, "monday", 100)
     assert len(ask(service, "a", left + 5).labels) == left + 5
@@ -307,4 +309,58 @@ def test_an_alarm_is_in_the_status_and_survives(tmp_path: Path) -> None:
     assert len(now.quality[-1].recall) == len(now.classes) == 2
     service = again(service)
     assert (service.status().alarms, service.status().quality) == (now.alarms, now.quality)
+    service.close()
+
+
+# ── backups ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_old_rows_are_tested_no_more_after_a_restore_that_may_lack_answers(tmp_path: Path) -> None:
+    """The original may have tested them with the same noise, after its last answer."""
+    service = answering_of(tmp_path / "clinic", votes(alarm=QualityAlarm(accuracy=0.6), gauge_share=0.1))
+    ask(service, "a", 3)
+    service = again(service)
+    assert service._predictor._machine.watch._test is not None
+    head = service.status().ledger_head
+    service.close()
+    backup.write(tmp_path / "clinic", tmp_path / "monday.backup")
+    shutil.rmtree(tmp_path / "clinic")
+    assert backup.restore(tmp_path / "monday.backup", tmp_path / "moved", head=head)[1]
+    service = opened(Home(tmp_path / "moved"))
+    for one in (service, again(service)):  # also after the next start
+        assert one._predictor._machine.watch._test is None
+    ask(one, "b", one.status().answers_left_in_phase + 1)
+    assert (one.status().phase, one.status().alarms) == (2, ())
+    one.maintain()
+    assert not list((tmp_path / "moved").glob("*.restored"))
+    one.close()
+
+
+def test_old_rows_are_tested_on_after_a_final_backup(tmp_path: Path) -> None:
+    service = answering_of(tmp_path / "clinic", votes(alarm=QualityAlarm(accuracy=0.6), gauge_share=0.1))
+    service.close()
+    backup.write(tmp_path / "clinic", tmp_path / "last.backup", final=True)
+    assert backup.restore(tmp_path / "last.backup", tmp_path / "moved")[1]
+    service = opened(Home(tmp_path / "moved"))
+    assert service._predictor._machine.watch._test is not None
+    service.close()
+
+
+def test_with_later_labels_only_a_final_backup_continues(tmp_path: Path) -> None:
+    """Phases may have begun since without an answer, and then the log ends with the same hash."""
+    service = answering_of(tmp_path / "clinic", chain(truth="rows", phase_rows=40))
+    teach(service, "monday", 30)
+    backup.write(tmp_path / "clinic", tmp_path / "monday.backup")
+    head = service.status().ledger_head
+    teach(service, "tuesday", 30)
+    service.maintain()
+    assert (service.status().phase, service.status().ledger_head) == (2, head)
+    service.close()
+    with pytest.raises(ValueError, match="--head is not enough for a predictor that takes later labels"):
+        backup.restore(tmp_path / "monday.backup", tmp_path / "moved", head=head)
+    assert not backup.restore(tmp_path / "monday.backup", tmp_path / "records")[1]
+    backup.write(tmp_path / "clinic", tmp_path / "last.backup", final=True)
+    assert backup.restore(tmp_path / "last.backup", tmp_path / "moved")[1]
+    service = opened(Home(tmp_path / "moved"))
+    assert (service.status().phase, service.status().labelled_waiting) == (2, 20)
     service.close()

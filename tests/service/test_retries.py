@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from shop import WITHOUT_LATER_LABELS, MODEL, labels, new_answering, new_home
+from shop import MODEL, WITHOUT_LATER_LABELS, labels, new_answering, new_home
 from test_faults import run
 
 from reticent.errors import BudgetExhausted

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from reticent.errors import BudgetExhausted
-from reticent.service.client import NotSent
+from reticent.service.client_base import NotSent
 from reticent.service.client_messages import ServiceError
 
 

@@ -263,7 +263,8 @@ class AnsweringService(Guarded):
                 self._begin_due_phases(now)
             except BudgetExhausted as error:
                 self._last_phase = True
-                outcomes += [BudgetExhausted(str(error)) for _ in queue[batch.finished :]]
+                refusal = self._later.rows_needed() or BudgetExhausted(str(error))
+                outcomes += [type(refusal)(*refusal.args) for _ in queue[batch.finished :]]
                 return
             outcomes += self._answer_in_phase(batch, now)
 
@@ -389,6 +390,10 @@ class AnsweringService(Guarded):
         """
         return self._taking(lambda now: self._later.feedback(given, now))
 
+    def taught(self, since: int) -> dict[str, int]:
+        """How many labelled rows each client has sent since a time in milliseconds: for limits, before the first."""
+        return self._store.labelled_since(since)
+
     def _taking(self, take: Callable[[int], Taken]) -> Taken | Exception:
         """Take something, or say why not; a failure halts, as for answers."""
         self._guard.check()
@@ -396,7 +401,7 @@ class AnsweringService(Guarded):
             return self._refusal()
         try:
             return take(self._clock())
-        except (RefusedLabels, KeyReused) as error:  # by public rules, before anything was changed
+        except (RefusedLabels, KeyReused, NothingStored) as error:  # by public rules, before anything was changed
             return error
         except Exception as error:
             self._halt(error)

@@ -15,12 +15,15 @@ from reticent.predictors import machine
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.service.requests import (
     KeyReused,
+    NothingStored,
+    RowsNeeded,
     client_of_each_row,
     hashed_key,
     keyed_digest,
     runs_of,
     ticket_names,
 )
+from reticent.service.status import answers_left
 from reticent.service.store.later_labels import (
     NO_LABEL,
     TICKET,
@@ -47,7 +50,8 @@ class LabelledRequest(NamedTuple):
     """Labelled rows as they were sent, already parsed and encoded by public rules.
 
     `labels` are class indices in the order of `AnsweringService.classes`, −1 for what is not one of them. `groups` has
-    one name per row if the predictor protects groups, else it is None.
+    one name per row if the predictor protects groups, else it is None. With `only_stored` it receives a stored receipt
+    or none.
     """
 
     client: str
@@ -56,6 +60,7 @@ class LabelledRequest(NamedTuple):
     groups: Sequence[Any] | None
     idempotency_key: str | None
     digest: bytes
+    only_stored: bool = False
 
 
 class Receipt(NamedTuple):
@@ -155,6 +160,8 @@ class LabelReceiver:
             if found.digest != digest:
                 raise KeyReused("this idempotency key was used before, with another body")
             return Receipt(**json.loads(found.reply), replayed=True)
+        if request.only_stored:
+            raise NothingStored("no receipt is stored for this request")
         names = self._names(request)
         if self._predictor.takes_feedback_:
             begin_due()  # what arrives after the last answer of a phase is for the next one
@@ -178,6 +185,14 @@ class LabelReceiver:
             )
         )
         return receipt
+
+    def rows_needed(self) -> RowsNeeded | None:
+        """The error while a phase without answers waits for labelled rows alone; None if it waits for nothing."""
+        predictor = self._predictor
+        missing = (predictor.phase_rows_ or 0) - predictor.labelled_waiting_
+        if predictor.takes_feedback_ or missing <= 0 or answers_left(predictor) == 0:
+            return None
+        return RowsNeeded(f"the next phase needs {missing} more labelled rows")
 
     def _check(self, request: LabelledRequest) -> None:
         """Refuse a request by public rules, before anything is changed."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.errors import BudgetExhausted
 from reticent.service.store.later_labels import TICKET
 from reticent.service.store.protocol import Entry, JournalPart, StoredAnswer
 
@@ -19,6 +20,10 @@ Array = NDArray[Any]
 
 class KeyReused(ValueError):
     """An idempotency key came with another body than the first time. Only its owner may learn of it."""
+
+
+class RowsNeeded(BudgetExhausted):
+    """No answers are left until more labelled rows come; the message says how many, which is public."""
 
 
 class NothingStored(LookupError):
