@@ -244,6 +244,10 @@ class Schema:
         declared = np.maximum(self._labels.of(labels), 0)
         return self._ascending_index[declared]
 
+    def later_class_indices(self, labels: Any) -> Indices:
+        """The index in `ascending_classes` of each label that arrives later; -1, no label, for any other."""
+        return np.append(self._ascending_index, -1)[self._labels.of(labels)]
+
     def other_labels(self, labels: Any) -> NDArray[np.bool_]:
         """Whether each label is none of the classes, so that it counts as the first of them."""
         return self._labels.of(labels) < 0

@@ -154,6 +154,11 @@ class AnsweringService(Guarded):
         return list(self._predictor.classes_.tolist())
 
     @property
+    def raises_alarms(self) -> bool:
+        """Whether it may raise an alarm when quality is lost."""
+        return self._predictor.alarm is not None
+
+    @property
     def no_probabilities(self) -> str | None:
         """Why a request for probabilities is refused; None if it is not."""
         return self._predictor.no_probabilities_

@@ -212,6 +212,22 @@ BESIDES = (
     "anything is learned from them: for a count of labels that are not among the classes, and for the schema if it was "
     "found privately. The rest is for answers. Those who are not in the training rows pay for answers only."
 )
+LATER = {
+    "rows": (
+        "Whose labels come later. New labelled rows are protected as the first ones are: each enters one phase, to "
+        "train or to judge, and the numbers above hold for it, however long the service runs. Queries are not learned "
+        "from. How many labelled rows came and when, and of which groups, is public."
+    ),
+    "feedback": (
+        "Whose labels come later. Whoever asked may give the true label of a query. Query and label are protected "
+        "together, and so is whether, when and what feedback came: phases are counted in queries. Each query enters "
+        "one phase, to train or to judge, and the numbers above hold for it, however long the service runs."
+    ),
+}
+LATER["both"] = (
+    f"{LATER['feedback']} New labelled rows are protected as the first ones are; how many came and when is public. "
+    "For a person of whom both a labelled row and a query are learned from, the numbers add up."
+)
 GROUP = (
     "What a group is. All rows with the same value in the group column: the rows of one person. They are protected "
     "together, so it does not matter how many rows a person has."
@@ -220,7 +236,11 @@ GROUP_OF_QUERIES = " Queries are grouped by who asks: all queries of one client 
 
 
 def in_words(
-    guarantee: Guarantee, *, public_model: bool = False, besides: tuple[float, float] | None = None
+    guarantee: Guarantee,
+    *,
+    public_model: bool = False,
+    besides: tuple[float, float] | None = None,
+    truth: str | None = None,
 ) -> str:
     """The guarantee of a service in plain words.
 
@@ -234,6 +254,8 @@ def in_words(
         Whether a released model answers. If it is the only one, the words say that it may be taken away.
     besides : tuple of float or None, default None
         ε and δ that training rows pay besides the phases; the words say so.
+    truth : {"rows", "feedback", "both"} or None, default None
+        Where labels come from after day one; the words say what that means for those who are in them.
     """
     who, *others = guarantee.explain().partition("Against what.")
     words = [who.rstrip()]
@@ -242,6 +264,8 @@ def in_words(
     words.append("".join(others))
     if besides is not None:
         words.append(BESIDES.format(epsilon=besides[0], delta=besides[1]))
+    if truth is not None:
+        words.append(LATER[truth])
     if guarantee.protects == "rows":
         words += [PUBLIC, KEPT] if public_model else [KEPT]
     return "\n\n".join(words)

@@ -354,7 +354,7 @@ class Service:
         """State the guarantee, in words or as JSON."""
         now = self.answering.status()
         guarantee = now.guarantee
-        words = in_words(guarantee, public_model=now.public_model, besides=now.besides)
+        words = in_words(guarantee, public_model=now.public_model, besides=now.besides, truth=now.truth)
         if JSON in (call.header(b"accept") or ""):
             return json_response({"model": self.name, **asdict(guarantee), "words": words})
         return Response(words + "\n", 200, {**SAFE, "Vary": "Accept"}, media_type="text/plain; charset=utf-8")
