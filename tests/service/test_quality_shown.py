@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import later
-import numpy as np
 import pages
 import pytest
 from pages import FAULTS, Look, Running, browser_test, serving
@@ -256,24 +255,23 @@ def test_metrics_of_the_last_phase_that_was_judged(unlocked: Running) -> None:
     assert (found["alarm"], found["alarms_total"], found["quality_phase"]) == (0, 1, 2)
 
 
-def lose_quality(folder: Path) -> AnsweringService:
-    """A service whose clients learn the truth, and whose teachers tell it the opposite."""
+def watched_service(folder: Path) -> AnsweringService:
+    """A service that raises an alarm below 90 %."""
     return later.answering_of(folder, later.chain(truth="rows", phase_rows=400, alarm=QualityAlarm(accuracy=0.9)))
 
 
 def one_phase(answering: AnsweringService, number: int, *, wrong: bool) -> None:
     """Teach a phase: of what the model answers now, all is right or all is wrong."""
     rows = later.rows_of(number, 400)
-    model = answering._predictor.model_
-    indices = np.searchsorted(answering.classes, model.predict(rows))
-    labels = 1 - indices if wrong else indices
+    found = answering._predictor.model_.predict(rows)
+    labels = 1 - found if wrong else found
     request = later.lesson(answering, f"{number}", 400)._replace(rows=rows, labels=labels)
     assert not isinstance(answering.add_labelled(request), Exception)
     answering.maintain()
 
 
 def test_an_alarm_is_one_line_in_the_log_and_once_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    answering = lose_quality(tmp_path / "clinic")
+    answering = watched_service(tmp_path / "clinic")
     for number in range(3):
         assert caplog.records == []
         assert numbers(answering)["alarm"] == 0
