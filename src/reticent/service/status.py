@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from reticent.privacy.guarantee import Guarantee
 if TYPE_CHECKING:  # it takes long to import
     from reticent.predictors.everlasting import EverlastingPredictor
     from reticent.service.store.protocol import AnswerStore
+
+log = logging.getLogger("reticent.service")
 
 PHASES = 20  # past phases in the status
 
@@ -94,6 +97,8 @@ class Status:
     labelled_received: int = 0  # labelled rows, in all
     labelled_waiting: int = 0  # for phases to come
     quality: tuple[PhaseQuality, ...] = ()  # of the last phases
+    alarm_accuracy: float | None = None  # the share of right answers below which an alarm is raised, if declared
+    alarm_recall: float | None = None  # likewise for each class
     alarms: tuple[Alarm, ...] = ()
     raises_alarms: bool = False  # whether there is an alarm, which may be raised
     alarm_since: int | None = None  # the phase that raised the alarm that stands
@@ -131,6 +136,7 @@ class StatusReporter:
         predictor, position = self._predictor, self._store.position
         phase = predictor.phase
         if phase.number != self._reviewed:
+            self._log_alarms()
             self._of_phase, self._reviewed = self._review(), phase.number
         return Status(
             guarantee=predictor.guarantee_,
@@ -158,11 +164,19 @@ class StatusReporter:
             **self._of_phase,
         )
 
+    def _log_alarms(self) -> None:
+        """One line for each alarm that was raised since the last look; the first look finds those of earlier runs."""
+        known = len(self._of_phase.get("alarms", ()))
+        if self._reviewed:
+            for one in self._predictor.alarms_[known:]:
+                log.warning("alarm: quality is lost since phase %d, after %d answers", one.phase, one.answered)
+
     def _review(self) -> dict[str, Any]:
         """What does not change within a phase."""
         predictor = self._predictor
         past = self._store.phases(PHASES + 1)
-        truth = predictor.truth
+        truth, alarm = predictor.truth, predictor.alarm
+        accuracy, recall = (None, None) if alarm is None else (alarm.accuracy, alarm.recall)
         return {
             "past": tuple(PastPhase(*one) for one in past if one[0] < predictor.phase_),
             "one_answer": predictor.one_answer_,
@@ -173,6 +187,8 @@ class StatusReporter:
                 PhaseQuality(one.phase, one.rows, one.right, one.low, one.high, one.recall)
                 for one in predictor.quality_[-PHASES:]
             ),
+            "alarm_accuracy": None if accuracy is None else float(accuracy),
+            "alarm_recall": None if recall is None else float(recall),
             "alarms": tuple(Alarm(one.phase, one.answered) for one in predictor.alarms_),
             "raises_alarms": predictor.alarm is not None,
             "alarm_since": predictor.alarm_since_,
