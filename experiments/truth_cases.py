@@ -13,7 +13,6 @@ import numpy as np
 from experiments import truth_river
 from experiments.measurements import Case, Found, Setting
 from experiments.truth_answers import (
-    NONE,
     Answered,
     Labels,
     by_feedback,
@@ -45,7 +44,7 @@ SOME = 120_000  # first rows of a stream where complaints are measured
 COMPLAINTS = (1.0, 0.5, 0.1)
 WEIGHTS = (1.0, 0.3, 0.1, 0.05)  # of the majority
 HOSTILE, LIES = (0.1, 0.3), ("always 0", "the opposite")
-ACCURACY, OLD, SHORT, LONGEST = 0.8, 2000, 700, 300  # of the alarm: declared, rows, rows of a phase, phases
+ACCURACY, OLD, SHORT, LONGEST = 0.8, 2000, 2500, 300  # of the alarm: declared, rows, rows of a phase, phases
 FALSE_ALARM_RUNS, TESTS = 1000, 100
 
 
@@ -219,7 +218,7 @@ def _decay(setting: Setting, folder: Path) -> Found:
                 alarm=QualityAlarm(accuracy=setting["accuracy"]),
             ).fit(found.X[day_one], found.y[day_one])  # fmt: skip
         generator = np.random.default_rng(run)
-        accuracy = NONE
+        accuracy = 0.0
         while not model.alarms_ and model.phase_ < setting["phases"]:
             accuracy = float((model.model_.predict(found.X[test]) == found.y[test]).mean())
             model.predict(found.X[generator.integers(0, len(found.y), max(1, model.answers_left_in_phase_))])
@@ -236,7 +235,7 @@ CASES = (
     Case("alarm", "false alarms",
          {"accuracy": ACCURACY, "old rows": OLD, "tests": TESTS, "runs": FALSE_ALARM_RUNS}, _false_alarms),
     Case("alarm", "decay",
-         {"accuracy": ACCURACY, "old rows": OLD, "rows": SHORT, "phases": LONGEST, "runs": 5}, _decay),
+         {"accuracy": ACCURACY, "old rows": OLD, "rows": SHORT, "phases": LONGEST, "runs": 12}, _decay),
     *_rare_cases(),
     *(case for case in _delay_cases() if case.setting["stream"] != "flights3m"),
     *_complaint_cases(),
