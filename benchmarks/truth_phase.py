@@ -13,6 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from rich.console import Console
@@ -49,19 +50,19 @@ def compared(columns: int, phase_rows: int | str) -> tuple[int, float, float, fl
     ).fit(*drawn(20_000))  # fmt: skip
     rows = model.phase_rows_
     assert rows is not None
+
+    def learned(X: np.ndarray, y: np.ndarray) -> None:
+        model.add_labelled(X, y)
+        model.turn_over()
+
     times = []
     for _ in range(REPEATS):
         X, y = drawn(rows)
         last = model.models_[-1][1]
-        later = clone(learner).set_params(**continuation(learner, last, rows=rows, columns=columns))
+        later = clone(learner).set_params(**continuation(learner, last, phase=2, rows=rows, columns=columns))
         first = clone(learner)
-
-        def phase(X: np.ndarray = X, y: np.ndarray = y) -> None:
-            model.add_labelled(X, y)
-            model.turn_over()
-
-        fits = [seconds(lambda one=one, X=X, y=y: one.fit(X, y)) for one in (later, first)]
-        times.append((seconds(phase), *fits))
+        fits = [seconds(partial(one.fit, X, y)) for one in (later, first)]
+        times.append((seconds(partial(learned, X, y)), *fits))
     return rows, *np.min(times, axis=0).tolist()
 
 

@@ -112,6 +112,9 @@ def everlasting_recipe(**options: Any) -> Recipe:
             "clock": (bare("clock"), None),
             "replay": (call("replay", nothing), []),
             "add_unlabelled": (call("add_unlabelled"), X[:3]),
+            "add_labelled": (call("add_labelled", [0, 1, 1]), X[:3]),
+            "withdraw_labelled": (call("withdraw_labelled"), [0]),
+            "feedback": (call("feedback", [1]), ["0" * 32]),
             "predict": (call("predict"), X[:3]),
             "answer": (call("answer"), X[:3]),
             "probabilities": (call("probabilities"), X[:3]),
@@ -121,7 +124,8 @@ def everlasting_recipe(**options: Any) -> Recipe:
         (
             "fit", "fit_with_noise", "load", "learned", "learn_elsewhere", "phase", "phase_", "event_",
             "answers_left_in_phase_", "answered_", "rows_gathered_", "client_cap_", "rows_of_client", "one_answer_",
-            "learning_", "drift_", "comparison_", "spent_besides_",
+            "learning_", "drift_", "comparison_", "spent_besides_", "quality_", "alarms_", "alarm_since_", "models_",
+            "labelled_waiting_", "phase_rows_",
             "learns_from_queries_", "dtype_", "engine_", "closes_early_", "model_", "no_probabilities_",
         ),
     )  # fmt: skip
@@ -162,6 +166,7 @@ def rows_recipe(**options: Any) -> Recipe:
         {
             "append": (append, np.zeros((2, 1))),
             "rows": (bare("rows"), None),
+            "erase": (call("erase"), [0]),
             "delete": (bare("delete"), None),
         },
         ("release",),
@@ -197,12 +202,12 @@ def asked(rows: int = 2) -> list[Request]:
 RECIPES: dict[str, Recipe] = {
     "AboveThreshold": Recipe(
         lambda _: mechanisms.AboveThreshold(0, epsilon=1, halts=9),
-        {"ask": (call("ask"), 10**6)},
+        {"ask": (call("ask"), 10**6), "state": (bare("state"), None), "resume": (call("resume"), [9, -1, 0])},
         ("halts_left", "refuse_if_closed"),
     ),
     "BetweenThresholds": Recipe(
         lambda _: mechanisms.BetweenThresholds(-1000, 1000, **BUDGET, halts=9),
-        {"ask": (call("ask"), 0)},
+        {"ask": (call("ask"), 0), "state": (bare("state"), None), "resume": (call("resume"), [9, -1, 0])},
         ("halts_left", "refuse_if_closed"),
     ),
     "mechanisms.StableMajority": Recipe(
@@ -268,6 +273,9 @@ RECIPES: dict[str, Recipe] = {
     "EverlastingPredictor trusted": everlasting_recipe(training_stream="trusted"),
     "EverlastingPredictor chain": everlasting_recipe(
         learner=PrivateLogisticRegression(epsilon=8, delta=1e-5, row_norm=1)
+    ),
+    "EverlastingPredictor truth": everlasting_recipe(
+        learner=PrivateLogisticRegression(epsilon=8, delta=1e-5, row_norm=1), truth="both", phase_rows=50
     ),
     "RowStore": rows_recipe(),
     "RowStore on disk": rows_recipe(memory_limit=0),

@@ -96,6 +96,8 @@ UNGUARDED = {
         "predictors.admission.Admission", "predictors.bbl_running.RunningPhases",
         "predictors.engines.chain.ChainEngine", "predictors.engines.model.ModelEngine",
         "predictors.engines.votes.VotesEngine", "predictors.machine.PhaseMachine", "data.rows.StoredColumn",
+        "predictors.alarms.OldRowsTest", "predictors.intake.OwnAnswers", "predictors.later_labels.LaterLabels",
+        "predictors.places.Places", "predictors.places.Slots", "predictors.watch.QualityWatch",
         "service.store.witness.Witness",
     ],
     "holds a guarded service, predictor or store and counts nothing of privacy itself": [

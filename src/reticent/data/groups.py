@@ -55,6 +55,13 @@ def numbered(groups: Array) -> Integers:
         raise TypeError("groups must be numbers, strings, dates or tuples of these") from None
 
 
+def named_groups(groups: Any, rows: int) -> Array:
+    """`group_names` of one group per row; what names no group is refused, as by `numbered`."""
+    given = as_groups(groups, rows)
+    numbered(given)
+    return group_names(given)
+
+
 def group_names(groups: Array) -> Array:
     """One text per group: 3, 3.0 and "3" are the same name, however rows of different times write it.
 

@@ -75,6 +75,20 @@ def as_column(values: Any, rows: int, name: str) -> Array:
     return column
 
 
+def any_labels(y: Any, rows: int) -> Array:
+    """One label per row, refused by their number alone: a label that is itself a list is one that no class is.
+
+    >>> any_labels([[0, 1], [1, 1]], 2).tolist()
+    [[0, 1], [1, 1]]
+    """
+    if isinstance(y, (list, tuple)) and len(y) == rows and label_array(y).ndim != 1:
+        labels = np.empty(rows, dtype=object)
+        for index, label in enumerate(y):
+            labels[index] = label
+        return labels
+    return as_column(y, rows, "y")
+
+
 def as_labels(y: Any, rows: int, classes: Any) -> Array:
     """Labels, one per row. If the classes are public, an error may also say that a label is not one of them."""
     if y is None:

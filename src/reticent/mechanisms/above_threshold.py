@@ -96,14 +96,18 @@ class Segments(Guarded):
 
         Only one object may continue from it: two would answer on the same budget, with the same noise.
         """
+        self._guard.check()
         return [self._left, *self._drawn]
 
     def resume(self, state: Sequence[int]) -> None:
         """Continue from what `state` returned, in place of the object that returned it."""
-        left, drawn, noise = (integer(one, "state") for one in state)
-        if not 0 <= left <= self._halts:
-            raise ValueError(f"state must have 0 to {self._halts} halts left, got {left}")
-        self._left, self._drawn = left, (drawn, noise)
+        with self._guard.claim():
+            if len(state) != 3:
+                raise ValueError(f"state must have 3 numbers, got {len(state)}")
+            left, drawn, noise = (integer(one, "state") for one in state)
+            if not 0 <= left <= self._halts:
+                raise ValueError(f"state must have 0 to {self._halts} halts left, got {left}")
+            self._left, self._drawn = left, (drawn, noise)
 
 
 class AboveThreshold(Segments):

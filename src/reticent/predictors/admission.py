@@ -37,6 +37,7 @@ class Admission:
 
     def begin(self, *, window: int) -> None:
         """Start a phase, of which the first `window` queries may add rows."""
+        self.window = window
         cap = min(max(1, math.floor(self._share * window)), window)
         # How many rows one client may add to the next phase.
         self.cap = int(cap if self._rows_per_group is None else min(cap, self._rows_per_group))
@@ -69,7 +70,8 @@ class Admission:
             if not self._enters(client):
                 continue
             group[one], before[one] = self._taken[client]
-            self._taken[client] = int(group[one]), min(cap, int(before[one] + counts[one]))
+            more = max(0, min(cap - int(before[one]), int(counts[one])))  # labelled rows may be beyond the cap already
+            self._taken[client] = int(group[one]), int(before[one]) + more
         order = np.argsort(which, kind="stable")
         earlier = np.empty(len(clients), dtype=np.int64)  # queries of the same client before it, in this call
         earlier[order] = np.arange(len(clients)) - np.repeat(np.cumsum(counts) - counts, counts)

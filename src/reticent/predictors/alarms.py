@@ -185,30 +185,33 @@ def margin(epsilon: Fraction, false_alarm: Fraction, tests: int) -> int:
     All false alarms together have at most the probability `false_alarm`: half of it in the first 10^6 tests, and at
     every doubling of their number the threshold rises so far that the rest falls as a geometric series.
     """
-    shared, single = split_segment(epsilon)
     doublings = max(0, math.ceil(math.log2(max(1, tests) / TESTS)))
-    return _first_margin(float(shared), float(single), float(false_alarm) / 2) + doublings * math.ceil(
-        math.log(4) / float(single)
-    )
+    step = math.ceil(math.log(4) / float(split_segment(epsilon)[1]))
+    return least_margin(epsilon, float(false_alarm) / 2, TESTS) + doublings * step
 
 
 @lru_cache(maxsize=64)
-def _first_margin(shared: float, single: float, probability: float) -> int:
-    """The least m with Σ_r P(ρ = r)·[1 − (1 − P(ν ≥ m + r))^TESTS] ≤ probability, for discrete Laplace ρ and ν."""
-    widest = math.ceil(60 / shared)
-    offsets = np.arange(-widest, widest + 1)
-    weights = np.exp(-shared * np.abs(offsets)) * math.tanh(shared / 2)
-
-    def false_alarms(m: int) -> float:
-        distance = m + offsets
-        beyond = np.exp(-single * np.where(distance > 0, distance, 1 - distance)) / (1 + math.exp(-single))
-        tail = np.where(distance > 0, beyond, 1 - beyond)
-        return float(weights @ -np.expm1(TESTS * np.log1p(-np.minimum(tail, 1 - 1e-16))))
-
+def least_margin(epsilon: Fraction, probability: float, tests: int) -> int:
+    """The least margin with which all of some tests together raise a false alarm with at most this probability."""
     low, high = -1, 1
-    while false_alarms(high) > probability:
+    while false_alarms(epsilon, high, tests) > probability:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if false_alarms(middle) > probability else (low, middle)
+        low, high = (middle, high) if false_alarms(epsilon, middle, tests) > probability else (low, middle)
     return high
+
+
+def false_alarms(epsilon: Fraction, m: int, tests: int) -> float:
+    """The probability of a false alarm in some tests with the margin m, if quality is just what was declared.
+
+    It is Σ_r P(ρ = r)·[1 − (1 − P(ν ≥ m + r))^tests], ρ and ν the discrete Laplace noise of threshold and values.
+    """
+    shared, single = map(float, split_segment(epsilon))
+    widest = math.ceil(60 / shared)
+    offsets = np.arange(-widest, widest + 1)
+    weights = np.exp(-shared * np.abs(offsets)) * math.tanh(shared / 2)
+    distance = m + offsets
+    beyond = np.exp(-single * np.where(distance > 0, distance, 1 - distance)) / (1 + math.exp(-single))
+    tail = np.where(distance > 0, beyond, 1 - beyond)
+    return float(weights @ -np.expm1(tests * np.log1p(-np.minimum(tail, 1 - 1e-16))))

@@ -71,6 +71,9 @@ class Intake(Protocol):
     def count(self) -> int:
         """How many rows there are."""
 
+    def prepare(self, phase: Phase) -> None:
+        """Do all that may fail before `begin`, such as taking space on a disk; `reopen` undoes it."""
+
     def begin(self, phase: Phase) -> list[Any]:
         """Start to gather for the phase after this one; return what is left of the last phase, to be deleted."""
 
@@ -82,6 +85,9 @@ class Intake(Protocol):
 
     def seal(self) -> None:
         """Take no more rows: the next phase learns now."""
+
+    def reopen(self) -> None:
+        """Take rows again: the next phase could not begin, and nothing that it learned was released."""
 
     def missing(self, asked: int, closed: bool) -> str | None:
         """Why there is no next phase yet, by public numbers; None if there is one."""
@@ -114,17 +120,20 @@ class OwnAnswers:
     def __init__(self, admission: Admission, limits: RowLimits, *, trusted: bool, free_answers: bool) -> None:
         self._admission, self._limits, self._trusted, self._free = admission, limits, trusted, free_answers
         self.store: RowStore | None = None
+        self._prepared: RowStore | None = None
 
     @property
     def count(self) -> int:
         """How many rows there are."""
         return 0 if self.store is None else len(self.store)
 
+    def prepare(self, phase: Phase) -> None:
+        """Take the space for the rows."""
+        self._prepared = self._limits.store(phase.handed_on) if phase.handed_on else None
+
     def begin(self, phase: Phase) -> list[Any]:
-        """Start a phase."""
-        store = self._limits.store(phase.handed_on) if phase.handed_on else None
-        # From here on nothing can fail: a new phase never coexists with rows of the old one.
-        used, self.store, self._phase = self.store, store, phase
+        """Start a phase. Nothing can fail here: a new phase never coexists with rows of the old one."""
+        used, self.store, self._prepared, self._phase = self.store, self._prepared, None, phase
         self._admission.begin(window=phase.window)
         self._members: list[Integers] = []  # groups of the rows, if there are groups
         return [] if used is None else [used]
@@ -161,6 +170,10 @@ class OwnAnswers:
 
     def seal(self) -> None:
         """Rows end with the window in any case."""
+
+    def reopen(self) -> None:
+        """Give the prepared space back."""
+        self._prepared = None
 
     def missing(self, asked: int, closed: bool) -> str | None:
         """Why there is no next phase yet."""

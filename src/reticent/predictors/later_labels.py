@@ -68,6 +68,8 @@ class LaterLabels:
         self._chunks: deque[Places] = deque()  # of phase_rows labelled rows each, the last one not full
         self._numbers: deque[list[int]] = deque()  # of the rows of each chunk, in order of arrival
         self._phase = Phase(number=0, rows=0, answers=0, window=0)  # before the first
+        self._prepared: tuple[Slots | None, Slots | None, int] | None = None  # of the next phase, and its held units
+        self._before: tuple[int, dict[str, Any]] | None = None  # the window and state of admission before that
         self._received = self._issued = 0
         self._held_units = 0  # units of the next phase that were queries after the last window
         self.sealed = False  # whether the next phase learns, and takes no more
@@ -88,22 +90,39 @@ class LaterLabels:
         """How many labelled rows are kept for phases to come."""
         return sum(len(one) for one in self._chunks)
 
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest labelled row that may be kept; the next number if none is."""
+        return min((numbers[0] for numbers in self._numbers if numbers), default=self._received)
+
+    @property
+    def open_slots(self) -> list[tuple[str, str | None]]:
+        """The ticket and the owner of each query that has a slot in the window of this phase, in order."""
+        return [] if self._slots is None else list(zip(self._slots.tickets, self._slots.owners, strict=True))
+
+    def prepare(self, phase: Phase) -> None:
+        """Take the space for the slots of a phase, and open those of queries after the last window."""
+        held, units = self._held, 0
+        slots, after = self._empty_slots(phase, 0 if held is None else len(held)) if phase.window else (None, None)
+        if self.truth.takes_feedback:
+            self._before = self._admission.window, self._admission.state()
+            self._admission.begin(window=phase.window)
+        if held is not None and slots is not None:
+            self._open_slots(slots, held.places.contents()[:3], held.tickets, held.owners)
+            units = self._admission.groups if self._admission.grouped else len(slots)
+        self._prepared = slots, after, units
+
     def begin(self, phase: Phase) -> list[Any]:
         """Start a phase: of what was there, queries after the window and labelled rows for later phases remain."""
-        held, window = self._held, phase.window
-        slots, after = self._empty_slots(phase, 0 if held is None else len(held)) if window else (None, None)
+        assert self._prepared is not None
         used: list[Any] = [] if self._phase.number == 0 else self._used()
         for _ in used:
             self._chunks.popleft()
             self._numbers.popleft()
-        used += [one for one in (self._slots, held) if one is not None]
-        self._phase, self._slots, self._held = phase, slots, after
-        self.sealed, self._early, self._held_units = False, False, 0
-        if self.truth.takes_feedback:
-            self._admission.begin(window=window)
-        if held is not None and slots is not None:
-            self._open_slots(slots, held.places.contents()[:3], held.tickets, held.owners)
-            self._held_units = self._admission.groups if self._admission.grouped else len(slots)
+        used += [one for one in (self._slots, self._held) if one is not None]
+        self._phase, (self._slots, self._held, self._held_units) = phase, self._prepared
+        self._prepared = self._before = None
+        self.sealed = self._early = False
         return used
 
     def _empty_slots(self, phase: Phase, carried: int) -> tuple[Slots, Slots]:
@@ -120,10 +139,12 @@ class LaterLabels:
     ) -> None:
         """Open slots for those queries that may have one, by who asked how often."""
         X, answers, labels = contents
-        names = None
-        if any(one is not None for one in owners):  # a query without a name is a client of its own
-            names = np.array([ticket if one is None else one for ticket, one in zip(tickets, owners, strict=True)])
-        admitted, groups = self._admission.admit(names, len(X))
+        admitted, groups = np.zeros(len(X), dtype=bool), np.zeros(len(X), dtype=np.int64)
+        named = np.array([one is not None for one in owners], dtype=bool)
+        for which in (np.flatnonzero(named), np.flatnonzero(~named)):  # without groups, some may name no client
+            if len(which):
+                clients = np.array([owners[one] for one in which.tolist()]) if named[which[0]] else None
+                admitted[which], groups[which] = self._admission.admit(clients, len(which))
         some = np.flatnonzero(admitted)
         chosen = some.tolist()
         slots.append(
@@ -229,6 +250,15 @@ class LaterLabels:
         """Close the slots, and take no more: the next phase learns now."""
         self.sealed = True
 
+    def reopen(self) -> None:
+        """Take rows and labels again: the next phase could not begin, and nothing that it learned was released."""
+        if self._before is not None:
+            window, state = self._before
+            self._admission.begin(window=window)
+            self._admission.resume(state)
+        self._prepared = self._before = None
+        self.sealed = self._early = False
+
     def complete(self, asked: int, closed: bool) -> bool:
         """Whether the next phase may begin, by the clock."""
         if self.truth.takes_feedback:
@@ -240,7 +270,9 @@ class LaterLabels:
         if self.truth.takes_feedback and self._slots is None:
             return "all answers have been given"
         if self.complete(asked, closed):
-            return None if self.count else "no query has a slot, and there is no labelled row"
+            if self.count or self.truth.free_answers:  # then a model goes on
+                return None
+            return "no query has a slot, and there is no labelled row"
         if self.truth.takes_feedback:
             return "the window of this phase is open"
         have = len(self._chunks[0]) if self._chunks else 0
@@ -255,7 +287,7 @@ class LaterLabels:
         queries = np.arange(len(X)) < slots
         units = groups if grouped else np.arange(len(X))
         firsts = first_of_each(units)
-        judging = truth.judges(int(units.max()) + 1, training_first=self._held_units)
+        judging = truth.judges(int(units.max(initial=-1)) + 1, training_first=self._held_units)
         if not truth.free_answers:  # rows that are asked are counted among the answers that are reserved for them
             asked = [one for one in firsts if judging[units[one]] and not queries[one]]
             judging[units[asked[self._phase.reserved :]]] = False

@@ -46,6 +46,12 @@ class LabelledPart(NamedTuple):
     groups: Array | None = None
 
 
+class WithdrawnPart(NamedTuple):
+    """The numbers of labelled rows that were withdrawn, to be replayed."""
+
+    numbers: Sequence[int]
+
+
 class PhaseMachine:
     """Runs the phases of an everlasting predictor: it holds the engine, the clock and the rows gathered.
 
@@ -115,6 +121,11 @@ class PhaseMachine:
         self.open(phase, self.factory.first(phase, rows, self._noise))
 
     def open(self, phase: Phase, engine: Engine) -> None:
+        """Begin a phase of which nothing was prepared: the first, or a restored one."""
+        self.intake.prepare(phase)
+        self._begin(phase, engine)
+
+    def _begin(self, phase: Phase, engine: Engine) -> None:
         """Begin a phase. The rows that the last one learned from are deleted."""
         used = self.intake.begin(phase)
         self._ahead: Future[tuple[Phase, Engine]] | None = None
@@ -234,7 +245,8 @@ class PhaseMachine:
         intake = self.later_labels("add_labelled")
         self.identity = None
         if intake.truth.takes_feedback and intake.sealed:
-            self.turn_over()  # what arrives now belongs to the phase after the one that learns
+            with suppress(BudgetExhausted):  # too few rows: then these belong to the phase that could not begin
+                self.turn_over()  # what arrives now belongs to the phase after the one that learns
         taken = intake.add_labelled(X, labels, groups)
         with suppress(Exception):  # what cannot be learned ahead is learned when it is needed
             self._learn_ahead()
@@ -320,10 +332,16 @@ class PhaseMachine:
         self.intake.seal()
         try:
             phase, engine = self._next_phase()
-        except _TooFewRows as error:
-            raise self._spent(done, f"the rows gathered are too few for another phase: {error}") from None
-        engine = self.watch.judge(self.phase, self.engine, engine, self.intake.next_rows().gauge, self.answered)
-        self.open(phase, engine)
+            self.intake.prepare(phase)
+            # After this release nothing may fail: the rows that judge would be counted once more.
+            engine = self.watch.judge(self.phase, self.engine, engine, self.intake.next_rows().gauge, self.answered)
+        except BaseException as error:
+            self._ahead = None
+            self.intake.reopen()
+            if isinstance(error, _TooFewRows):
+                raise self._spent(done, f"the rows gathered are too few for another phase: {error}") from None
+            raise
+        self._begin(phase, engine)
 
     def _close_early(self) -> None:
         """Take no more rows for the next phase, if there are enough for one: a public act, by public numbers."""
@@ -394,20 +412,24 @@ class PhaseMachine:
 
     def replay(
         self,
-        parts: Iterable[QueryPart | LabelledPart],
+        parts: Iterable[QueryPart | LabelledPart | WithdrawnPart],
         clock: Mapping[str, Any],
         feedback: Sequence[tuple[str, int, str | None]] = (),
     ) -> None:
         """Continue from this clock. `parts` are what arrived since the state was saved, in order.
 
-        They are the queries that are kept, and labelled rows. `feedback` has ticket, label and owner of each slot that
-        was filled.
+        They are the queries that are kept, labelled rows, and those that were withdrawn. `feedback` has ticket, label
+        and owner of each slot that was filled.
         """
         truth = self.schedule.truth
-        kept = self.phase.queries if truth is not None and truth.takes_feedback else self.phase.window
+        window = self.phase.window
+        kept = self.phase.queries if window and truth is not None and truth.takes_feedback else window
         for part in parts:
             if isinstance(part, LabelledPart):
                 self.later_labels("add_labelled").add_labelled(*part)
+                continue
+            if isinstance(part, WithdrawnPart):
+                self.later_labels("withdraw_labelled").withdraw(part.numbers)
                 continue
             if self.asked + len(part.rows) > min(kept, clock["asked"]):
                 raise ValueError("parts must be of the window of this phase, and no more than the clock counts")

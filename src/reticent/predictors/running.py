@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from reticent.data.groups import as_groups, group_names
-from reticent.data.labels import as_column, class_indices_of_any
+from reticent.data.groups import named_groups
+from reticent.data.labels import any_labels, class_indices_of_any
 from reticent.data.queries import as_queries, client_names
 from reticent.errors import OneAnswerWarning
 from reticent.exact import Number, integer
@@ -135,10 +135,10 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         with self._claimed() as machine:
             machine.later_labels("add_labelled")  # before anything is read
             rows = self._read(X)
-            labels = class_indices_of_any(as_column(y, len(rows), "y"), self.classes_)
             if (groups is None) == self._fitted.grouped:
                 raise ValueError("groups must be given if and only if fit had groups, one per row")
-            names = None if groups is None else group_names(as_groups(groups, len(rows)))
+            names = None if groups is None else named_groups(groups, len(rows))
+            labels = class_indices_of_any(any_labels(y, len(rows)), self.classes_)
             return machine.add_labelled(rows, labels, names)
 
     def withdraw_labelled(self, numbers: Any) -> int:
@@ -172,8 +172,11 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
             How many of the slots were open. Do not show it to clients.
         """
         with self._claimed() as machine:
+            machine.later_labels("feedback")
+            if isinstance(tickets, (str, bytes)):
+                raise TypeError("tickets must be a sequence of tickets, got one string")
             listed = list(tickets)
-            labels = class_indices_of_any(as_column(y, len(listed), "y"), self.classes_)
+            labels = class_indices_of_any(any_labels(y, len(listed)), self.classes_)
             names = client_names(clients, len(listed))
             owners = [None] * len(listed) if names is None else [str(one) for one in names]
             return machine.feedback(listed, labels, owners)
@@ -205,6 +208,30 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         """How many labelled rows wait for the next phases."""
         intake = self._machine.intake
         return intake.waiting if isinstance(intake, LaterLabels) else 0
+
+    @property
+    def labelled_from_(self) -> int:
+        """The number of the oldest labelled row that may wait: see `withdraw_labelled`."""
+        intake = self._machine.intake
+        return intake.oldest if isinstance(intake, LaterLabels) else 0
+
+    @property
+    def open_slots_(self) -> list[tuple[str, str | None]]:
+        """The ticket and the client of each query that has a slot in the window of this phase, in order. Secret."""
+        intake = self._machine.intake
+        return intake.open_slots if isinstance(intake, LaterLabels) else []
+
+    @property
+    def takes_feedback_(self) -> bool:
+        """Whether queries get tickets, by which their labels can be given later."""
+        truth = self._machine.schedule.truth
+        return truth is not None and truth.takes_feedback
+
+    @property
+    def takes_labelled_(self) -> bool:
+        """Whether labelled rows can be added."""
+        truth = self._machine.schedule.truth
+        return truth is not None and truth.takes_rows
 
     @property
     def phase_rows_(self) -> int | None:

@@ -120,8 +120,7 @@ def check_truth(given: Mapping[str, Any]) -> Truth | None:
     rows = given["phase_rows"]
     if isinstance(rows, str) and rows != "auto":
         raise ValueError(f"phase_rows must be 'auto' or a whole number, got {rows!r}")
-    if given["training_stream"] != "queries":
-        raise ValueError("training_stream must be 'queries' with truth: give rows of a stream to add_labelled")
+    _refuse_what_truth_replaces(given)
     truth = Truth(
         source=cast(Source, given["truth"]),
         phase_rows=None if isinstance(rows, str) else integer(rows, "phase_rows", least=1),
@@ -135,3 +134,12 @@ def check_truth(given: Mapping[str, Any]) -> Truth | None:
             if given[name] != DEFAULTS[name]:
                 raise ValueError(f"{name} is for feedback: truth is 'rows', which keeps no query")
     return truth
+
+
+def _refuse_what_truth_replaces(given: Mapping[str, Any]) -> None:
+    if given["training_stream"] != "queries":
+        raise ValueError("training_stream must be 'queries' with truth: give rows of a stream to add_labelled")
+    if given["retrain"] == "never":
+        raise ValueError("retrain must not be 'never' with truth: every phase learns from its labels")
+    if given["max_rows"] is not None:
+        raise ValueError("max_rows must be None with truth: phase_rows says how many rows a phase has")

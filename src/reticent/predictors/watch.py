@@ -225,8 +225,8 @@ class QualityWatch:
 
 def gauge_every(truth: Truth | None, gauge_share: Fraction, alarm: QualityAlarm | None) -> int | None:
     """One row in how many of day one is kept aside for tests; None where later labels come, or without an alarm."""
-    if truth is not None or alarm is None:
+    if alarm is None:
         return None
     if gauge_share == 0:
-        raise ValueError("gauge_share must be positive with alarm: without later labels, rows of day one are tested")
-    return round(1 / gauge_share)
+        raise ValueError("gauge_share must be positive with alarm: without rows that judge, none can be raised")
+    return None if truth is not None else round(1 / gauge_share)

@@ -120,6 +120,8 @@ class VotesFactory:
     def complete(self, phase: Phase, units: int, schedule: Schedule) -> Phase:
         """The phase with its number of teachers; refused if its answers would have too much noise."""
         known: dict[str, Any] = {"classes": self.classes, "delta": self.delta}
+        if phase.rows == 0:  # all of them judge
+            raise InsufficientData("0 rows make no teacher", required=self.rows_required(schedule))
         places = self.rows_per_teacher  # of a teacher: more of them if only some are expected to have a label
         if phase.labels is not None:
             places = -(-places * phase.rows // phase.labels)
@@ -257,8 +259,13 @@ class VotesFactory:
 
     def ending(self, schedule: Schedule, rows: int) -> str | None:
         """Why answers may end: phases shrink, or a labeller closes early. A small max_rows is refused."""
-        if schedule.truth is not None:  # phases do not feed each other
-            return None
+        if schedule.truth is not None:
+            if schedule.truth.takes_rows or schedule.growth >= 1:  # phases do not feed each other, or do not shrink
+                return None
+            return (
+                f"answers will not be endless: growth={float(schedule.growth):g} with truth='feedback' gives a phase "
+                "fewer slots than it has rows, so phases shrink and end; take growth of at least 1"
+            )
         found = None
         if schedule.handed_on < 1:
             found = (
