@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+NUMBERS = re.compile(r"\[\s+-?[\d.e+-]+(?:,\s+-?[\d.e+-]+)*\s+\]")
 
 Setting = dict[str, Any]
 Found = dict[str, Any]
@@ -72,6 +75,7 @@ class Measurements:
             ordered.setdefault(part, {})[name] = kept[part][name]
         made_by = f"reticent experiment {self.path.stem} --data DIR"
         text = json.dumps({"made by": made_by, "results": ordered}, indent=1, ensure_ascii=False)
+        text = NUMBERS.sub(lambda found: " ".join(found[0].split()), text)  # a list of numbers in one line
         whole = self.path.with_suffix(".part")
         whole.write_text(text + "\n", encoding="utf-8")
         whole.replace(self.path)
