@@ -16,6 +16,7 @@ from playwright.sync_api import expect
 from prometheus_client.parser import text_string_to_metric_families
 
 from reticent import QualityAlarm
+from reticent.cli.clinic_page import Page
 from reticent.predictors.phases import NO_END
 from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
@@ -211,10 +212,41 @@ def test_everyone_can_read_it(unlocked: Running, look: Look, size: str, scheme: 
     wait_until_drawn(watched.page, 1_000)
     before = watched.page.evaluate(PICTURE)
     watched.picture(f"quality-{size}-{scheme}")
+    if (size, scheme) == ("desktop", "light"):
+        watched.picture("quality-card", "#quality")  # for the documentation
     watched.page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
     watched.page.wait_for_function(f"(before) => {PICTURE} !== before", arg=before)  # it has other colours now
     wait_until_drawn(watched.page, 1_000)
     watched.check(unlocked.address)
+
+
+@browser_test
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", list(pages.SIZES))
+def test_the_page_of_the_demo(look: Look, size: str, scheme: str) -> None:
+    numbers: dict[str, Any] = {
+        "month": 8,
+        "months": [{"month": one, "clinic": 0.95 - one / 90, "day_one": 0.95 - one / 15} for one in range(8)],
+        "judged": [{"month": one, "right": 0.9, "low": 0.84, "high": 0.96} for one in range(7)],
+        "clinic": {"url": "http://127.0.0.1:8341/", "answered": 10_601, "phase": 8, "labelled": 13_168},
+        "day_one": {"url": "http://127.0.0.1:8342/", "answered": 10_601},
+    }
+    watched = look(size, scheme)
+    page = watched.page
+    with Page(lambda: numbers, "127.0.0.1") as served:
+        page.goto(served.url)
+        expect(page.locator("#link")).to_have_text("live")
+        expect(page.locator("#clinic-right")).to_have_text("87 %")
+        expect(page.locator("#static-right")).to_have_text("48 %")
+        words = "Month 7: 87 % right where outcomes are learned from, 48 % where not."
+        expect(page.locator("#words")).to_have_text(words)
+        expect(page.locator("#labelled")).to_have_text("13,168")
+        assert page.get_by_role("link", name="Dashboard of day-one").get_attribute("href") == "http://127.0.0.1:8342/"
+        page.wait_for_function(f"({DRAWN.replace('#quality-chart', '#chart')})() > 1000")
+        assert page.evaluate(FAULTS) == []
+        watched.picture(f"demo-{size}-{scheme}")
+        watched.check(served.url)
+    expect(page.locator("#link")).to_have_text("the demo has ended")
 
 
 # ── metrics and the log ───────────────────────────────────────────────────────────────────────────────────────────
