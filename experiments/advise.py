@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from experiments.advise_problems import Data, made
@@ -37,6 +40,7 @@ def tables() -> list[Table]:
         _table("Settings held out", HELD_OUT, advised, accuracies),
         _table("Settings that the rules were set by", TUNED, advised, accuracies),
         _constant(advised, accuracies),
+        _expected(accuracies),
     ]
 
 
@@ -47,6 +51,32 @@ def kept() -> dict[str, dict[str, float | None]]:
         name: {option: None if None in runs else float(np.mean(runs)) for option, runs in found["accuracy"].items()}
         for name, found in stored.items()
     }
+
+
+def references() -> dict[str, float]:
+    """The mean accuracy of the model without privacy that losses are relative to, where it was measured."""
+    stored = json.loads(MEASURED.read_text(encoding="utf-8"))["results"]
+    return {name: float(np.mean(found["reference"])) for name, found in stored.items() if found.get("reference")}
+
+
+def surprises(
+    settings: tuple[Setting, ...], accuracies: dict[str, dict[str, float | None]]
+) -> dict[str, list[tuple[float, float]]]:
+    """For each option, and for the advised one, what it was expected to lose and what it lost in each setting."""
+    plain = references()
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ("the advised one", *OPTIONS)}
+    for one in settings:
+        if one.name not in plain:
+            continue
+        advice = one.advice()
+        for option in advice.options:
+            reached = accuracies[one.name].get(option.name)
+            if reached is not None:
+                pair = (option.loss, plain[one.name] - reached)
+                found[option.name].append(pair)
+                if option is advice.best:
+                    found["the advised one"].append(pair)
+    return found
 
 
 def gap(option: str, accuracy: dict[str, float | None]) -> float:
@@ -93,6 +123,25 @@ def _constant(advised: dict[str, str], accuracies: dict[str, dict[str, float | N
     )
 
 
+def _expected(accuracies: dict[str, dict[str, float | None]]) -> Table:
+    """How far from what was measured the expected losses are, of linear models and of black boxes."""
+    lines = []
+    for kind, black_box in (("linear, thresholds", False), ("black box", True)):
+        for where, settings in (("held out", HELD_OUT), ("others", TUNED)):
+            chosen = tuple(one for one in settings if one.black_box == black_box)
+            for option, pairs in surprises(chosen, accuracies).items():
+                if pairs:
+                    expected, lost = np.array(pairs).T
+                    low, middle, high = np.quantile(lost - expected, [0.1, 0.5, 0.9])
+                    lines.append((kind, where, option, f"{len(pairs)}", f"{expected.mean():.3f}", f"{lost.mean():.3f}",
+                                  f"{middle:+.3f}", f"{low:+.3f} to {high:+.3f}"))  # fmt: skip
+    return Table(
+        "Expected losses, and how much more was lost than expected",
+        ("kind", "settings", "option", "number", "expected, mean", "lost, mean", "more, median", "more, 8 of 10"),
+        tuple(lines),
+    )
+
+
 def _shown(accuracy: float | str | None) -> str:
     return "refused" if accuracy is None else accuracy if isinstance(accuracy, str) else f"{accuracy:.3f}"
 
@@ -103,6 +152,7 @@ def _shown(accuracy: float | str | None) -> str:
 def measure(folder: Path, settings: tuple[Setting, ...] = SETTINGS) -> None:
     """Measure every option on every setting, and keep the accuracies in `advise.json` beside this module.
 
+    Where nothing drifts, the reference is measured as well: the model without privacy that losses are relative to.
     What is kept of a setting as it is now is not measured again: delete an option from the file to measure it. All
     noise is seeded by the number of the run.
     """
@@ -111,13 +161,17 @@ def measure(folder: Path, settings: tuple[Setting, ...] = SETTINGS) -> None:
         one.name: results[one.name] for one in SETTINGS if results.get(one.name, {}).get("setting") == asdict(one)
     }
     for setting in settings:
-        known = results.get(setting.name, {}).get("accuracy", {})
+        found = results.get(setting.name, {})
+        known, plain = found.get("accuracy", {}), found.get("reference")
         runs = [measured(setting, folder, seed, skip=known) for seed in range(setting.seeds)]
         new = {option: [run[option] for run in runs] for option in runs[0]}
-        if not new:
+        lacking = plain is None and not setting.drift
+        if not new and not lacking:
             continue
+        if lacking:
+            plain = [reference(setting, made(setting, folder, seed)) for seed in range(setting.seeds)]
         accuracy = {option: (known | new)[option] for option in OPTIONS if option in known | new}
-        results[setting.name] = {"setting": asdict(setting), "accuracy": accuracy}
+        results[setting.name] = {"setting": asdict(setting), "reference": plain, "accuracy": accuracy}
         kept_in_order = {one.name: results[one.name] for one in SETTINGS if one.name in results}
         text = json.dumps({"results": kept_in_order}, indent=1, ensure_ascii=False)
         MEASURED.write_text(text + "\n", encoding="utf-8")
@@ -149,6 +203,18 @@ def measured(setting: Setting, folder: Path, seed: int, *, skip: Container[str] 
     return found
 
 
+def reference(setting: Setting, data: Data) -> float:
+    """The accuracy of the model without privacy that losses are relative to, on the same rows and queries."""
+    if setting.concept == "thresholds":
+        thresholds = Thresholds(bits=BITS)
+        said = thresholds.predict(thresholds.erm(data.X, data.y), data.queries)
+    else:
+        linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
+        model = DecisionTreeClassifier(random_state=0) if setting.black_box else linear
+        said = model.fit(data.X, data.y).predict(data.queries)
+    return round(float(np.mean(said == data.truth)), 5)
+
+
 def open_options(setting: Setting) -> list[str]:
     """The options that do not lack public rows, or a number of answers."""
     with_public_rows = {"one-shot with public rows", "pate"}
@@ -163,13 +229,14 @@ def open_options(setting: Setting) -> list[str]:
 def candidate(option: str, setting: Setting, data: Data, seed: int) -> Any:
     """An option as the classes offer it, set up as the advice says."""
     budget: dict[str, Any] = {"epsilon": setting.epsilon, "delta": setting.delta}
-    named: dict[str, Any] = {**budget, "classes": (0, 1), "unsafe_seed": seed, "random_state": seed}
+    classes = tuple(range(setting.classes))
+    named: dict[str, Any] = {**budget, "classes": classes, "unsafe_seed": seed, "random_state": seed}
     thresholds = setting.concept == "thresholds"
     private: Any = ThresholdLearner(bits=BITS, **budget)
     if not thresholds:
         fourier = FOURIER if setting.black_box else None
         private = PrivateLogisticRegression(
-            **budget, row_norm=setting.row_norm, classes=(0, 1), fourier_features=fourier,
+            **budget, row_norm=setting.row_norm, classes=classes, fourier_features=fourier,
             fourier_seed=None if fourier is None else seed, rounds="auto",
         )  # fmt: skip
     teacher: Any = DecisionTreeClassifier(random_state=0) if setting.black_box else None

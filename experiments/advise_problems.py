@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -11,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
-from experiments import datasets
+from experiments import advise_made_up, datasets
 from experiments.advise_settings import BITS, Setting
+from experiments.advise_tables import READERS, cells, csr, folded, from_0_to_1, numbers
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -108,15 +106,19 @@ MADE_UP: dict[str, Callable[..., tuple[Any, Integers]]] = {
     "rings": _rings,
     "boxes": _boxes,
     "waves": _waves,
+    **advise_made_up.MADE_UP,
 }
 
 
 @lru_cache(maxsize=1)
 def _read(name: str, folder: Path) -> tuple[Any, Integers]:  # noqa: PLR0911 (one case per kind of file)
     """A data set, with columns scaled by ranges that are taken to be public unless they are raw."""
+    if name in READERS:
+        return READERS[name](folder)
     kind, _, part = name.partition(" ")
-    if kind in TABLES:
-        return _raw_numbers(kind, folder)
+    if kind in TARGETS:
+        table, (target, one) = cells(kind, folder), TARGETS[kind]
+        return numbers(table, (target, *NO_FEATURES)), np.array([each == one for each in table[target]], dtype=np.int64)
     if kind == "flights3m":
         with np.load(folder / "flights3m.npz") as file:
             columns = [file[each][::20] for each in ("month", "dow", "day", "hour", "minute", "distance")]
@@ -126,8 +128,7 @@ def _read(name: str, folder: Path) -> tuple[Any, Integers]:  # noqa: PLR0911 (on
             X, y = file["X"].astype(np.float64), (file["y"] > 0).astype(np.int64)
         if part:
             return X[:, :10] if part == "numbers" else X, y
-        low, high = X.min(axis=0), X.max(axis=0)
-        return (X - low) / np.where(high > low, high - low, 1), y
+        return from_0_to_1(X), y
     if kind in ("phishing", "w8a"):
         rows, y = load_svmlight_file(str(folder / f"{kind}.svm.bz2"), n_features=68 if kind == "phishing" else 300)
         return rows.toarray(), (y > 0).astype(np.int64)
@@ -136,7 +137,7 @@ def _read(name: str, folder: Path) -> tuple[Any, Integers]:  # noqa: PLR0911 (on
         return rows.toarray(), y
     if kind in WORDS:
         rows, y = _csr(kind, folder)
-        return _folded(rows), y
+        return folded(rows, 256), y
     rows, y = datasets.load(kind, folder)
     if part == "rare":  # one positive in a hundred
         positives, negatives = np.flatnonzero(y == 1), np.flatnonzero(y == 0)
@@ -146,38 +147,10 @@ def _read(name: str, folder: Path) -> tuple[Any, Integers]:  # noqa: PLR0911 (on
 
 
 WORDS = ("agnews_sports", "enron_spam", "imdb", "phishing_urls", "spamassassin")
-TABLES = {  # raw tables: the file, its delimiter, the target, the label 1, and columns that are no features
-    "adult": ("adult.csv.gz", ",", "income", ">50K", ()),
-    "bank": ("bank_additional.csv.gz", ";", "y", "yes", ()),
-    "meps": ("meps_2015.csv.gz", ",", "HIGH_USE", "yes", ("FAMILY", "PERSON", "DUPERSID")),
-}
-
-
-def _raw_numbers(kind: str, folder: Path) -> tuple[Floats, Integers]:
-    """The columns of a table whose cells are all numbers, as they are."""
-    name, delimiter, target, one, left_out = TABLES[kind]
-    with gzip.open(folder / "raw" / name, "rt", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file, delimiter=delimiter))
-    columns = []
-    for column in rows[0]:
-        if column == target or column in left_out:
-            continue
-        try:
-            columns.append([float(row[column]) for row in rows])
-        except ValueError:
-            continue
-    return np.array(columns).T, np.array([row[target].strip() == one for row in rows], dtype=np.int64)
+TARGETS = {"adult": ("income", ">50K"), "bank": ("y", "yes"), "meps": ("HIGH_USE", "yes")}  # of raw tables, and label 1
+NO_FEATURES = ("FAMILY",)
 
 
 def _csr(name: str, folder: Path) -> tuple[Any, Integers]:
     with np.load(folder / f"{name}.npz") as file:
-        parts = (file["data"].astype(np.float64), file["indices"].astype(np.int32), file["indptr"])
-        return sparse.csr_matrix(parts, shape=tuple(file["shape"])), (file["y"] > 0).astype(np.int64)
-
-
-def _folded(rows: Any) -> Floats:
-    """Counts of words folded into 256 columns, as unit rows."""
-    columns = rows.shape[1]
-    fold = sparse.csr_matrix((np.ones(columns), (np.arange(columns), np.arange(columns) % 256)))
-    dense = (rows @ fold).toarray()
-    return np.asarray(dense / np.maximum(1, np.linalg.norm(dense, axis=1, keepdims=True)))
+        return csr(file), (file["y"] > 0).astype(np.int64)

@@ -75,7 +75,7 @@ class PrivacyWarning(UserWarning):
 
 
 class OneAnswerWarning(UserWarning):
-    """The released model gives the same answer to every query, so it is of no use.
+    """The released model gives the same answer to nearly every query.
 
     Whether it is emitted depends on the released model alone: it is post-processing, and reveals nothing more.
     """

@@ -43,7 +43,7 @@ from reticent.concepts import Intervals, Thresholds
 from reticent.data import shards as shards_module
 from reticent.data.groups import LARGEST
 from reticent.predictors.bbl_phases import BBLPhase
-from reticent.teachers import LogisticTeacher
+from reticent.teachers import LogisticTeacher, models
 
 Array = NDArray[Any]
 pytestmark = pytest.mark.filterwarnings("ignore::reticent.OneAnswerWarning")
@@ -806,16 +806,16 @@ def test_a_twin_that_tells_of_a_label_is_told_apart(how: str) -> None:
     assert all((one is None) == (how == "nothing") for one in found)
 
 
-def test_the_twin_that_could_not_gather_nothing_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all shards have one class, no teacher is fitted and no shard gathered: an earlier `gather` failed there."""
-    right = shards_module.Shards.gather
+def test_the_twin_that_needs_a_model_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all shards have one class, no teacher is fitted: one that takes anything from the first model fails."""
+    right = models._trees
 
-    def gather(self: shards_module.Shards, some: NDArray[np.int64]) -> shards_module.Shards:
-        some[0]  # as it was
-        return right(self, some)
+    def trees(fitted: list[Any], shards: shards_module.Shards) -> Any:
+        next(one for one in fitted if one is not None).get_depth()
+        return right(fitted, shards)
 
     case = CASES["everlasting, trees"]
     pair = next(pair for pair in KINDS["reals"]() if pair.name == "all labels 0, or one not")
     assert told_apart(case, pair, "reals") is None
-    monkeypatch.setattr(shards_module.Shards, "gather", gather)
-    assert "IndexError" in str(told_apart(case, pair, "reals"))
+    monkeypatch.setattr(models, "_trees", trees)
+    assert "StopIteration" in str(told_apart(case, pair, "reals"))

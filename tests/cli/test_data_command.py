@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ import command_line
 import pytest
 from command_line import FIT, SECRET, Reticent, check_refused
 
-from reticent import cli
 from reticent.cli import charging
 from reticent.cli import fit as fit_command
 from reticent.cli.errors import UsageError
 from reticent.cli.private_schema import SchemaSearch
+from reticent.privacy import Spent
 from reticent.service import home, tables
-from reticent.service.datasets.registry import Registry
+from reticent.service.datasets.registry import Receipt, Registry
 
 run, folder = pytest.fixture(command_line.run), pytest.fixture(command_line.folder)
 SECOND = (*FIT[:-1], "second")
@@ -41,7 +41,7 @@ def test_a_second_fit_of_the_same_rows_is_refused(run: Reticent, folder: Path) -
     check_refused(second, "this fit costs epsilon=1, delta=1e-06, but of the data set 'clinic'")
     assert "epsilon=0, delta=0 is left" in second.err
     assert home.predictor_names() == ["clinic"]
-    assert len(shown(run)["charges"]) == 1
+    assert [one["purpose"] for one in shown(run)["charges"]] == ["labels", "fit"]
 
 
 def test_the_ways_out_that_a_refusal_names_work(run: Reticent, folder: Path) -> None:
@@ -97,8 +97,9 @@ def killed(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
 def survives(run: Reticent) -> bool:
     """Whether a charge is found after `fit` was ended when it began to use the rows."""
     with pytest.raises(SystemExit):
-        cli.main(list(FIT))
-    return "epsilon=1 of 1" in run("data", "list").out
+        run(*FIT)
+    listed = run("data", "list").out.splitlines()
+    return any(line.startswith("clinic ") and "epsilon=1 of 1" in line for line in listed)
 
 
 def test_the_charge_is_on_the_disk_when_rows_are_first_used(
@@ -115,8 +116,9 @@ def test_the_charge_is_on_the_disk_when_rows_are_first_used(
 def test_the_twin_that_charges_after_the_rows_are_read_is_found(
     run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def later(*_: object, **__: object) -> None:
+    def later(*_: object, **__: object) -> Receipt:
         """Charge when the predictor is saved."""
+        return Receipt("clinic", "clinic", True, False, Spent("epsilon", 1, 1, 0, 0))
 
     monkeypatch.setattr(fit_command, "charge", later)
     killed(monkeypatch, "read_rows")
@@ -170,16 +172,14 @@ def test_homes_have_different_digests_of_the_same_rows(
 
 
 @pytest.mark.parametrize(("file", "name"), [("patients.csv", "patients"), ("alle Kranken.csv", "schema")])
-def test_what_makes_no_predictor_is_charged_to_the_name_of_its_table(
-    folder: Path, capsys: pytest.CaptureFixture[str], file: str, name: str
-) -> None:
+def test_what_makes_no_predictor_is_charged_to_the_name_of_its_table(folder: Path, file: str, name: str) -> None:
     shutil.copy("patients.csv", "alle Kranken.csv")
     table = tables.open_table(file)
-    receipt = charging.charge(table, rows=3_000, purpose="schema", epsilon=0.1, delta=0, file=sys.stderr)
+    receipt = charging.charge(table, charging.recognise(table, rows=3_000), purpose="schema", epsilon=0.1, delta=0)
     assert receipt.name == name
-    assert capsys.readouterr() == ("", f"\nCharged to a new data set {name!r}: epsilon=0.1 of 0.1 is spent now.\n")
+    assert charging.in_words(receipt) == f"Charged to a new data set {name!r}: epsilon=0.1 of 0.1 is spent now."
     with pytest.raises(tables.TableError, match="has changed while it was read"):
-        charging.charge(table, rows=2_999, purpose="schema", epsilon=0.1, delta=0, again=True)
+        charging.recognise(table, rows=2_999)
 
 
 @pytest.mark.parametrize("by_schema", [True, False])
@@ -211,13 +211,25 @@ def test_add_list_show_raise(run: Reticent, folder: Path) -> None:
     assert "Charged to the data set 'wards': epsilon=1 of 3" in run(*FIT, "--group", "patient").out
     text = run("data", "show", "wards").out
     assert "left: epsilon=2, delta=9e-06, for each group of the column 'patient'\n" in text
-    assert "fit of clinic: ApproximateDP(epsilon=1, delta=1e-06) for each patient\n" in text
-    assert "verified: 3 records of all data sets are chained without a gap, head " in text
+    assert "epsilon=0.02 to check labels, before the fit of clinic, for each group of the column 'patient'\n" in text
+    assert "epsilon=0.98, delta=1e-06 for the fit of clinic, for each group of the column 'patient'\n" in text
+    assert "verified: 4 records of all data sets are chained without a gap, head " in text
     assert run("data", "raise", "wards", "--cap-epsilon", "4").out.startswith("raised: wards")
     found = shown(run, "wards")
     assert (found["spent"], found["limit"], found["delta_limit"], found["unit"]) == ("1", "4", "1/100000", "patient")
-    assert found["verified"]["records"] == 4
+    assert found["verified"]["records"] == 5
     assert [one["name"] for one in json.loads(run("data", "list", "--json").out)] == ["wards"]
+
+
+def test_charges_of_a_data_set_with_renyi_accounting_are_in_words_too(run: Reticent, folder: Path) -> None:
+    Path("ages.csv").write_text("age,ill\n" + "".join(f"{18 + i % 80},{i % 2}\n" for i in range(2000)))
+    cap = ("--cap-epsilon", "10", "--cap-delta", "1e-5", "--accounting", "renyi")
+    assert run("data", "add", "ages", "ages.csv", *cap).code == 0
+    find = ("schema", "ages.csv", "--private", "--target", "ill", "--classes", "0,1")
+    assert run(*find, "--epsilon", "1", "--delta", "1e-6").code == 0
+    text = run("data", "show", "ages").out
+    assert re.search(r"noise that alone is worth epsilon=0\.\d+ at delta=1e-05 for a private schema, for each", text)
+    assert "DiscreteGaussian" not in text
 
 
 def test_a_table_that_grew_is_charged_by_name(run: Reticent, folder: Path) -> None:

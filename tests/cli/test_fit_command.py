@@ -183,10 +183,12 @@ def test_the_plan_says_who_is_learned_from(run: Reticent, folder: Path, options:
 
 def test_the_plan_states_the_total_of_all_phases_of_a_client(run: Reticent, folder: Path) -> None:
     outcome = run(*FIT, "--group", "patient", "--client-phases", "2")
-    plan, _, guarantee = outcome.out.partition("What each option")
-    assert "In total ε = 2, δ = 2e-06: a client may enter 2 phases" in plan
-    assert "epsilon = 2" in guarantee.lower() or "e^2" in guarantee
-    without_group = run(*FIT[:-1], "other", "--client-phases", "2", "--again")
+    plan, _, made = outcome.out.partition("What each option")
+    assert "In total ε = 1.98, δ = 2e-06: ε = 0.02 to check labels; ε = 0.98, δ = 1e-06 for the first phase" in plan
+    assert "A client may enter 2 phases (--client-phases), and each costs the ε and δ above." in plan
+    protected = "all rows of one 'patient' together, and all queries of one client together"
+    assert f"\nProtects: {protected}, with ε = 1.98, δ = 2e-06\n" in made
+    without_group = run(*FIT[:-1], "other", "--client-phases", "2", "--again", "--label-share", "0")
     assert without_group.code == 0
     assert "In total" not in without_group.out
 
@@ -211,6 +213,23 @@ def test_a_place_that_cannot_be_written_is_found_before_rows_are_read(
     assert "set RETICENT_HOME" in outcome.err
 
 
+def test_fit_ends_with_what_was_made_and_what_comes_next(run: Reticent, folder: Path) -> None:
+    """In five lines, without the words of accountants; `status` has the whole guarantee."""
+    outcome = run(*FIT, "--learner", "private")
+    *_, end = outcome.out.split("\n\n")
+    assert re.fullmatch(
+        r"Made: a predictor \(chain\) of 3,000 rows and 2 columns, in \S+clinic\n"
+        r"Protects: each row of the table, and each query, with ε = 1, δ = 1e-06\n"
+        r"Spent: ε = 0\.02 to check labels; ε = 0\.98, δ = 1e-06 for the first phase\n"
+        r"Expect: about \d\.\d% fewer right answers than a linear model of these columns, without privacy\n"
+        r"Next: reticent serve clinic \(or reticent status clinic for the guarantee in words\)\n",
+        end,
+    )
+    assert "Who is protected." in run("status", "clinic").out
+    for jargon in ("in one account", "ApproximateDP", "PureDP"):
+        assert jargon not in outcome.out + run("data", "show", "clinic").out
+
+
 # ── one private model ─────────────────────────────────────────────────────────────────────────────────────────────
 
 MODEL = (*FIT, "--learner", "private-model")
@@ -225,11 +244,12 @@ def test_the_plan_of_one_private_model_comes_before_the_rows(
     monkeypatch.setattr(tables.Csv, "chunks", touched)
     outcome = run(*MODEL, "--group", "patient")
     assert "the rows were read" in outcome.err
-    assert "3,000 rows of 3 columns, one private model, ε = 1, δ = 1e-06 for rows\n" in outcome.out
+    assert "3,000 rows of 3 columns, one private model, ε = 0.98, δ = 1e-06 for rows\n" in outcome.out
+    assert "In total ε = 1, δ = 1e-06: ε = 0.02 to check labels; ε = 0.98, δ = 1e-06 for the model" in outcome.out
     assert re.search(r"phase 1 +3,000 rows +no end of queries +one model\n", outcome.out)
     assert "phase 2" not in outcome.out
     assert "With a group, only its first row is learned from.\n" in outcome.out
-    assert "the guarantee protects the rows, and not queries" in outcome.out
+    assert "PROTECTS: rows, all rows of one 'patient' together, and not queries: nothing is learned" in outcome.out
     assert "→ one-shot" in outcome.out
 
 
@@ -264,7 +284,7 @@ def test_auto_takes_one_private_model_where_that_is_best_and_says_whom_it_protec
     outcome = run(*FIT)
     assert (outcome.code, "→ one-shot" in outcome.out) == (0, True)
     assert "AUTO TAKES ONE PRIVATE MODEL" in outcome.out
-    assert "PROTECTS: rows." in outcome.out
+    assert "PROTECTS: rows, and not queries:" in outcome.out
     found = json.loads(run("status", "clinic", "--json").out)
     assert (found["guarantee"]["protects"], found["phase_never_ends"]) == ("rows", True)
     assert 'learner = "private-model"' in (home.folder_of("clinic") / home.MODEL).read_text()
@@ -300,7 +320,7 @@ def test_limits_on_what_is_learned_from_clients_need_a_learner_that_does(
 def test_one_private_model_answers_without_end(run: Reticent, folder: Path) -> None:
     fitted = run(*MODEL)
     assert fitted.code == 0
-    assert f"Queries put to what was released are not protected.\n\n{PUBLIC}\n\n{KEPT}\n" in fitted.out
+    assert "\nProtects: each row of the table, and not queries, with ε = 1, δ = 1e-06\n" in fitted.out
     assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").out == "4 answers in answers.csv\n"
     assert Path("answers.csv").read_text().splitlines()[:3] == ["ill", "no", "yes"]
     shown = run("status", "clinic", "--verify").out

@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_fit_says_what_auto_takes_and_whom_it_protects(run: Reticent, folder: Path) -> None:
     outcome = run(*FIT, "--group", "person", "--compare")
     assert outcome.code == 0, outcome.err
-    assert "PROTECTS: rows, all rows of one 'person' together." in outcome.out
+    assert "PROTECTS: rows, all rows of one 'person' together, and not queries" in outcome.out
     assert "add --compare" not in outcome.out, "it compares already"
     refused = run(*FIT[:-2], "other", "--quiet", "--schema-share", "1.5")
     assert refused.err == "reticent: --schema-share must be above 0 and below 1, got 1.5\n"
@@ -66,8 +66,9 @@ def test_a_table_is_fitted_without_a_schema(
     assert "Found 2 columns of numbers and 1 of categories." in outcome.out
     assert "\n  name: no category occurs often enough" in outcome.out
     assert '[[columns]]\nname = "name"\ncategories = []' in outcome.out
-    assert "What it was spent on. Schema and model together, in one account" in outcome.out
-    assert "pay for phases" not in outcome.out, "there is one model, and no phase after it"
+    spent = "ε = 0.02 to check labels; ε = 0.98, δ = 1e-06 for the schema and the model together"
+    assert f"In total ε = 1, δ = 1e-06: {spent} (--label-share, --schema-share).\n" in outcome.out
+    assert f"\nSpent: {spent}\n" in outcome.out
     assert "The plan stays as it is, with 3 columns (" in outcome.out
     assert "AUTO TAKES" not in outcome.out
     assert SECRET not in outcome.out
@@ -77,7 +78,7 @@ def test_a_table_is_fitted_without_a_schema(
     assert columns["weight"].missing == "column"
     assert columns["ward"].categories == ("a", "b")
     model = tomllib.loads(home.read_model(folder / "home" / "clinic"))["model"]
-    assert (model["epsilon"], model["schema_share"]) == ("1", "1/10")
+    assert (model["epsilon"], model["schema_share"], model["labels_epsilon"]) == ("1", "1/10", "1/50")
     monkeypatch.setenv("RETICENT_HOME", str(folder / "other"))
     again = run(*FIT, "--learner", "private-model", "--schema", "home/clinic.schema.toml")
     assert again.code == 0, again.err
@@ -104,7 +105,7 @@ def test_the_guarantee_is_that_of_schema_and_first_phase(run: Reticent, folder: 
     assert Fraction(predictor.epsilon) + Fraction(predictor.besides[0]) == 1
     status = run("status", "clinic", "--json")
     assert '"epsilon": 1.0' in status.out
-    assert "What it is spent on. Of this, epsilon = 0.0553 and delta = 1e-07" in status.out
+    assert "What it is spent on. Of this, epsilon = 0.0742 and delta = 1e-07" in status.out
 
 
 @pytest.mark.slow
@@ -112,7 +113,8 @@ def test_votes_add_up(run: Reticent, folder: Path) -> None:
     votes = (*FIT, "--learner", "linear", "--answers", "2", "--yes", "--schema-share", "0.5")
     outcome = run(*votes, "--leave-out", "name,person")
     assert outcome.code == 0, outcome.err
-    assert "together, by adding up: ε = 1, δ = 1e-06. A phase alone costs ε = 0.5, δ = 5e-07" in outcome.out
+    parts = "ε = 0.49, δ = 5e-07 for the schema; ε = 0.49, δ = 5e-07 for the first phase"
+    assert f"\nSpent: ε = 0.02 to check labels; {parts}\n" in outcome.out
 
 
 def test_only_the_schema(run: Reticent, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,6 +226,28 @@ def test_a_parquet_file_declares_its_types(run: Reticent, folder: Path) -> None:
     assert outcome.code == 0, outcome.err
     assert "day: its type in the file is neither" in outcome.out
     assert [one.name for one in Schema.from_toml(outcome.out).columns] == ["x", "ward"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--target", "day", "--classes", "no,yes"),
+        (*PUBLIC, "--group", "day"),
+        (*PUBLIC, "--categories", "day"),
+        ("--schema", "day.toml"),
+    ],
+)
+def test_a_declared_type_that_cannot_be_read_is_refused_before_anything_is_charged(
+    run: Reticent, folder: Path, options: tuple[str, ...]
+) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    days = np.full(ROWS, np.datetime64("2024-01-01"))
+    parquet.write_table(pyarrow.table({"x": np.arange(ROWS), "day": days, "ill": ["no", "yes"] * (ROWS // 2)}), "a.pq")
+    Path("day.toml").write_text('target = "ill"\nclasses = ["no", "yes"]\n[[columns]]\nname = "day"\nrange = [0, 9]\n')
+    outcome = run("fit", "a.pq", *options, *BUDGET, "--name", "clinic", "--quiet")
+    check_refused(outcome, "a.pq: the column 'day' is of type")
+    assert outcome.out == ""
+    assert run("data", "list", "--json").out == "[]\n"
 
 
 @pytest.mark.parametrize(("most", "width"), [(99, 12), (9, 9), (5, 5), (1, 5)])

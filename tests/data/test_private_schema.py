@@ -185,6 +185,21 @@ def test_the_law_of_noisy_counts_keeps_the_price_of_the_event(times: Any, monkey
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("twin", [False, True], ids=["real", "as they first occur"])
+def test_of_equal_noisy_counts_the_rows_do_not_decide_which_is_kept(twin: bool) -> None:
+    def kept(column: list[str], noise: Noise) -> Any:
+        found = release_columns(FrameSource(Columns({"x": column})), {"x": "category"}, small_plan(), noise)
+        if twin:
+            first_occurring = [("x", one) for one in dict.fromkeys(column) if ("x", one) in found.counts]
+            found = found._replace(counts={each: found.counts[each] for each in first_occurring})
+        return tuple(one.categories for one in found.narrowed(2).columns)
+
+    first, second = law(lambda noise: kept(["a", "b"] * 4, noise)), law(lambda noise: kept(["b", "a"] * 4, noise))
+    assert (exact(first, second).delta(0)[0] > 0.01) == twin
+    assert twin or first.low == second.low
+
+
+@pytest.mark.slow
 def test_rare_categories_are_within_the_slack() -> None:
     def kept(column: list[str], noise: Noise, plan: SchemaPlan) -> Any:
         found = release_columns(FrameSource(Columns({"x": column})), {"x": "category"}, plan, noise)

@@ -327,7 +327,7 @@ def test_a_file_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"codes": np.zeros(8, dtype=int)}, "class_indices must be an array"),
         ({"codes": np.zeros(9)}, "class_indices must be an array"),
         ({"codes": np.arange(9)}, "2 classes"),
-        ({"codes": -np.ones(9, dtype=int)}, "2 classes"),
+        ({"codes": np.full(9, -2)}, "2 classes"),
         ({"classes": "public"}, "classes"),
         ({"classes": None}, "classes"),
         ({"shards": 10}, "more than there are rows"),

@@ -394,7 +394,7 @@ def test_a_large_delta_is_warned_about() -> None:
 def test_everything_the_model_holds_was_public_or_released() -> None:
     X, y = blobs(300)
     model = PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=4).fit(X, y)
-    released = {"hypothesis_", "coef_", "intercept_", "whitening_", "class_weights_"}
+    released = {"hypothesis_", "coef_", "intercept_", "whitening_", "class_weights_", "seen_classes_"}
     public = {"classes_", "n_features_in_", "n_iter_", "event_", "guarantee_", "feature_map_", "descent_plan_"}
     assert set(vars(model)) - set(model.get_params()) == released | public
 

@@ -34,6 +34,10 @@ def patients(rows: int = 8000) -> tuple[dict[str, Any], list[str]]:
     return table, ["yes" if one > 0 else "no" for one in score]
 
 
+def learner_with(**options: Any) -> rt.PrivateLogisticRegression:
+    return rt.PrivateLogisticRegression(**BUDGET, row_norm=1, **options)
+
+
 def fitted(**options: Any) -> PrivatePipeline:
     return PrivatePipeline(**BUDGET, classes=["no", "yes"], unsafe_seed=0, **options).fit(*patients())
 
@@ -97,6 +101,15 @@ def test_a_schema_that_is_given_costs_nothing() -> None:
     assert fitted(schema=written).encode(patients()[0]).shape == (8000, 1)
 
 
+def test_weights_of_classes_are_given_by_label() -> None:
+    table, labels = patients()
+    model = fitted(learner=learner_with(class_weight={"yes": 4}))
+    assert np.array_equal(np.asarray(model.model_.class_weights_), [0.25, 1.0])
+    numbers = np.where(np.array(labels) == "yes", 1, 2)  # an index of one class is the label of another
+    model = PrivatePipeline(learner_with(class_weight={1: 4}), **BUDGET, classes=[1, 2]).fit(table, numbers)
+    assert np.array_equal(np.asarray(model.model_.class_weights_), [1.0, 0.25])
+
+
 def test_one_row_of_each_group_is_learned_from() -> None:
     table, labels = patients()
     groups = [f"g{place % 4000}" for place in range(8000)]
@@ -118,11 +131,13 @@ def test_parameters_are_kept() -> None:
     [
         ({"learner": LogisticRegression()}, "a PrivateLogisticRegression"),
         ({"learner": DecisionTreeClassifier()}, "a PrivateLogisticRegression"),
-        (
-            {"learner": rt.PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1, unsafe_seed=1)},
-            "unsafe_seed=None",
-        ),
-        ({"learner": rt.PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=1, steps=0)}, "steps"),
+        ({"learner": learner_with(unsafe_seed=1)}, "unsafe_seed=None"),
+        ({"learner": learner_with(steps=0)}, "steps"),
+        ({"learner": learner_with(class_weight={"never": 2})}, "class_weight must name no label"),
+        ({"learner": learner_with(class_weight={0: 2})}, "class_weight must name no label"),
+        ({"learner": learner_with(public=np.eye(20))}, "unless schema is given"),
+        ({"learner": learner_with(start=(np.zeros((3, 1)), np.zeros(1)))}, "unless schema is given"),
+        ({"learner": learner_with(bounds=([0, 0], 1))}, "unless schema is given"),
         ({"schema_share": 0}, "schema_share"),
         ({"schema_share": 1}, "schema_share"),
         ({"delta": 0}, "delta"),

@@ -21,7 +21,7 @@ from reticent.errors import BudgetExhausted
 from reticent.privacy.events import ZCDP, PureDP
 from reticent.service.datasets import budgets
 from reticent.service.datasets.fingerprint import Fingerprint
-from reticent.service.datasets.registry import LOG, SALT_FILE, Receipt, Registry, words
+from reticent.service.datasets.registry import LOG, SALT_FILE, Price, Receipt, Registry, words
 from reticent.service.store.protocol import Damaged
 
 ROWS = Fingerprint(100, "whole", ("a", "b"))
@@ -72,6 +72,20 @@ def test_a_second_fit_is_refused_with_the_ways_out(registry: Registry) -> None:
     assert "--part-of clinic" in message
     with again(registry) as later:
         assert len(later.named("clinic").charges) == 1
+
+
+def test_what_comes_ahead_of_a_price_is_charged_only_if_both_fit(registry: Registry) -> None:
+    """The cap of a new data set is both, and --again raises by both."""
+    ahead: dict[str, Any] = {"purpose": "labels", "epsilon": Fraction(1, 50), "delta": 0}
+    rest = Price("fit", Fraction(49, 50), 1e-6)
+    receipt = registry.charge(ROWS, **ahead, ahead_of=rest, predictor="clinic")
+    assert words(receipt.spent) == "epsilon=0.02 of 1, delta=0 of 1e-06"
+    with pytest.raises(BudgetExhausted, match="this fit costs epsilon=1, delta=1e-06"):
+        registry.charge(ROWS, **ahead, ahead_of=rest)
+    assert len(registry.named("clinic").charges) == 1
+    assert words(registry.charge(ROWS, **rest._asdict()).spent) == "epsilon=1 of 1, delta=1e-06 of 1e-06"
+    raised = registry.charge(ROWS, **ahead, ahead_of=rest, again=True)
+    assert (raised.raised, words(raised.spent)) == (True, "epsilon=1.02 of 2, delta=1e-06 of 2e-06")
 
 
 def test_again_raises_the_cap_by_the_price(registry: Registry) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Literal
 
 from reticent.cli.errors import UsageError
 from reticent.cli.progress import progress_bar
@@ -11,16 +11,37 @@ if TYPE_CHECKING:
     from reticent.exact import Number
     from reticent.privacy.events import Event
     from reticent.service.datasets.fingerprint import Fingerprint
-    from reticent.service.datasets.registry import Receipt
+    from reticent.service.datasets.registry import Price, Receipt
     from reticent.service.tables import TableFile
 
-Purpose = Literal["fit", "schema", "comparison"]
+Purpose = Literal["fit", "schema", "labels"]
+
+
+def recognise(table: TableFile, *, rows: int, data: str | None = None, quiet: bool = False) -> Fingerprint:
+    """Read the rows of a table once, to find the data set that has them. The only thing that this decides is who pays.
+
+    Parameters
+    ----------
+    table : TableFile
+        The table.
+    rows : int
+        The number of rows that were counted; a table that has changed since is refused.
+    data : str or None, default None
+        A data set that must exist, or no row is read.
+    quiet : bool, default False
+        Show no progress.
+    """
+    from reticent.service.tables import check_unchanged
+
+    found = read_fingerprint(table, data=data, quiet=quiet)
+    check_unchanged(table, found.rows, rows)
+    return found
 
 
 def charge(
     table: TableFile,
+    found: Fingerprint,
     *,
-    rows: int,
     purpose: Purpose,
     epsilon: Number,
     delta: Number,
@@ -29,22 +50,20 @@ def charge(
     group: str | None = None,
     data: str | None = None,
     again: bool = False,
-    quiet: bool = False,
-    file: TextIO | None = None,
+    ahead_of: Price | None = None,
 ) -> Receipt:
-    """Charge the data set that has the rows of a table, print what is spent now, or refuse.
+    """Charge the data set that has the rows of a table, or refuse.
 
-    Call it when everything that does not depend on the rows has been checked, and before they are used. The rows are
-    read once, for their fingerprint. The only thing that this decides is which data set pays.
+    Call it when everything that does not depend on the rows has been checked, and before they are used.
 
     Parameters
     ----------
     table : TableFile
         The table.
-    rows : int
-        The number of rows that were counted; a table that has changed since is refused.
-    purpose : {"fit", "schema", "comparison"}
-        What is released.
+    found : Fingerprint
+        Its rows, as `recognise` found them.
+    purpose : {"fit", "schema", "labels"}
+        What is released: a predictor, a private schema, or the number of labels that are not among the classes.
     epsilon, delta : float or Fraction
         The guarantee of all that will be released.
     event : Event or None, default None
@@ -57,10 +76,8 @@ def charge(
         The data set that pays; None for the one that has these rows, or a new one.
     again : bool, default False
         Raise the cap if there is too little left.
-    quiet : bool, default False
-        Show no progress.
-    file : text file or None, default None
-        Where to print what is spent; None is standard output.
+    ahead_of : Price or None, default None
+        What will be charged next. If both do not fit together, nothing is charged.
 
     Returns
     -------
@@ -74,12 +91,9 @@ def charge(
     """
     from reticent.service.datasets import budgets
     from reticent.service.datasets.registry import Registry
-    from reticent.service.tables import check_unchanged
 
-    found = read_fingerprint(table, data=data, quiet=quiet)
-    check_unchanged(table, found.rows, rows)
     with Registry(create=True) as registry:
-        receipt = registry.charge(
+        return registry.charge(
             found,
             purpose=purpose,
             epsilon=epsilon,
@@ -90,9 +104,8 @@ def charge(
             data=data,
             name=predictor or _name_of(table),
             again=again,
+            ahead_of=ahead_of,
         )
-    print(f"\n{_in_words(receipt)}", file=file, flush=True)
-    return receipt
 
 
 def _name_of(table: TableFile) -> str | None:
@@ -102,7 +115,14 @@ def _name_of(table: TableFile) -> str | None:
     return table.path.stem if NAME.fullmatch(table.path.stem) else None
 
 
-def _in_words(receipt: Receipt) -> str:
+def in_words(receipt: Receipt) -> str:
+    """Who pays, and what is spent now.
+
+    Parameters
+    ----------
+    receipt : Receipt
+        The last charge of a command.
+    """
     from reticent.service.datasets.registry import words
 
     what = "a new data set" if receipt.is_new else "the data set"

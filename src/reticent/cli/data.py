@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +14,8 @@ from reticent.cli.options import Flag, Number
 if TYPE_CHECKING:
     from reticent.service.datasets.budgets import Charge, DataSet
     from reticent.service.datasets.registry import Registry
+
+PURPOSES = {"fit": "for the fit", "schema": "for a private schema", "labels": "to check labels, before the fit"}
 
 
 def add(
@@ -118,10 +121,9 @@ def show(name: str, *, json: Flag = False) -> int:
                 print(json_format.dumps({**_described(registry, one), "verified": verified}, indent=2))
                 return 0
             spent, unit = budgets.spent_on(registry.sets, name), budgets.unit_of(registry.sets, name)
-            each = "row" if unit == budgets.ROW else f"group of the column {unit!r}"
             whole, parts = budgets.whole_of(registry.sets, name), budgets.parts_of(registry.sets, name)
             print(_line(registry, name))
-            print(f"left: {left(spent)}, for each {each}")
+            print(f"left: {left(spent)}, for each {budgets.unit_in_words(unit)}")
             if parts:
                 print(f"parts, of which each row is in one: {', '.join(part.name for part in parts)}")
             if alike := registry.with_same_columns(name):
@@ -131,7 +133,7 @@ def show(name: str, *, json: Flag = False) -> int:
                 )
             for each_set in dict.fromkeys(part.name for part in (whole, one, *parts)):
                 for charge in registry.sets[each_set].charges:
-                    print(f"  {_time(charge.time)}  {each_set:20}  {_words(charge)}")
+                    print(f"  {_time(charge.time)}  {each_set:20}  {_words(charge, whole.delta)}")
             print(f"verified: {length} records of all data sets are chained without a gap, head {head}")
     return 0
 
@@ -180,11 +182,21 @@ def _time(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _words(charge: Charge) -> str:
-    from reticent.privacy.ledger import describe
+def _words(charge: Charge, delta: Fraction) -> str:
+    """A charge in plain words; `delta` is what to count at if the charge has no ε of its own."""
+    from reticent.privacy import epsilon
+    from reticent.privacy.ledger import as_decimal
+    from reticent.privacy.pairs import pair
+    from reticent.service.datasets import budgets
 
+    price = pair(charge.event)
+    if price is None:  # of a data set with Rényi accounting
+        least = epsilon(charge.event, delta=delta)
+        cost = f"noise that alone is worth epsilon={least:.4g} at delta={as_decimal(delta)}"
+    else:
+        cost = f"epsilon={as_decimal(price[0])}" + (f", delta={as_decimal(price[1])}" if price[1] else "")
     of = "" if charge.predictor is None else f" of {charge.predictor}"
-    return f"{charge.purpose}{of}: {describe(charge.event)} for each {charge.unit}"
+    return f"{cost} {PURPOSES.get(charge.purpose, charge.purpose)}{of}, for each {budgets.unit_in_words(charge.unit)}"
 
 
 def _described(registry: Registry, one: DataSet) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from reticent.cli.charging import charge
+from reticent.cli.charging import charge, in_words, recognise
 from reticent.cli.compare import compared_learner, comparison, in_advance
 from reticent.cli.compare import in_words as compared_in_words
 from reticent.cli.errors import UsageError, as_usage_errors
@@ -22,9 +22,11 @@ from reticent.cli.fit_plan import BetterOption, FitChoice, Learner, choose
 from reticent.cli.notices import one_answer
 from reticent.cli.options import Flag, Number, whole_number
 from reticent.cli.progress import progress_bar
+from reticent.cli.truth_options import NOTHING_LATER, Truth, TruthOptions
 from reticent.errors import OneAnswerWarning, PrivacyWarning
 
 if TYPE_CHECKING:
+    from reticent.cli.private_schema import TableSource
     from reticent.data.rows import Rows
     from reticent.data.schema import Schema
     from reticent.predictors.everlasting import EverlastingPredictor
@@ -42,6 +44,7 @@ def fit(
     group: str | None = None,
     classes: str | None = None,
     schema: Path | None = None,
+    label_share: Number = 0.02,
     schema_share: Number = 0.1,
     categories: str | None = None,
     leave_out: str | None = None,
@@ -55,6 +58,7 @@ def fit(
     compare: Flag = False,
     yes: Flag = False,
     quiet: Flag = False,
+    later: Truth = None,
 ) -> int:
     """Make a predictor from a table, ready to be served.
 
@@ -76,9 +80,12 @@ def fit(
     group
         The column that names the person a row belongs to: all rows of one person are protected together.
     classes
-        The labels, separated by commas: no,yes. Any other label counts as the first.
+        The labels, separated by commas: no,yes. Any other label counts as the first; if there are many, fit stops.
     schema
         The public description of the columns; `reticent schema` drafts one. Without it, one is found privately.
+    label_share
+        The share of epsilon for a private count of labels that are not among the classes, before anything else is
+        spent; 0 counts none.
     schema_share
         Without a schema: the share of the budget for finding one.
     categories
@@ -114,18 +121,17 @@ def fit(
     quiet
         Show no progress.
     """
+    from reticent.cli.label_check import checked_label_share, price_of_labels
     from reticent.cli.private_schema import SchemaPurchase, checked_schema_share, search
     from reticent.predictors.parameters import CheckedParameters
     from reticent.service import home, tables
 
-    if not 0 < client_share <= 1:
-        raise UsageError(f"--client-share must be above 0 and at most 1, got {float(client_share):g}")
+    later = later or NOTHING_LATER
+    _check_options(learner, later, client_share, compare=compare)
     with as_usage_errors():
-        folder = home.folder_of(name)
-        if folder.exists():
-            raise UsageError(f"there is a predictor {name!r} already; choose another --name, or delete {folder}")
-        _check_writable(folder.parent)
+        folder = _new_folder(name)
         share = checked_schema_share(schema_share)
+        label_part = checked_label_share(label_share)
         found = tables.open_table(table)
         declared = None if schema is None else _read_schema(found, schema, target, group, classes)
         if declared is not None and (categories or leave_out):
@@ -136,8 +142,10 @@ def fit(
             raise UsageError(f"{table} has no rows")
         if compare:
             learner = compared_learner(learner, drift=drift)
+        labels = price_of_labels(rows, epsilon=epsilon, share=label_part)
         options: dict[str, Any] = {
             "answers": answers, "drift": drift, "client_share": client_share, "client_phases": client_phases,
+            "later": later,
         }  # fmt: skip
         purchase, kept = None, _schema_file(folder, bought=declared is None)
         if declared is None:
@@ -146,11 +154,14 @@ def fit(
                 quiet=quiet,
             )  # fmt: skip
             purchase = SchemaPurchase.planned(
-                wanted, rows, learner, epsilon=epsilon, delta=delta, share=share, options=options
-            )
+                wanted, rows, learner, epsilon=epsilon - labels, delta=delta, share=share, labels=labels,
+                options=options,
+            )  # fmt: skip
             choice = purchase.choice
         else:
-            choice = choose(declared, rows, learner, epsilon=epsilon, delta=delta, **options)
+            choice = choose(
+                declared, rows, learner, epsilon=epsilon - labels, delta=delta, labels_price=labels, **options
+            )
         planned = _predictor(choice, compare, client_share=client_share, client_phases=client_phases)
         promised = CheckedParameters.of(planned.get_params(deep=False)).guarantee(
             grouped=choice.schema.group is not None, seeded=False
@@ -160,18 +171,8 @@ def fit(
             print("\n" + in_advance(planned.learner, rows, grouped=choice.schema.group is not None))
         if (better := choice.better()) is not None:
             _confirm(better, yes)
-        charge(
-            found,
-            rows=rows,
-            purpose="fit",
-            epsilon=promised.epsilon,
-            delta=promised.delta,
-            predictor=name,
-            group=choice.schema.group,
-            data=data,
-            again=again,
-            quiet=quiet,
-        )
+        source = None if purchase is None else purchase.search.source
+        _pay(found, source, choice, promised, rows, name=name, data=data, again=again, quiet=quiet)
         if purchase is not None:
             choice = purchase.made(kept)
             _show(choice, table, promised, client_share, client_phases)
@@ -182,29 +183,90 @@ def fit(
             purchase.split.rest.check(predictor.event_)
         with progress_bar("saving", quiet=quiet):
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta, share)).close()
-    _report(predictor, choice, folder)
+    _report(predictor, choice, rows, folder)
     return 0
 
 
-def _report(predictor: EverlastingPredictor, choice: FitChoice, folder: Path) -> None:
-    """Print what was made, what was spent on it, and what comes next."""
-    from reticent.service.status import in_words
+def _check_options(learner: str, later: TruthOptions, client_share: Any, *, compare: bool) -> None:
+    if not 0 < client_share <= 1:
+        raise UsageError(f"--client-share must be above 0 and at most 1, got {float(client_share):g}")
+    later.check(learner, compare=compare)
 
+
+def _pay(
+    table: TableFile,
+    source: TableSource | None,
+    choice: FitChoice,
+    promised: Guarantee,
+    rows: int,
+    *,
+    name: str,
+    data: str | None,
+    again: bool,
+    quiet: bool,
+) -> None:
+    """Charge the data set for all that follows; first for the check of labels, which may end it there."""
+    from reticent.cli.label_check import check_labels
+    from reticent.cli.private_schema import TableSource
+    from reticent.exact import rational
+    from reticent.service.datasets.registry import Price
+
+    group, labels = choice.schema.group, choice.labels_price
+    recognised = recognise(table, rows=rows, data=data, quiet=quiet)
+    known: dict[str, Any] = {"predictor": name, "group": group, "data": data}
+    whole = rational(promised.epsilon, "epsilon")
+    rest = Price("fit", whole - labels, promised.delta)
+    if not labels:
+        receipt, note = charge(table, recognised, **rest._asdict(), again=again, **known), None
+    else:
+        source = source or TableSource(table, rows, group, quiet=quiet)
+        first = charge(
+            table, recognised, purpose="labels", epsilon=labels, delta=0, again=again, ahead_of=rest, **known
+        )
+        note = check_labels(source, choice.schema, first, epsilon=labels, whole=whole)
+        receipt = charge(table, recognised, **rest._asdict(), **known)
+        receipt = receipt._replace(is_new=first.is_new, raised=first.raised)
+    print(f"\n{in_words(receipt)}" + ("" if note is None else f"\n{note}"), flush=True)
+
+
+def _report(predictor: EverlastingPredictor, choice: FitChoice, rows: int, folder: Path) -> None:
+    """Print what was made, what it promises and cost, what to expect, and what comes next."""
     if predictor.comparison_ is not None:
         print("\n" + compared_in_words(predictor.comparison_))
-    print(f"\n{in_words(predictor.guarantee_, public_model=predictor.model_ is not None)}")
-    if choice.besides is not None:
-        print(f"\n{choice.spent()}")
-    print(f"\nIt is in {folder}. Next: reticent serve {shlex.quote(folder.name)}")
+    schema, promised, name = choice.schema, predictor.guarantee_, shlex.quote(folder.name)
+    made = "one private model" if not choice.has_phases else f"a predictor ({choice.option_name})"
+    who = "each row of the table" if schema.group is None else f"all rows of one {schema.group!r} together"
+    queries = "and each query" if choice.has_phases else "and not queries"
+    if choice.later.takes_rows:
+        queries = f"each row that is taught later, {queries}"
+    if choice.has_phases and schema.group is not None:
+        queries = "and all queries of one client together"
+        if choice.later.takes_rows:
+            who = f"all rows of one {schema.group!r} together, also those that are taught later"
+    print(
+        f"\nMade: {made} of {rows:,} rows and {len(schema.columns):,} column{'s' * (len(schema.columns) > 1)}, in "
+        f"{folder}\n"
+        f"Protects: {who}, {queries}, with ε = {promised.epsilon:g}, δ = {promised.delta:g}\n"
+        f"Spent: {'; '.join(choice.spending())}\n"
+        f"Expect: {choice.expectation()}\n"
+        f"Next: reticent serve {name} (or reticent status {name} for the guarantee in words)"
+    )
     if predictor.one_answer_ is not None:
         print(one_answer(predictor.one_answer_))
 
 
-def _check_writable(root: Path) -> None:
-    """Refuse at once if nothing can be saved there, not after all rows are learned from."""
+def _new_folder(name: str) -> Path:
+    """Where the predictor will be. Refuse at once if nothing can be saved there, not after rows are learned from."""
+    from reticent.service import home
+
+    folder = home.folder_of(name)
+    if folder.exists():
+        raise UsageError(f"there is a predictor {name!r} already; choose another --name, or delete {folder}")
+    root = folder.parent
     existing = next(folder for folder in (root, *root.absolute().parents) if folder.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise UsageError(f"no predictor can be saved in {root}: {existing} is not writable; set RETICENT_HOME")
+    return folder
 
 
 def _schema_file(folder: Path, *, bought: bool) -> Path:
@@ -251,7 +313,7 @@ def _read_schema(
     if group is not None and schema.group not in (None, group):
         raise UsageError(f"--group {group!r} is not the group of {path}, which is {schema.group!r}")
     schema = schema if group is None else replace(schema, group=group)
-    tables.check_columns(table, _columns_read(schema))
+    tables.check_readable(table, _columns_read(schema))
     for column in schema.columns:
         if column.kind == "number" and table.types.get(column.name) == "category":
             raise UsageError(f"{path}: the column {column.name!r} is a number, but the file declares another type")
@@ -301,8 +363,9 @@ def _predictor(choice: FitChoice, compare: bool, *, client_share: Any, client_ph
         besides=choice.besides,
         answers=choice.answers,
         classes=list(choice.schema.classes),
-        engine="auto" if choice.learns_from_queries else "model",
+        engine="auto" if choice.has_phases else "model",
         **choice.phases,
+        **choice.later.predictor_parameters(),
         client_share=client_share,
         client_phases=client_phases,
     )
@@ -337,7 +400,8 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
     Returns
     -------
     Rows
-        Numbers, class indices in the ascending order of the classes, and the group of each row if the schema has one.
+        Numbers, class indices in the ascending order of the classes, and the name of each row's group if the schema
+        has groups.
     """
     import numpy as np
 
@@ -350,7 +414,7 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
     groups = None if schema.group is None else np.empty(rows, dtype=np.int64)
     numbers = {column.name for column in schema.columns if column.kind == "number"}
     with progress_bar("reading rows", rows, quiet=quiet) as advance:
-        for chunk in table.chunks(_columns_read(schema), advance, numbers=numbers):
+        for chunk in table.chunks(_columns_read(schema), advance, numbers=numbers, as_floats=True):
             start = len(store)
             encoded = schema.encode(chunk)
             if start + len(encoded) > rows:
@@ -360,7 +424,10 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
                 names = group_names(chunk[schema.group], table, schema.group)
                 groups[start : start + len(names)] = [known.setdefault(each, len(known)) for each in names]
     check_unchanged(table, len(store), rows)
-    return store.rows()._replace(groups=groups)
+    if groups is None:
+        return store.rows()
+    spelled = np.fromiter(known, dtype=object, count=len(known))
+    return store.rows()._replace(groups=spelled[groups])  # names: rows that are taught later may have the same
 
 
 def _model(choice: FitChoice, rows: int, epsilon: Any, delta: Any, share: Fraction) -> str:
@@ -377,5 +444,10 @@ def _model(choice: FitChoice, rows: int, epsilon: Any, delta: Any, share: Fracti
         "reticent": version("reticent"),
     }
     if choice.besides is not None:
-        made |= {"schema_share": str(share), "phase_epsilon": str(choice.epsilon), "phase_delta": str(choice.delta)}
+        made |= {"phase_epsilon": str(choice.epsilon), "phase_delta": str(choice.delta)}
+    if choice.labels_price:
+        made["labels_epsilon"] = str(choice.labels_price)
+    if choice.schema_price is not None:
+        made["schema_share"] = str(share)
+    made |= choice.later.toml(choice.plan.truth)
     return choice.schema.to_toml() + "\n[model]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in made.items())

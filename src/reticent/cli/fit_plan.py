@@ -6,10 +6,12 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from reticent.cli.errors import UsageError
+from reticent.cli.truth_options import NOTHING_LATER, TruthOptions
 
 if TYPE_CHECKING:
     from reticent.data.schema import Schema
@@ -24,10 +26,7 @@ Stage = Literal["given", "expected", "found"]
 
 START = {
     "given": "The plan, from the header of {table}, the schema and the number of rows. No row has been read yet.",
-    "expected": (
-        "The plan, from the header of {table} and the number of rows. No row has been read yet. First a share of the "
-        "budget finds the schema: ranges and categories."
-    ),
+    "expected": "The plan, from the header of {table} and the number of rows. No row has been read yet.",
     "found": "The plan with the schema that was found.",
 }
 NOTABLE_GAIN = 0.01  # of all answers: what another option must gain before `fit` asks for confirmation
@@ -47,8 +46,9 @@ FOURIER = (
 )
 
 COMPARE = (
-    "Or add --compare: it compares a linear model with one on random Fourier features first, privately and within the "
-    "same ε and δ, and makes the better one."
+    "No figure here says how good that linear model is. If no line or plane separates the classes, it is hardly better "
+    "than chance. Compare it with trees on public rows first (if they are clearly better: --learner trees), or add "
+    "--compare: it tries a model with curved boundaries as well, privately and within the same ε and δ."
 )
 ONE_MODEL = (
     "One-shot is one private model that answers without end and never learns from queries: --learner private-model. "
@@ -59,9 +59,8 @@ ONE_ROW = (
     "larger."
 )
 NO_QUERIES = (
-    "PROTECTS: rows{together}. Queries are not learned from, and their contents are not stored. So the guarantee "
-    "protects the rows, and not queries: each answer is a function of the released model and of its own query. The "
-    "model is public: you may export it (reticent export) and serve its probabilities (reticent serve --probabilities)."
+    "PROTECTS: rows{together}, and not queries: nothing is learned from them, and their contents are not stored. The "
+    "model is public: you may export it, and serve its probabilities."
 )
 AUTOMATIC = (
     "AUTO TAKES ONE PRIVATE MODEL (--learner private-model): one-shot is expected to lose least. To follow drift by "
@@ -108,12 +107,16 @@ class FitChoice:
         The expected loss of every option.
     epsilon, delta : Fraction, int or float
         The privacy of a phase.
-    besides : tuple or None, default None
+    schema_price : tuple or None, default None
         What the rows of the table pay for a private schema, if there is one: ε and δ.
+    labels_price : Fraction, default 0
+        The ε that they pay for the check of labels; 0 if there is none.
     stage : {"given", "expected", "found"}, default "given"
         Where the schema comes from: a file, a guess of its width, or a private release.
     automatic : bool, default False
         Whether the learner was chosen here, and not named by the caller.
+    later : TruthOptions
+        Where labels come from after the table, and when there is an alarm.
     """
 
     schema: Schema
@@ -124,9 +127,17 @@ class FitChoice:
     advice: Advice
     epsilon: Any
     delta: Any
-    besides: tuple[Any, Any] | None = None
+    schema_price: tuple[Any, Any] | None = None
+    labels_price: Fraction = Fraction(0)
     stage: Stage = "given"
     automatic: bool = False
+    later: TruthOptions = NOTHING_LATER
+
+    @property
+    def besides(self) -> tuple[Any, Any] | None:
+        """What the rows of the table pay before anything is learned from them, ε and δ; None for nothing."""
+        epsilon, delta = self.schema_price or (0, 0)
+        return (epsilon + self.labels_price, delta) if self.labels_price or self.schema_price else None
 
     @property
     def holds(self) -> bool:
@@ -146,13 +157,14 @@ class FitChoice:
         return OPTION_OF.get(self.learner) or _votes(self.answers)
 
     @property
-    def learns_from_queries(self) -> bool:
-        """Whether queries become rows of later phases."""
+    def has_phases(self) -> bool:
+        """Whether there are phases that learn, and not one model for ever."""
         return self.learner != "private-model"
 
     def better(self) -> BetterOption | None:
         """What is better by much; None if nothing is."""
-        if self.schema.group is not None and self.learner != "private" and len(self.plan.phases) > 1:
+        learned = self.later.truth != "rows"  # whether queries are
+        if learned and self.schema.group is not None and self.learner != "private" and len(self.plan.phases) > 1:
             least = self.plan.phases[1].teachers
             return BetterOption(
                 f"with a group, all queries of a client stay together, and the next phase needs {least:,} clients or "
@@ -161,10 +173,13 @@ class FitChoice:
                 "choose --learner private",
             )
         best, mine = self.advice.best, self._option()
+        if self.later.truth is not None:  # other options do not learn from later labels
+            best = mine
         if mine.possible and mine is best and mine.loss >= USELESS:
             return BetterOption(
-                f"{best.name} is expected to lose {best.loss:.0%} of all answers to {self.reference}, and every other "
-                "option at least as much: little can be learned from so few rows at this ε",
+                f"{best.name} is expected to lose {best.loss:.0%} of all answers to {self.reference}"
+                + ("" if self.later.truth else ", and every other option at least as much")
+                + ": little can be learned from so few rows at this ε",
                 "bring more rows, learn from fewer columns, or choose a larger --epsilon",
                 "no option is good",
             )
@@ -186,7 +201,9 @@ class FitChoice:
         return LINEAR_MODELS.get(option.name) if self.advice.reference == "linear" else None
 
     def _option(self) -> Option:
-        return next(option for option in self.advice.options if option.name == self.option_name)
+        # With later labels, all rows of the table train the first model of a chain: it is as good as one model.
+        name = "one-shot" if self.later.truth and self.learner == "private" else self.option_name
+        return next(option for option in self.advice.options if option.name == name)
 
     def required(self) -> str:
         """Why this plan is refused, and what is needed."""
@@ -212,12 +229,11 @@ class FitChoice:
         self, table: Path, promised: Guarantee, *, client_share: Any, client_phases: int, compare: bool = False
     ) -> str:
         """The plan and the advice, for the terminal; without the advice to compare models if that will be done."""
-        from reticent.plan.advise import CHECK
-
         schema = self.schema
         about = "about " if self.stage == "expected" else ""
-        columns = f"{len(schema.columns)} columns ({about}{schema.width} numbers per row)"
-        if self.stage == "found" and not self.learns_from_queries and self.plan.sustained:
+        numbers = f"{about}{schema.width:,} number{'s' * (schema.width != 1)} per row"
+        columns = f"{len(schema.columns):,} column{'s' * (len(schema.columns) != 1)} ({numbers})"
+        if self.stage == "found" and not self.has_phases and self.plan.sustained:
             return f"The plan stays as it is, with {columns}."
         lines = [
             START[self.stage].format(table=table.name),
@@ -226,13 +242,19 @@ class FitChoice:
             f"{schema.classes[0]!r}",
             "",
             str(replace(self.plan, learner=self.learner, two_coin=None)),  # `fit` has no option for such a labeller
-            *self._total(promised, client_phases),
+            *self._budget(promised, client_phases),
         ]
         if self.stage == "found":  # the rest was said before
             return "\n".join(lines)
         lines += [
             *self._delta(),
             *self._who_is_learned_from(client_share, client_phases),
+            *self.later.words(self.plan.truth, group=schema.group),
+        ]
+        if self.later.truth is not None:
+            first = f"The first phase is expected to have {self.expectation()}. Later ones follow their labels."
+            return "\n".join([*lines, first, *([ONE_ROW] if schema.group is not None else [])])
+        lines += [
             "",
             f"What each option is expected to lose, of all answers, to {self.reference} (→ marks the "
             "chosen one):",
@@ -250,38 +272,46 @@ class FitChoice:
         if self.learner != "private-model" and self.advice.best.name == "one-shot" and self._serves(self.advice.best):
             lines.append(ONE_MODEL)
         if self.advice.reference == "linear":
-            lines += [] if compare else [CHECK.format(how="--learner trees"), COMPARE]
+            lines += [] if compare else [COMPARE]
         elif self.learner == "trees":
             lines.append(FOURIER)
         return "\n".join(lines)
 
-    def _total(self, promised: Guarantee, phases: int) -> list[str]:
-        """The privacy of all phases together, if that is not what a phase costs."""
+    def _budget(self, promised: Guarantee, phases: int) -> list[str]:
+        """The privacy of everything together, and what it is for, if that is not what a phase costs."""
         if (promised.epsilon, promised.delta) == (self.plan.guarantee.epsilon, self.plan.guarantee.delta):
             return []
-        total = f"In total ε = {promised.epsilon:g}, δ = {promised.delta:g}:"
-        reasons = [] if self.besides is None else ["rows of the table also pay for the schema (--schema-share)"]
-        if phases > 1:
-            reasons.append(
-                f"a client may enter {phases} phases (--client-phases), and each costs the ε and δ above"
-            )
-        return [f"{total} {'; '.join(reasons)}."]
-
-    def spent(self) -> str:
-        """What the budget was spent on, where the schema was found privately."""
-        one = "in one account" if self.learner in OPTION_OF else "by adding up"
-        extra = (0, 0) if self.besides is None else self.besides
-        total = f"ε = {float(self.epsilon + extra[0]):.4g}, δ = {float(self.delta + extra[1]):.4g}"
-        if not self.learns_from_queries:
-            return (
-                f"What it was spent on. Schema and model together, {one}: {total}. The model alone costs "
-                f"ε = {float(self.epsilon):.4g}, δ = {float(self.delta):.4g}."
-            )
-        return (
-            f"What it was spent on. For rows of the table: schema and first phase together, {one}: {total}. A phase "
-            f"alone costs ε = {float(self.epsilon):.4g}, δ = {float(self.delta):.4g}; later rows and queries pay for "
-            "phases only."
+        options = ["--label-share"] if self.labels_price else []
+        options += [] if self.schema_price is None else ["--schema-share"]
+        shares = f" ({', '.join(options)})" if options else ""
+        total = f"In total ε = {promised.epsilon:g}, δ = {promised.delta:g}: {'; '.join(self.spending())}{shares}."
+        more = (
+            f" A client may enter {phases} phases (--client-phases), and each costs the ε and δ above."
+            if phases > 1
+            else ""
         )
+        return [total + more]
+
+    def spending(self) -> list[str]:
+        """What the budget is for, one part at a time, in plain words."""
+        parts = [f"ε = {float(self.labels_price):.4g} to check labels"] if self.labels_price else []
+        what = "the first phase" if self.has_phases else "the model"
+        if self.schema_price is None:
+            return [*parts, f"{_price(self.epsilon, self.delta)} for {what}"]
+        epsilon, delta = self.schema_price
+        if self.learner in OPTION_OF:  # both have Gaussian noise, so that together they cost less than their sum
+            return [*parts, f"{_price(self.epsilon + epsilon, self.delta + delta)} for the schema and {what} together"]
+        return [*parts, f"{_price(epsilon, delta)} for the schema", f"{_price(self.epsilon, self.delta)} for {what}"]
+
+    def expectation(self) -> str:
+        """How good answers will be, in one sentence."""
+        mine = self._option()
+        if not mine.possible:
+            return "no figure is known for this option"
+        loss = "less than 0.1%" if mine.loss < 0.0005 else f"about {mine.loss:.1%}"
+        if self.schema.group is not None:
+            return f"{loss} fewer right answers than {self.reference}, if each {self.schema.group!r} has one row"
+        return f"{loss} fewer right answers than {self.reference}"
 
     def _delta(self) -> list[str]:
         """A warning if δ is too large for the number of rows; both are public."""
@@ -294,10 +324,12 @@ class FitChoice:
 
     def _who_is_learned_from(self, share: Any, phases: int) -> list[str]:
         """Whose rows and queries are learned from."""
-        if not self.learns_from_queries:
+        if not self.has_phases:
             first = [] if self.schema.group is None else ["With a group, only its first row is learned from."]
             together = "" if self.schema.group is None else f", all rows of one {self.schema.group!r} together"
             return [*([AUTOMATIC] if self.automatic else []), *first, NO_QUERIES.format(together=together)]
+        if self.later.truth == "rows":
+            return [] if self.schema.group is None else ["With a group, only its first row is learned from."]
         if self.schema.group is None:
             return [] if len(self.plan.phases) < 2 else [_share_of_clients(share)]
         if self.learner != "private":
@@ -317,6 +349,10 @@ class FitChoice:
                 "model.",
             ]
         return lines
+
+
+def _price(epsilon: Any, delta: Any) -> str:
+    return f"ε = {float(epsilon):.4g}, δ = {float(delta):.4g}"
 
 
 def _share_of_clients(share: Any) -> str:
@@ -340,8 +376,10 @@ def choose(
     drift: Literal["none", "slow", "fast"],
     client_share: Any = 1,
     client_phases: int = 1,
-    besides: tuple[Any, Any] | None = None,
+    schema_price: tuple[Any, Any] | None = None,
+    labels_price: Fraction = Fraction(0),
     stage: Stage = "given",
+    later: TruthOptions = NOTHING_LATER,
 ) -> FitChoice:
     """Choose the learner and plan its phases, from public numbers alone."""
     from reticent.plan.advise import advise
@@ -367,10 +405,12 @@ def choose(
     automatic = learner == "auto"
     if automatic:
         # Limits on what is learned from clients are for learners that learn from queries.
-        limited = client_share != 1 or client_phases != 1
-        learner = _automatic(advice, answers, grouped=schema.group is not None, limited=limited)
+        limited = client_share != 1 or client_phases != 1 or later.needs_phases
+        learner = LINEAR_MODELS["chain"]  # votes need far more labels per phase
+        if later.truth is None:
+            learner = _automatic(advice, answers, grouped=schema.group is not None, limited=limited)
     phases: dict[str, Any] = {"rows_per_teacher": ROWS_PER_TREE if learner == "trees" else "auto"}
-    if drift != "none" and learner != "private-model":
+    if drift != "none" and learner != "private-model" and later.truth is None:
         phases |= {"growth": DRIFT_GROWTH, "max_rows": rows}  # short phases, as advised, follow the drift
     plan = everlasting(
         rows,
@@ -378,11 +418,13 @@ def choose(
         learner=PLANNED[learner],  # type: ignore[arg-type]
         phases=4,
         **phases,
+        **later.plan_parameters(),
         **common,
     )
     return FitChoice(
-        schema, learner, answers, phases, plan, advice, epsilon, delta, besides, stage, automatic
-    )
+        schema, learner, answers, phases, plan, advice, epsilon, delta, schema_price, labels_price, stage, automatic,
+        later,
+    )  # fmt: skip
 
 
 def _automatic(advice: Advice, answers: int | str, *, grouped: bool, limited: bool) -> str:

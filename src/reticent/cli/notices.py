@@ -9,9 +9,9 @@ PHASES_SHRINK = (
 
 
 def one_answer(label: object) -> str:
-    """The released model answers every query alike: a function of that model, and of nothing else."""
+    """The released model answers nearly every query alike: a function of what was released, and nothing else."""
     return (
-        f"ONE ANSWER: the model of this phase answers {label!r} to every query, so it is useless. Check that the "
-        "classes are spelled as in the table: a label that is not listed counts as the first. If they are, more "
-        "rows, a larger epsilon or narrower ranges may help"
+        f"ONE ANSWER: the model of this phase answers {label!r} to nearly every query. If other labels are not that "
+        "rare, check the classes: a label that is not listed counts as the first. More rows, a larger epsilon, "
+        f"narrower ranges, or fewer rows of {label!r} may help"
     )

@@ -168,7 +168,7 @@ class SchemaSearch:
         unfound = {**found.unfound, **self.left_out}
         if not unfound:
             return lines
-        lines.append(f"Left out, {len(unfound)} of {len(found.columns) + len(unfound)} columns:")
+        lines.append(f"Left out: {len(unfound)} of all {len(found.columns) + len(unfound)} columns")
         lines += [f"  {name}: {why}" for name, why in unfound.items()]
         if found.unfound:
             lines += ["To learn from them, add what you know about them without looking at the rows:"]
@@ -217,7 +217,7 @@ def search(
     quiet : bool
         Show no progress.
     """
-    from reticent.service.tables import check_columns
+    from reticent.service.tables import check_columns, check_readable
 
     if target is None or classes is None:
         options = [*(["--target", target] if target else []), *(["--group", group] if group else [])]
@@ -233,6 +233,7 @@ def search(
     given = dict.fromkeys(_listed(categories), "category")
     away = [*_listed(leave_out), target, *([] if group is None else [group])]
     check_columns(table, [*away, *given])
+    check_readable(table, [target, *([] if group is None else [group]), *given])
     typed = bool(table.types) or table.path.suffix.lower() not in (".csv", ".tsv", ".txt")
     untyped = [name for name in table.names if typed and name not in table.types and name not in away]
     kinds = known_kinds(
@@ -296,6 +297,7 @@ class SchemaPurchase:
         epsilon: Any,
         delta: Any,
         share: Fraction,
+        labels: Fraction,
         options: dict[str, Any],
     ) -> Self:
         """Choose the learner and split the budget, from public numbers.
@@ -312,13 +314,18 @@ class SchemaPurchase:
             The budget.
         share : Fraction
             The share of the schema.
+        labels : Fraction
+            The ε that the check of labels has taken already.
         options : dict
             Options of `choose`.
         """
         expected = wanted.expected()
         chosen = choose(expected, rows, learner, epsilon=epsilon, delta=delta, **options).learner
         split = wanted.split(Fraction(epsilon), Fraction(delta), share, chosen)
-        more = {**options, "epsilon": split.rest.epsilon, "delta": split.rest.delta, "besides": split.besides}
+        more = {
+            **options, "epsilon": split.rest.epsilon, "delta": split.rest.delta, "schema_price": split.besides,
+            "labels_price": labels,
+        }  # fmt: skip
         choice = choose(expected, rows, chosen, stage="expected", **more)
         return cls(wanted, split, replace(choice, automatic=learner == "auto"), rows, more)
 
@@ -408,7 +415,7 @@ class TableSource:
         from reticent.service.tables import check_unchanged
 
         start = 0
-        with progress_bar("finding the schema", self.rows, quiet=self.quiet) as advance:
+        with progress_bar("counting cells", self.rows, quiet=self.quiet) as advance:
             for chunk in self.table.chunks(names, advance, numbers=names if numbers else ()):
                 stop = start + len(next(iter(chunk.values())))
                 if stop > self.rows:

@@ -106,7 +106,7 @@ def _private(
     **public: str | None,
 ) -> int:
     """Find a schema privately, print what was found and what was spent, and write it."""
-    from reticent.cli.charging import charge
+    from reticent.cli.charging import charge, in_words, recognise
     from reticent.cli.private_schema import search
     from reticent.privacy import guarantee
 
@@ -129,9 +129,9 @@ def _private(
         quiet=quiet,
     )
     plan = wanted.plan(check_epsilon(epsilon), check_delta(delta, positive=True, rows=wanted.source.units))
-    charge(
+    receipt = charge(
         table,
-        rows=rows,
+        recognise(table, rows=rows, data=data, quiet=quiet),
         purpose="schema",
         epsilon=epsilon,
         delta=delta,
@@ -139,9 +139,8 @@ def _private(
         group=public["group"],
         data=data,
         again=again,
-        quiet=quiet,
-        file=sys.stderr,
     )
+    print(f"\n{in_words(receipt)}", file=sys.stderr, flush=True)
     found = wanted.release(plan)
     report = "\n".join(f"# {line}".rstrip() for line in wanted.report(found))
     spent = guarantee(plan.event, delta=delta)

@@ -144,8 +144,9 @@ def plan_schema(
     if plan.least_count * FEWEST > rows:
         required = fewest_rows(lambda more: planned(more).least_count * FEWEST <= more)
         raise InsufficientData(
-            f"a private schema of {columns:,} columns needs at least {required:,} rows (or groups) at this privacy, "
-            f"got {rows:,}; learn from fewer columns, spend more on the schema, or write it by hand",
+            f"a private schema of {columns:,} column{'s' * (columns != 1)} needs at least {required:,} rows (or "
+            f"groups) at this privacy, got {rows:,}; learn from fewer columns, spend more on the schema, or write "
+            "it by hand",
             required=required,
         )
     if not fits(plan.event, epsilon=exact, delta=failure):

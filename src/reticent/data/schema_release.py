@@ -78,7 +78,8 @@ class Found(NamedTuple):
     def narrowed(self, most: int) -> Found:
         """With the rarest categories counted as "other", so that rows become at most so many numbers, if they can.
 
-        It depends on noisy counts alone, so it costs nothing. A column keeps its most frequent category.
+        It depends on noisy counts alone, so it costs nothing: of equal counts, the first goes, by the order of columns
+        and then of the alphabet. A column keeps its most frequent category.
 
         Parameters
         ----------
@@ -129,11 +130,12 @@ def release_columns(
     for name in (name for name in numbers if decided[name] == "number"):
         found[name] = number_column(name, add_noise(counts[name], noise.discrete_gaussian, plan.sigma), plan)
     for name, values in category_counts(source, [name for name in kinds if decided[name] == "category"]):
-        occurring = list(values)
-        noisy = add_noise(np.array(list(values.values()), dtype=np.int64), noise.discrete_gaussian, plan.sigma)
-        kept = [occurring[i] for i in np.flatnonzero(noisy > plan.threshold)]
-        frequent |= {(name, occurring[i]): int(noisy[i]) for i in np.flatnonzero(noisy > plan.threshold)}
-        found[name] = Column(name, "category", categories=tuple(sorted(kept)), other=True) if kept else None
+        occurring = sorted(values)  # what is kept must not be in the order in which it first occurs
+        counted = np.array([values[text] for text in occurring], dtype=np.int64)
+        noisy = add_noise(counted, noise.discrete_gaussian, plan.sigma)
+        kept = {occurring[i]: int(noisy[i]) for i in np.flatnonzero(noisy > plan.threshold)}
+        frequent |= {(name, text): count for text, count in kept.items()}
+        found[name] = Column(name, "category", categories=tuple(kept), other=True) if kept else None
     return Found(
         columns=tuple(column for name in kinds if (column := found[name]) is not None),
         unfound={name: _why(decided[name], plan) for name in kinds if found[name] is None},

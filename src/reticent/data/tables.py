@@ -27,7 +27,7 @@ def as_private_table(X: Any, name: str = "X") -> Table:
 def as_table(X: Any, name: str = "X") -> Table:
     """An array, a CSR matrix or a frame, of rows and columns; frames and what they hold are left as they are."""
     if sparse.issparse(X):
-        table: Table = X.tocsr()
+        table: Table = as_csr(X) if len(X.shape) == 2 else X
     elif is_frame(X):
         table = X
     else:
@@ -51,6 +51,35 @@ def as_table(X: Any, name: str = "X") -> Table:
     if kind_of(table) == "c":
         raise TypeError(f"{name} must hold real numbers, no complex ones")
     return table
+
+
+@silent()
+def as_csr(X: Any) -> Any:
+    """A CSR matrix of the same rows, with sorted indices, each once: entries that are stored twice are added up.
+
+    What becomes of a row depends on this row alone. SciPy adds such entries in an order that depends on whether *any*
+    row has unsorted indices. Floating point rounds by that order, so one row would change all others. Here they are
+    added in the order in which they are stored. Where there are none, the arrays of `X` are used as they are.
+
+    Parameters
+    ----------
+    X : sparse matrix of shape (rows, columns)
+        The matrix, in any format. It is not changed.
+    """
+    kind = sparse.csr_array if isinstance(X, sparse.sparray) else sparse.csr_matrix
+    if X.format == "csr":
+        found = kind((X.data, X.indices, X.indptr), shape=X.shape)
+        if found.has_canonical_format:
+            return found
+    entries = X.tocoo()
+    order = np.lexsort((entries.col, entries.row))  # stable
+    rows, columns = entries.row[order], entries.col[order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (np.diff(rows) != 0) | (np.diff(columns) != 0)
+    data = np.zeros(np.count_nonzero(first), dtype=entries.dtype)
+    np.add.at(data, np.cumsum(first) - 1, entries.data[order])
+    counts = np.bincount(rows[first], minlength=X.shape[0])
+    return kind((data, columns[first], np.concatenate(([0], np.cumsum(counts)))), shape=X.shape)
 
 
 def as_training_rows(X: Any, *, integers: bool) -> Array:

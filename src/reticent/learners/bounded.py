@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from reticent.learners.lattice import MOST_ENTRIES, Floats, Matrix, merged
+from reticent.data.tables import as_csr
+from reticent.learners.lattice import MOST_ENTRIES, Floats, Matrix
 from reticent.silence import silent
 
 LARGEST = 1e100  # of a bound
@@ -55,7 +56,7 @@ class Bounds:
             The rows. They are not changed.
         """
         if sparse.issparse(X):
-            X = merged(X)
+            X = as_csr(X)
             if bool((self.lower >= 0).all()):  # an entry that is not stored is 0, and becomes 0
                 low, high = (np.broadcast_to(bound, X.shape[1])[X.indices] for bound in (self.lower, self.upper))
                 return sparse.csr_array((_mapped(X.data, low, high), X.indices, X.indptr), shape=X.shape)

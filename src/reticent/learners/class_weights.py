@@ -26,6 +26,8 @@ from reticent.privacy.parameters import check_positive
 SHARE = Fraction(1, 100)  # of μ², for counts that weights are computed from
 LEAST = 0.2  # the least weight that counts lead to
 SEEN = 2  # a class is seen in noisy counts from this many standard deviations of their noise on
+CLEAR = 3  # and clearly from this many on: a class without rows is seen so in one of 700 releases
+FINE = 10  # noise is fine if a class with one row in so many is clearly seen
 
 ClassWeight = Literal["balanced"] | Mapping[Any, Any] | None
 
@@ -203,6 +205,25 @@ def balanced_weights(released: NDArray[np.int64], plan: CountsPlan) -> Floats:
     return np.where(seen, np.clip(counts[seen].min() / np.where(seen, counts, 1.0), LEAST, 1.0), 1.0)
 
 
+def seen_classes(released: NDArray[np.int64], plan: CountsPlan) -> NDArray[np.bool_] | None:
+    """Whether each class clearly stands out of the noise of the counts; None if one row in ten would not.
+
+    Parameters
+    ----------
+    released : array of int
+        What `release_class_counts` released.
+    plan : CountsPlan
+        The plan of the release.
+
+    >>> seen_classes(np.array([3]), CountsPlan(400, 2, Fraction(2))).tolist()
+    [True, False]
+    >>> seen_classes(np.array([3]), CountsPlan(400, 2, Fraction(20))) is None
+    True
+    """
+    least = CLEAR * float(plan.sigma)
+    return None if FINE * least > plan.rows else np.asarray(noisy_counts(released, plan) >= least)
+
+
 def checked_class_weight(class_weight: Any) -> ClassWeight:
     """`class_weight` with exact numbers; ValueError or TypeError if it is no such parameter."""
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
@@ -233,3 +254,23 @@ def public_weights(given: Mapping[Any, Fraction], classes: NDArray[Any]) -> Floa
         raise ValueError("class_weight must name no label but those in classes")
     weights = [given.get(label, Fraction(1)) for label in labels]
     return np.array([float(weight / max(weights)) for weight in weights])
+
+
+def weights_by_index(class_weight: Any, classes: NDArray[Any]) -> ClassWeight:
+    """`class_weight` of a learner whose labels are the indices of classes.
+
+    Parameters
+    ----------
+    class_weight : "balanced", mapping or None
+        The weights by label; ValueError if a label is none of the classes.
+    classes : array
+        The classes, sorted.
+
+    >>> weights_by_index({2: 4}, np.array([1, 2]))
+    {0: Fraction(1, 1), 1: Fraction(4, 1)}
+    """
+    given = checked_class_weight(class_weight)
+    if not isinstance(given, Mapping):
+        return given
+    public_weights(given, classes)
+    return {index: given.get(label, Fraction(1)) for index, label in enumerate(classes.tolist())}

@@ -22,6 +22,7 @@ from reticent.errors import InsufficientData
 from reticent.exact import Number
 from reticent.learners.base import clone_with
 from reticent.learners.descent import release_variance
+from reticent.learners.features import training_rows
 from reticent.learners.lattice import Floats, Matrix
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.mechanisms.counts import gaussian_count
@@ -362,7 +363,7 @@ class PrivateComparison(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         refuse_unreadable(X)
         target: Any = y if declared is None or y is None else indices_in_declared(y, declared)
         refuse_unreadable_labels(target)
-        X, target = validate_data(self, X, target, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        X, target = training_rows(self, X, target)
         refuse_infinite(X)
         classes, class_indices = observed_labels(target) if declared is None else ClassLabels(declared, target)
         if groups is not None:

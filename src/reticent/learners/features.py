@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
 
+from reticent.data.tables import as_csr
 from reticent.learners.bounded import Bounds
 from reticent.learners.lattice import Floats, Matrix, shortened
 from reticent.learners.products import product
@@ -87,6 +91,46 @@ class FeatureMap:
             The rows.
         """
         return self.unit_rows(X) * self.length
+
+
+def training_rows(estimator: Any, X: Matrix, target: Any) -> tuple[Matrix, Any]:
+    """Rows and labels that `fit` is given, checked by scikit-learn: rows as float64, in one layout.
+
+    A sum over the entries of a row is rounded by the order in which they are added, and that depends on the layout of
+    the table. One row can change the layout of all: a frame of whole numbers becomes an array in another order if one
+    cell has a fraction, and SciPy adds entries that are stored twice in another order if one row is unsorted. So an
+    array is in C order, and a CSR matrix is as `as_csr` makes it.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is fitted; it gets the number and the names of the columns.
+    X : array-like or sparse matrix of shape (rows, columns)
+        The rows.
+    target : array-like of shape (rows,)
+        The labels.
+    """
+    return _checked(estimator, X, target)  # type: ignore[no-any-return]
+
+
+def checked_rows(estimator: Any, X: Matrix) -> Matrix:
+    """As `training_rows`, for rows whose labels were read before.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is fitted; it gets the number and the names of the columns.
+    X : array-like or sparse matrix of shape (rows, columns)
+        The rows.
+    """
+    return _checked(estimator, X, "no_validation")
+
+
+def _checked(estimator: Any, X: Matrix, target: Any) -> Any:
+    rows = as_csr(X) if sparse.issparse(X) else X
+    return validate_data(
+        estimator, rows, target, accept_sparse="csr", dtype=np.float64, order="C", ensure_all_finite=False
+    )
 
 
 def fourier_frequencies(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from reticent.data.tables import as_csr
 from reticent.silence import silent
 
 Floats = NDArray[np.float64]
@@ -74,7 +75,7 @@ def shortened(X: Matrix, bound: float) -> Matrix:
         Rows of length at most 1, up to rounding.
     """
     if sparse.issparse(X):
-        X = merged(X)
+        X = as_csr(X)
         largest = np.zeros(X.shape[0])
         np.maximum.at(largest, row_of_entry(X), np.abs(X.data))
     else:
@@ -101,13 +102,6 @@ def emptied(X: Matrix, empty: NDArray[np.bool_]) -> Matrix:
         data = np.where(np.repeat(empty, np.diff(X.indptr)), 0.0, X.data)
         return sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
     return np.where(empty[:, None], 0.0, X)
-
-
-def merged(X: Matrix) -> Matrix:
-    """A copy of a CSR matrix with sorted indices, each once: entries that are stored twice are added up."""
-    X = sparse.csr_array((X.data.copy(), X.indices.copy(), X.indptr.copy()), shape=X.shape)
-    X.sum_duplicates()
-    return X
 
 
 def row_of_entry(X: Matrix) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ import numpy as np
 from reticent.learners.lattice import Floats
 
 HEAVIEST = 1e9  # the largest weight that a descent may start from
+FARTHEST = 1e100  # the largest weight of a unit row: columns of small values have large ones
 
 
 class Linear(NamedTuple):
@@ -84,9 +85,21 @@ def start_weights(start: Linear, scales: Scales, columns: int, outputs: int) -> 
         weights = np.vstack([weights, start.intercept * (scales.radius / scales.constant)])
     elif start.intercept.any():
         raise ValueError("start must have an intercept of 0, as fit_intercept=False")
-    if not float(np.abs(weights).max()) < HEAVIEST:
-        raise ValueError("start must be finite, with scores of rows of full length below 1e9")
+    if not float(np.abs(weights).max()) < FARTHEST:
+        raise ValueError("start must be finite, with scores of rows of full length below 1e100")
     return np.asarray(weights)
+
+
+def check_heaviest(weights: Floats) -> None:
+    """Refuse weights that a descent cannot start from.
+
+    Parameters
+    ----------
+    weights : array of shape (columns, outputs)
+        Weights for the rows that the descent sees.
+    """
+    if not float(np.abs(weights).max()) < HEAVIEST:
+        raise ValueError("start must give rows of full length, as the descent sees them, scores below 1e9")
 
 
 def checked_start(start: Any) -> Linear:

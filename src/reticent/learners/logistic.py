@@ -27,7 +27,7 @@ from reticent.data.labels import (
 from reticent.data.tables import refuse_unreadable
 from reticent.exact import Number, integer
 from reticent.learners.descent import DescentPlan
-from reticent.learners.features import FeatureMap
+from reticent.learners.features import FeatureMap, checked_rows, training_rows
 from reticent.learners.lattice import Floats, Matrix
 from reticent.learners.linear import Linear
 from reticent.learners.logistic_fit import fit_rows
@@ -89,7 +89,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         Public rows without labels, at least 20, from about the same population. Rows are projected onto the directions
         in which public rows vary most, and whitened there, at no cost in privacy. Nobody in them is protected.
     classes : sequence of labels or None, default None
-        The labels, at least two, in any order; None takes those in `y`.
+        The labels, at least two, in any order; None takes those in `y`. A label in `y` that is not among them is
+        refused, so that there is none is treated as public.
     fit_intercept : bool, default True
         Whether a constant column is added.
     steps : int or None, default None
@@ -105,7 +106,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     start : Linear or None, default None
         The weights from which the descent starts; None is zero. They must be public: known without the rows, or the
         `hypothesis_` of an earlier private model, never anything else that was computed from data. After rounds,
-        weights for mapped rows are cut off at 10.
+        large weights for mapped rows are made smaller.
     whitening : Whitening or None, default None
         A public map of rows for the descent: the `whitening_` of an earlier private model. Then nothing is spent on
         finding one, and all of the budget is for the descent. With `start`, the earlier model's weights are carried
@@ -150,6 +151,9 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         guarantee covers.
     class_weights_ : array or None
         The weight of each class in the descent; None for equal weights. It is part of what the guarantee covers.
+    seen_classes_ : array of bool or None
+        Whether each class clearly stands out of the noisy counts of the classes; None if the noise would hide a
+        class of one row in ten, or if no counts were released.
 
     >>> from sklearn.datasets import make_classification
     >>> X, y = make_classification(20_000, n_features=20, class_sep=2, random_state=0)
@@ -248,7 +252,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         declared = settings.classes
         target: Any = y if declared is None or y is None else indices_in_declared(y, declared)
         refuse_unreadable_labels(target)
-        X, target = validate_data(self, X, target, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        X, target = training_rows(self, X, target)
         labels = observed_labels(target) if declared is None else ClassLabels(declared, target)
         return self._fit(settings, X, labels, unsafe_noise)
 
@@ -281,7 +285,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         if settings.classes is None:
             raise ValueError("classes must be given, as class_indices are indices of them")
         refuse_unreadable(X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+        X = checked_rows(self, X)
         indices = checked_class_indices(
             class_indices, rows=X.shape[0], classes=len(settings.classes), missing=labelled_rows is not None
         )
@@ -315,6 +319,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         classes: NDArray[Any],
         whitening: Whitening | None = None,
         class_weights: Floats | None = None,
+        seen: NDArray[np.bool_] | None = None,
     ) -> Self:
         """Become fitted with weights that have been released, by `fit` or in an earlier process.
 
@@ -332,6 +337,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             The map that rounds of second moments led to; None without rounds.
         class_weights : array or None, default None
             The weight of each class in the descent; None for equal weights.
+        seen : array of bool or None, default None
+            Which classes clearly stand out of the noisy counts; None if that is not known.
 
         Returns
         -------
@@ -343,7 +350,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.guarantee_ = guarantee(found.event, delta=self.delta)
         self.coef_, self.intercept_ = self.hypothesis_.coef.T.copy(), self.hypothesis_.intercept
         self.descent_plan_, self.feature_map_, self.whitening_ = plan, feature_map, whitening
-        self.class_weights_ = class_weights
+        self.class_weights_, self.seen_classes_ = class_weights, seen
         return self
 
     def n_required(self, error: Number, failure: Number = 0.05, *, columns: int, classes: int = 2) -> int:

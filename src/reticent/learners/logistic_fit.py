@@ -9,20 +9,21 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reticent.data.labels import UNLABELLED, ClassLabels
 from reticent.data.tables import refuse_infinite
 from reticent.exact import integer
-from reticent.learners.class_weights import balanced_weights, release_class_counts, row_weights
+from reticent.learners.class_weights import balanced_weights, release_class_counts, row_weights, seen_classes
 from reticent.learners.column_scales import column_factors, release_exponents
 from reticent.learners.descent import DescentPlan, class_targets, descend, integer_rows
 from reticent.learners.features import FeatureMap
 from reticent.learners.lattice import Floats, Matrix, emptied
 from reticent.learners.levels import reach_for_counts
-from reticent.learners.linear import Linear, Scales, released_weights, start_weights
+from reticent.learners.linear import Linear, Scales, check_heaviest, released_weights, start_weights
 from reticent.learners.logistic_settings import LogisticSettings
 from reticent.learners.second_moments import whiten
-from reticent.learners.whitening import Whitening
+from reticent.learners.whitening import Whitening, moderate_start
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.silence import silent
@@ -36,6 +37,7 @@ class FittedParts(NamedTuple):
     feature_map: FeatureMap
     whitening: Whitening | None
     class_weights: Floats | None
+    seen: NDArray[np.bool_] | None
 
 
 def fit_rows(
@@ -92,12 +94,17 @@ def fit_rows(
         scales = Scales(length, 1, int(constant), 1)
     start, outputs = settings.start, plan.descent.outputs
     first = None if start is None else start_weights(start, scales, columns, outputs)
+    if first is not None and not plan.moments.rounds:  # else it is made moderate
+        first = first if settings.whitening is None else settings.whitening.carried_over(first)
+        check_heaviest(first)
     feature_map = settings.with_fourier_features(row_map, inputs, noise_or_system(unsafe_noise))
+    seen = factors = None
     with silent():
         if plan.counts is not None:
             counted, _ = release_class_counts(
                 class_indices, len(classes), sigma=plan.counts.sigma, missing=missing, unsafe_noise=unsafe_noise
             )
+            seen = seen_classes(counted, plan.counts)
             if settings.class_weight == "balanced":
                 weights_of_classes = balanced_weights(counted, plan.counts)
             if plan.moments.rounds and len(classes) == 2:
@@ -105,7 +112,6 @@ def fit_rows(
         unit_rows, whitening = feature_map.unit_rows(X), settings.whitening
         if empty is not None:
             unit_rows = emptied(unit_rows, empty)
-        factors = None
         if plan.scales is not None:
             exponents, _ = release_exponents(unit_rows, sigma=plan.scales.sigma, unsafe_noise=unsafe_noise)
             factors = np.append(column_factors(exponents, plan.scales), [1.0] * constant)
@@ -121,8 +127,7 @@ def fit_rows(
                 empty=empty,
                 unsafe_noise=unsafe_noise,
             )
-        elif whitening is not None and first is not None:
-            first = whitening.carried_over(first)
+            first = None if first is None else moderate_start(first)
         if whitening is not None:
             unit_rows = whitening.unit_rows(unit_rows)
         weights = descend(
@@ -135,4 +140,4 @@ def fit_rows(
         )
         weights = weights if whitening is None else whitening.pulled_back(weights)
     found = release(released_weights(weights, scales, columns), plan.event, unsafe_noise)
-    return FittedParts(found, plan.descent, feature_map, whitening, weights_of_classes)
+    return FittedParts(found, plan.descent, feature_map, whitening, weights_of_classes, seen)

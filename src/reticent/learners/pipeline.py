@@ -19,6 +19,7 @@ from reticent.data.schema import Rows, Schema
 from reticent.data.schema_plan import Rest, rest_of
 from reticent.exact import Number
 from reticent.learners.base import clone_with
+from reticent.learners.class_weights import weights_by_index
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.mechanisms.release import noise_from_seed, release
 from reticent.noise import Noise
@@ -59,8 +60,8 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     learner : PrivateLogisticRegression or None, default None
-        The private learner, of which a clone is fitted; its privacy, `classes` and `row_norm` are set here. None is
-        one with rounds="auto".
+        The private learner, of which a clone is fitted; its privacy, `classes` and `row_norm` are set here, and
+        its `class_weight` gives weights by label. None is one with rounds="auto".
     epsilon : float or Fraction
         Privacy-loss bound ε of schema and model together.
     delta : float or Fraction
@@ -175,6 +176,7 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes: Any = declared_classes("public" if self.classes is None else self.classes)
         table = Columns(X)
         labels = read_labels(y, table.rows, "public" if classes is None else classes)
+        weights = weights_by_index(template.class_weight, labels.classes)  # refused before anything is spent
         first = None if groups is None else first_of_each(numbered(as_groups(groups, table.rows)))
         unit: Unit = "row" if first is None else "group"
         budget = Rest(rho=None, epsilon=epsilon, delta=delta)
@@ -195,6 +197,7 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             epsilon=budget.epsilon,
             delta=budget.delta,
             classes=list(range(len(labels.classes))),
+            class_weight=weights,
             row_norm=schema.row_norm,
         ).fit_with_noise(rows[taken], labels.indices[taken], unsafe_noise)
         budget.check(model.event_)
@@ -216,7 +219,13 @@ class PrivatePipeline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.learner.unsafe_seed is not None:
             raise ValueError("learner must have unsafe_seed=None: seed the pipeline, not its learner")
-        clone_with(self.learner, row_norm=1, classes=None).settings()  # refused before anything is spent
+        settings = clone_with(self.learner, row_norm=1, classes=None).settings()  # refused before anything is spent
+        several = settings.bounds is not None and max(len(settings.bounds.lower), len(settings.bounds.upper)) > 1
+        if self.schema is None and (settings.public is not None or settings.start is not None or several):
+            raise ValueError(
+                "learner must have no public rows, no start and no bounds by column unless schema is given: the "
+                "columns of the model are not known before its schema is bought"
+            )
         return self.learner
 
     # ── predicting ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -16,6 +16,7 @@ from scipy.sparse.linalg import svds
 
 from reticent.data.tables import is_frame, refuse_infinite, refuse_unreadable
 from reticent.learners.lattice import Floats, Matrix, shortened, squared_lengths
+from reticent.learners.linear import Linear
 from reticent.learners.products import product_blocks
 
 FEWEST = 20  # public rows
@@ -95,6 +96,23 @@ def find_directions(rows: Matrix, count: int) -> Directions:
     matrix, centre = vectors @ whitening, centre @ whitening
     middle = float(np.median(squared_lengths(image @ whitening - centre)))
     return Directions(matrix, centre, MARGIN * math.sqrt(middle) if middle > 0 else 1.0)
+
+
+def turned_start(start: Linear, before: Directions, after: Directions) -> Linear:
+    """The linear model of rows in one set of directions that is nearest to a model of rows in another.
+
+    Where the new directions span the old ones, it has the same scores, but for rows that are shortened.
+
+    Parameters
+    ----------
+    start : Linear
+        A model of rows that are mapped by `before`.
+    before, after : Directions
+        The directions.
+    """
+    weights = start.coef / before.length
+    turned = np.linalg.lstsq(after.matrix, before.matrix @ weights, rcond=None)[0]
+    return Linear(np.asarray(turned * after.length), start.intercept - before.centre @ weights + after.centre @ turned)
 
 
 def _leading(rows: Matrix, count: int) -> Floats:

@@ -14,6 +14,7 @@ from reticent.learners.products import product_blocks
 
 CONSTANT = 0.3  # what the constant column counts for in a map that whitens partly
 SMALLEST = 1e-12  # an eigenvalue, in units of the largest
+OUTLYING, LONGEST = 10.0, 10.0  # of weights that a descent in a new map starts from: over their median, and in length
 CLEAR = 4  # standard deviations of the noise, above which a direction is seen
 
 
@@ -59,6 +60,18 @@ class Whitening:
         image = np.asarray(rows @ (self.matrix[:columns] * inside)) + self.matrix[columns:].sum(axis=0) * inside
         return np.asarray(1 / np.maximum(1.0, np.sqrt(squared_lengths(image)) / self.length))
 
+    def centre(self) -> Floats | None:
+        """The unit row, or nearly one, whose image is shortest: about the mean of the rows. None without a constant.
+
+        With the constant 1, rows have the mean that their second moments say. A map that whitens by them takes rows
+        at the mean to the shortest images.
+        """
+        if not self.constant:
+            return None
+        moments = self.matrix @ self.matrix.T
+        found, *_ = np.linalg.lstsq(moments[:-1, :-1], -moments[:-1, -1], rcond=None)
+        return np.asarray(found)
+
     def pulled_back(self, weights: Floats) -> Floats:
         """The weights for unit rows, and for the constant 1, that have the scores of these weights for mapped rows.
 
@@ -84,6 +97,27 @@ class Whitening:
         scales = np.abs(self.matrix).max(axis=1, keepdims=True)
         found = np.linalg.solve(self.matrix / scales, weights / scales)
         return np.asarray(found * (self.length / factor_inside(self.constant)))
+
+
+def moderate_start(weights: Floats) -> Floats:
+    """Weights of an earlier model for rows in a new map, limited to what a descent can correct.
+
+    The earlier model may have large weights in directions in which its rows did not vary. If rows vary there now, such
+    weights would drown all others: so weights beyond 10 times the median are cut off. Two maps may also shorten rows
+    differently, so that all weights become large together: so longer ones are shortened to length 10.
+
+    Parameters
+    ----------
+    weights : array of shape (columns, outputs)
+        Weights for mapped rows.
+
+    >>> moderate_start(np.array([[0.1], [-0.05], [1e6], [0.0]])).ravel().tolist()
+    [0.1, -0.05, 1.0, 0.0]
+    """
+    sizes = np.abs(weights)
+    middle = np.median(sizes[sizes > 0]) if sizes.any() else 0.0
+    found = np.clip(weights, -OUTLYING * middle, OUTLYING * middle)
+    return np.asarray(found * np.minimum(1.0, LONGEST / np.maximum(np.linalg.norm(found, axis=0), LONGEST)))
 
 
 def checked_whitening(whitening: Any, *, constant: bool) -> Whitening:

@@ -153,7 +153,7 @@ def everlasting(
     later = check_truth(
         {
             "truth": truth, "phase_rows": phase_rows, "wait": wait, "feedback_share": feedback_share, "silence": "drop",
-            "gauge_share": gauge_share, "training_stream": training_stream,
+            "gauge_share": gauge_share, "training_stream": training_stream, "retrain": "drift", "max_rows": max_rows,
         }
     )  # fmt: skip
     if labels_per_day is not None and later is None:

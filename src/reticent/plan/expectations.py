@@ -30,10 +30,12 @@ DISPUTED, DISPUTED_THRESHOLDS = 0.5, 0.1  # how often teachers of few rows disag
 UNSCALED = 0.15  # a private model of columns that are not scaled,
 UNSCALED_ROUNDS, UNSCALED_WIDE = 0.1, 0.005  # and one with rounds of second moments at n·μ = D^1.5; above 32 columns
 SCALED_BY_ROUNDS = 0.003  # a linear model that has no public rows to scale columns by
-UNSCALED_FOURIER = 0.03  # random Fourier features of raw columns
-PUBLIC_UNSCALED = 0.015  # a model in directions of public rows, if these had to be found among raw columns
+UNSCALED_FOURIER = 0.055  # random Fourier features of raw columns, which see little but the largest
+PUBLIC_UNSCALED = 0.03  # a model in directions of public rows that were found among raw columns: some stay too small;
+PUBLIC_UNSCALED_WIDE = 0.015  # above 32 columns, most of which are codes, or zeros and ones
 MANY = 32  # directions, from which on those that are left out tell little
-DROPPED, DROPPED_OF_MANY = 0.1, 0.01  # if it leaves out all directions; if it keeps many
+DROPPED, DROPPED_OF_MANY = 0.1, 0.01  # if it leaves out all directions; if it keeps many,
+DROPPED_UNKNOWN = 0.03  # but they are known by fewer than two public rows per column
 STUDENT = 0.05  # a student with as many labels as columns
 SMALL_TEACHER = 0.6  # teachers of linear models, divided by their rows
 WORST_PROMISE = 0.25  # of the error that a threshold's promise allows
@@ -125,24 +127,24 @@ def directions(rows: int, columns: int, public_rows: int, *, epsilon: Fraction, 
 
 
 def public_model(
-    rows: int, columns: int, kept: int, *, classes: int, epsilon: Fraction, delta: Fraction, scaled: bool
+    rows: int, columns: int, public_rows: int, *, classes: int, epsilon: Fraction, delta: Fraction, scaled: bool
 ) -> Expected:
     """What one private linear model in directions of public rows is expected to lose.
 
     Parameters
     ----------
-    rows, columns, classes : int
+    rows, columns, public_rows, classes : int
         The size of the problem.
-    kept : int
-        The number of directions.
     epsilon, delta : Fraction
         Privacy-loss bound and failure probability.
     scaled : bool
         Whether the columns have similar ranges.
     """
+    kept = directions(rows, columns, public_rows, epsilon=epsilon, delta=delta)
     noise = 0.1 * drowned(kept, classes=classes, epsilon=epsilon, delta=delta) / rows
-    dropped = DROPPED if kept < MANY else DROPPED_OF_MANY
-    lost = 0.0 if scaled else PUBLIC_UNSCALED
+    known = public_rows >= 2 * columns
+    dropped = DROPPED if kept < MANY else DROPPED_OF_MANY if known else DROPPED_UNKNOWN
+    lost = 0.0 if scaled else PUBLIC_UNSCALED if columns < NARROW else PUBLIC_UNSCALED_WIDE
     return Expected(noise, min(HALF, DROWNED * noise + dropped * (1 - kept / columns) + lost))
 
 

@@ -122,7 +122,7 @@ class LearningTask:
             self.rows, self.features, self.public_rows, epsilon=self.epsilon, delta=self.delta
         )
         noise, loss = expectations.public_model(
-            self.rows, self.features, kept, scaled=not self.raw_columns, **self.size
+            self.rows, self.features, self.public_rows, scaled=not self.raw_columns, **self.size
         )
         why = f"one private model, in the {kept:,} directions in which public rows vary most; {self.drowned(kept)}"
         return self.option(name, loss, noise, estimator, why, static=True)

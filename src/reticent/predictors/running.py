@@ -72,7 +72,7 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         """Warn if the released model gives every query the same answer."""
         if (one := self.one_answer_) is not None:
             warnings.warn(
-                f"the private model gives the class {one!r} to every possible row. What may help: more rows; a larger "
+                f"the private model gives the class {one!r} to nearly every row. What may help: more rows; a larger "
                 "epsilon; a row_norm no larger than rows are; if a class is rare, fewer rows of the others",
                 OneAnswerWarning,
                 stacklevel=stacklevel,
@@ -210,6 +210,30 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return intake.waiting if isinstance(intake, LaterLabels) else 0
 
     @property
+    def labelled_from_(self) -> int:
+        """The number of the oldest labelled row that may wait: see `withdraw_labelled`."""
+        intake = self._machine.intake
+        return intake.oldest if isinstance(intake, LaterLabels) else 0
+
+    @property
+    def open_slots_(self) -> list[tuple[str, str | None]]:
+        """The ticket and the client of each query that has a slot in the window of this phase, in order. Secret."""
+        intake = self._machine.intake
+        return intake.open_slots if isinstance(intake, LaterLabels) else []
+
+    @property
+    def takes_feedback_(self) -> bool:
+        """Whether queries get tickets, by which their labels can be given later."""
+        truth = self._machine.schedule.truth
+        return truth is not None and truth.takes_feedback
+
+    @property
+    def takes_labelled_(self) -> bool:
+        """Whether labelled rows can be added."""
+        truth = self._machine.schedule.truth
+        return truth is not None and truth.takes_rows
+
+    @property
     def phase_rows_(self) -> int | None:
         """The labelled rows, or slots, of a phase; None if phases learn from their own answers."""
         truth = self._machine.schedule.truth
@@ -309,7 +333,7 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
 
     @property
     def one_answer_(self) -> Any:
-        """The class that the model of this phase gives to every query, if that follows from the model; else None.
+        """The class that the model of this phase gives to nearly every query, if its releases say so; else None.
 
         The model of a chain is released, and this is a function of it. Votes release no model, and it is None. That all
         answers of a phase were the same must not be shown instead; docs/predictors/everlasting.md says why.

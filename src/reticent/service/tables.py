@@ -14,8 +14,10 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.data.cells import as_numbers, parsed_numbers
 from reticent.errors import MissingExtra
 from reticent.extras import require
+from reticent.service.csv_blocks import LONGEST, Block, BlockReader
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -26,7 +28,8 @@ Stamp = tuple[int, int, int, int]  # device, number, size and time of change of 
 Advance = Callable[[int], None]  # called with the number of rows that were read
 
 ROWS = 16_384  # in a part
-LONGEST = 1 << 24  # characters of a cell
+LINES = 1024  # that are read at once by `csv`
+BEGINNING = 1 << 16  # bytes of a file that show how its lines end
 SEPARATORS = (",", ";", "\t")
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how a file in UTF-16 begins
 ENDINGS = {
@@ -45,15 +48,25 @@ class TableFile(Protocol):
     path: Path
     names: list[str]
     types: dict[str, str]  # "number" or "category", for the columns whose type the file declares
+    unreadable: dict[str, str]  # columns of a declared type that is neither for numbers nor for text, and why not
     stamp: Stamp | None  # of the file when it was opened; None if there is no file
 
     def count(self, advance: Advance | None = None) -> int:
         """How many rows there are; nothing else is taken from them."""
 
     def chunks(
-        self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS, numbers: Collection[str] = ()
+        self,
+        columns: Sequence[str],
+        advance: Advance | None = None,
+        rows: int = ROWS,
+        numbers: Collection[str] = (),
+        *,
+        as_floats: bool = False,
     ) -> Iterator[Chunk]:
-        """The named columns, some rows at a time; `numbers` are those of them that are to be numbers."""
+        """The named columns, some rows at a time; `numbers` are those of them that are to be numbers.
+
+        With `as_floats` these are arrays of floats, as `cells.as_numbers` reads their cells.
+        """
 
 
 def open_table(path: str | Path) -> TableFile:
@@ -81,6 +94,22 @@ def check_columns(table: TableFile, columns: Sequence[str]) -> None:
                 "semicolons or tabs"
             )
         raise TableError(f"{none}; there are: {', '.join(table.names)}")
+
+
+def check_readable(table: TableFile, columns: Sequence[str]) -> None:
+    """Refuse a table without these columns, or with one of a type that cannot be read. No row is looked at.
+
+    Parameters
+    ----------
+    table : TableFile
+        The table.
+    columns : sequence of str
+        The columns that will be read.
+    """
+    check_columns(table, columns)
+    for name in columns:
+        if name in table.unreadable:
+            raise TableError(f"{table.path}: {table.unreadable[name]}")
 
 
 def check_unchanged(table: TableFile, rows: int | None = None, counted: int | None = None) -> None:
@@ -140,8 +169,11 @@ class Csv:
         self.path, self._body = Path(path), body
         self.stamp = _stamp_of(self.path if body is None else None)
         self.types: dict[str, str] = {}
+        self.unreadable: dict[str, str] = {}
         with self._opened() as file:
-            self._encoding = "utf-16" if file.read(2) in UTF_16 else "utf-8-sig"
+            start = file.read(BEGINNING)
+        self._encoding = "utf-16" if start[:2] in UTF_16 else "utf-8-sig"
+        self._in_blocks = self._encoding != "utf-16" and b"\n" in start
         self._header: list[str] = []
         for separator in SEPARATORS:
             with self._lines(separator) as lines:
@@ -155,37 +187,63 @@ class Csv:
 
     def count(self, advance: Advance | None = None) -> int:
         """How many rows there are after the first line."""
-        rows = reported = 0
-        for _ in self._rows():
-            rows += 1
-            if advance is not None and rows - reported >= ROWS:
-                advance(rows - reported)
-                reported = rows
-        if advance is not None:
-            advance(rows - reported)
-        return rows
+        total = 0
+        with self._reading() as reader:
+            for rows in reader.counts() if reader else (block.rows for block in self._blocks_of_records(())):
+                total += rows
+                if advance is not None:
+                    advance(rows)
+        return total
 
     def chunks(
-        self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS, numbers: Collection[str] = ()
+        self,
+        columns: Sequence[str],
+        advance: Advance | None = None,
+        rows: int = ROWS,
+        numbers: Collection[str] = (),
+        *,
+        as_floats: bool = False,
     ) -> Iterator[Chunk]:
-        """The named columns as lists of text."""
+        """The named columns as lists of text or, with `as_floats`, the numbers as arrays."""
         check_columns(self, columns)
-        with_comma = [name for name in columns if name in numbers and self._separator == ";"]
         indices = [self._header.index(name) for name in columns]
-        lines = self._rows()
-        while part := [line + [""] * (len(self._header) - len(line)) for line in islice(lines, rows)]:
-            yield self._columns(columns, indices, part, with_comma)
+        parts: list[list[Any]] = [[] for _ in columns]  # of each column, not given out yet
+        waiting = 0
+        with self._reading() as reader:
+            for block in reader.blocks(indices) if reader else self._blocks_of_records(indices):
+                for index, name in enumerate(columns):
+                    parts[index].append(self._read(block, index, as_number=name in numbers, as_floats=as_floats))
+                waiting += block.rows
+                while waiting >= rows:
+                    yield {name: _cut(parts[index], rows) for index, name in enumerate(columns)}
+                    waiting -= rows
+                    if advance is not None:
+                        advance(rows)
+        if waiting:
+            yield {name: _cut(parts[index], waiting) for index, name in enumerate(columns)}
             if advance is not None:
-                advance(len(part))
+                advance(waiting)
 
-    @staticmethod
-    def _columns(
-        columns: Sequence[str], indices: Sequence[int], part: list[list[str]], with_comma: Sequence[str]
-    ) -> Chunk:
-        chunk = {name: [line[index] for line in part] for name, index in zip(columns, indices, strict=True)}
-        for name in with_comma:
-            chunk[name] = [cell if "." in cell else cell.replace(",", ".") for cell in chunk[name]]
-        return chunk
+    def _read(self, block: Block, index: int, *, as_number: bool, as_floats: bool) -> Any:
+        cells = block.columns[index]
+        if as_number and self._separator == ";":
+            cells = [cell if "." in cell else cell.replace(",", ".") for cell in cells]
+        return parsed_numbers(cells, plain=block.plain) if as_number and as_floats else cells
+
+    @contextmanager
+    def _reading(self) -> Iterator[BlockReader | None]:
+        """What reads many lines at once; None for a file whose lines do not end in line feeds, or in UTF-16."""
+        if not self._in_blocks:
+            yield None
+            return
+        with self._refusing_long_cells(), self._opened() as file:
+            yield BlockReader(file, self._separator, len(self._header))
+
+    def _blocks_of_records(self, indices: Sequence[int]) -> Iterator[Block]:
+        """The columns at these indices, read a line at a time."""
+        lines = self._rows()
+        while part := [line + [""] * (len(self._header) - len(line)) for line in islice(lines, LINES)]:
+            yield Block(len(part), [[line[index] for line in part] for index in indices], plain=False)
 
     def _rows(self) -> Iterator[list[str]]:
         """The lines after the first that are rows."""
@@ -197,17 +255,34 @@ class Csv:
     @contextmanager
     def _lines(self, separator: str) -> Iterator[Iterator[list[str]]]:
         """All lines, from the first that is not empty."""
+        with self._refusing_long_cells(), self._opened() as file, TextIOWrapper(
+            file, encoding=self._encoding, errors="replace", newline=""
+        ) as text:
+            yield dropwhile(lambda line: not line, csv.reader(_without_nul(text), delimiter=separator))
+
+    @contextmanager
+    def _refusing_long_cells(self) -> Iterator[None]:
         _allow_cells_of(LONGEST if self._body is None else len(self._body))
         try:
-            with self._opened() as file, TextIOWrapper(
-                file, encoding=self._encoding, errors="replace", newline=""
-            ) as text:
-                yield dropwhile(lambda line: not line, csv.reader(_without_nul(text), delimiter=separator))
+            yield
         except csv.Error:
             raise TableError(f"{self.path} is no CSV: a cell is longer than {LONGEST} characters") from None
 
     def _opened(self) -> IO[bytes]:
         return open(self.path, "rb") if self._body is None else BytesIO(self._body)
+
+
+def _cut(parts: list[Any], rows: int) -> Any:
+    """Take so many cells from the parts of a column, which are lists or arrays, and leave the rest."""
+    taken, count = [], 0
+    while count < rows:
+        part = parts.pop(0)
+        if count + len(part) > rows:
+            parts.insert(0, part[rows - count :])
+            part = part[: rows - count]
+        taken.append(part)
+        count += len(part)
+    return np.concatenate(taken) if isinstance(taken[0], np.ndarray) else [cell for part in taken for cell in part]
 
 
 def _allow_cells_of(length: int) -> None:
@@ -249,24 +324,26 @@ class _Typed:
         self.path, self._schema = path, schema
         self.names: list[str] = list(schema.names)
         self.types = {field.name: kind for field in schema if (kind := _kind(field.type)) is not None}
+        self.unreadable = {field.name: _why_not(field) for field in schema if field.name not in self.types}
         _check_different(self.path, self.names)
 
     def chunks(
-        self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS, numbers: Collection[str] = ()
+        self,
+        columns: Sequence[str],
+        advance: Advance | None = None,
+        rows: int = ROWS,
+        numbers: Collection[str] = (),
+        *,
+        as_floats: bool = False,
     ) -> Iterator[Chunk]:
         """The named columns as arrays; NaN or None for nulls."""
-        check_columns(self, columns)
-        for name in columns:
-            if name not in self.types:
-                type_ = self._schema.field(name).type
-                date = "; write a date as days since a fixed date" if _pyarrow().types.is_temporal(type_) else ""
-                raise TableError(
-                    f"{self.path}: the column {name!r} is of type {type_}: make it a number or text, or leave it out "
-                    f"of the schema{date}"
-                )
+        check_readable(self, columns)
         with _reading(self.path):
             for batch in self._batches(list(columns), rows):
-                yield {name: _as_array(batch.column(place)) for place, name in enumerate(columns)}
+                chunk = {name: _as_array(batch.column(place)) for place, name in enumerate(columns)}
+                yield {
+                    name: as_numbers(cells) if as_floats and name in numbers else cells for name, cells in chunk.items()
+                }
                 if advance is not None:
                     advance(batch.num_rows)
 
@@ -276,6 +353,15 @@ class _Typed:
 
     def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
         raise NotImplementedError
+
+
+def _why_not(field: Any) -> str:
+    """Why a column of this type cannot be read, and what to do."""
+    date = "; write a date as days since a fixed date" if _pyarrow().types.is_temporal(field.type) else ""
+    return (
+        f"the column {field.name!r} is of type {field.type}: make it a number or text, or leave it out of the schema"
+        f"{date}"
+    )
 
 
 class Parquet(_Typed):

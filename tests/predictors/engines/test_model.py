@@ -18,6 +18,7 @@ from reticent.audit.game_rounds import unfitted
 from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted
 from reticent.learners import PrivateLogisticRegression, ThresholdLearner
+from reticent.learners.comparison import PrivateComparison
 from reticent.noise import Seeded
 from reticent.predictors import state_file
 from reticent.predictors.engines import ModelEngine, ModelFactory, VotesFactory
@@ -253,6 +254,19 @@ def test_weights_by_label_become_weights_by_class_index() -> None:
     assert engine.model.class_weights_.tolist() == [0.25, 1]
 
 
+def test_weights_by_label_in_a_comparison_become_weights_by_class_index() -> None:
+    X, y = unscaled(500)
+    labels = np.array([1, 2])[y]  # an index of one class is the label of another
+    compared = [PrivateLogisticRegression(epsilon=1, delta=1e-6, row_norm=40_000, class_weight={1: 4})] * 2
+    learner = PrivateComparison(compared, epsilon=1, delta=1e-6)
+    predictor = EverlastingPredictor(learner, epsilon=1, delta=1e-6, classes=[1, 2], engine="model")
+    with pytest.raises(ValueError, match="classes of the learner must name its 2 labels"):
+        predictor.fit(X, labels)
+    learner.set_params(classes=[2, 1])
+    engine: Any = predictor.fit(X, labels)._machine.engine
+    assert engine.model.class_weights_.tolist() == [1, 0.25]
+
+
 def test_a_model_on_file_keeps_the_map_of_its_rounds() -> None:
     generator = np.random.default_rng(0)
     X = generator.normal(size=(3000, 3)) * [1, 100, 10_000]
@@ -264,6 +278,7 @@ def test_a_model_on_file_keeps_the_map_of_its_rounds() -> None:
     again = restored_model(clone(learner), json.loads(json.dumps(header)), arrays)
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
     assert again.event_ == model.event_
+    assert again.seen_classes_.tolist() == model.seen_classes_.tolist() == [True, True]
     plain = clone(learner).set_params(rounds=0).fit(X, y)
     header, arrays = model_state(plain)
     assert "whitening" not in header

@@ -17,9 +17,9 @@ from reticent.data.classes import sorted_classes
 from reticent.data.groups import first_of_each
 from reticent.data.rows import Rows
 from reticent.exact import Number, rational
-from reticent.learners.base import ConceptLearner
+from reticent.learners.base import ConceptLearner, clone_with
 from reticent.learners.bounded import Bounds
-from reticent.learners.class_weights import checked_class_weight, public_weights
+from reticent.learners.class_weights import checked_class_weight, weights_by_index
 from reticent.learners.comparison import PrivateComparison
 from reticent.learners.descent import DescentPlan
 from reticent.learners.features import FeatureMap
@@ -90,8 +90,7 @@ class PrivateModels:
             raise ValueError("learner must have unsafe_seed=None: seed the predictor, not its learner")
         if self.classes != 2 and isinstance(self.learner, ConceptLearner):
             raise ValueError(f"{type(self.learner).__name__} learns two classes, got {self.classes}")
-        if isinstance(self.learner, PrivateLogisticRegression):
-            indexed_weights(self.learner, self.classes)
+        indexed(self.learner, self.classes)
         check_epsilon(self.epsilon)
         check_delta(self.delta)
 
@@ -115,10 +114,7 @@ class PrivateModels:
         """The unfitted learner with this ε and δ, and with the classes as class indices."""
         learner = clone(self.learner)
         known: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta}
-        if isinstance(learner, PrivateLogisticRegression):
-            known |= {"classes": list(range(self.classes)), "class_weight": indexed_weights(learner, self.classes)}
-        elif isinstance(learner, PrivateComparison):
-            known["classes"] = list(range(self.classes))
+        known |= indexed(learner, self.classes)
         return learner.set_params(**{name: known[name] for name in known if name in learner.get_params(deep=False)})
 
     def trained(
@@ -152,18 +148,34 @@ def with_fixed_points(X: Array, class_indices: Array, learner: ConceptLearner) -
     return filled, np.where(empty, np.arange(len(X)) % 2, class_indices).astype(np.int64)
 
 
-def indexed_weights(learner: PrivateLogisticRegression, classes: int) -> Any:
-    """The `class_weight` of a learner whose labels are class indices. Labels are looked up in its own `classes`."""
-    given = checked_class_weight(learner.class_weight)
+def indexed(learner: Any, classes: int) -> dict[str, Any]:
+    """The parameters of a learner that depend on labels, if its labels are class indices.
+
+    Weights by label are looked up in its own `classes`.
+    """
+    if isinstance(learner, PrivateLogisticRegression):
+        weights = _indexed_weights(learner.class_weight, learner.classes, classes)
+        return {"classes": list(range(classes)), "class_weight": weights}
+    if isinstance(learner, PrivateComparison):
+        compared = [
+            clone_with(one, class_weight=_indexed_weights(one.class_weight, learner.classes, classes))
+            for one in learner.estimators
+        ]
+        return {"classes": list(range(classes)), "estimators": compared}
+    return {}
+
+
+def _indexed_weights(class_weight: Any, labels: Any, classes: int) -> Any:
+    given = checked_class_weight(class_weight)
     if not isinstance(given, Mapping):
         return given
-    known = None if learner.classes is None else sorted_classes(learner.classes)
+    known = None if labels is None else sorted_classes(labels)
     if known is None or len(known) != classes:
         raise ValueError(
             f"classes of the learner must name its {classes} labels, as those of the predictor do: its class_weight "
             "gives weights by label"
         )
-    return dict(enumerate(public_weights(given, known).tolist()))
+    return weights_by_index(given, known)
 
 
 class ModelAnswers:
@@ -185,7 +197,7 @@ class ModelAnswers:
 
     @property
     def one_answer(self) -> int | None:
-        """The class index that the model gives to every query, if there is one."""
+        """The class index that the model gives to nearly every query, if there is one."""
         return constant_answer(self.model)
 
     def progress(self) -> None:
@@ -201,11 +213,13 @@ def first_of_each_group(rows: Rows) -> Integers:
 
 
 def constant_answer(model: Any) -> int | None:
-    """The class index that a released model gives to every possible row, if that follows from the model; else None.
+    """The class index that a released model gives to nearly every row, if that follows from what was released.
 
-    For a linear model: one class has the highest score for every row of at most the declared length. For a threshold:
-    both ends of its domain have the same label. For other concepts it is None. It is a function of the model alone, so
-    everybody who may see the model may see it.
+    For a linear model, one of two things: one class has the highest score for every row of at most the declared length;
+    or only one class stands out of the noisy counts of labels, and a row in the middle of all rows gets it. (The
+    second is for models of whitened rows. In directions in which rows hardly vary their weights are mere noise, so some
+    *possible* row nearly always gets another class.) For a threshold: both ends of its domain have the same label. For
+    other concepts it is None. It is a function of releases alone, so everybody who may see the model may see it.
     """
     if isinstance(model, PrivateLogisticRegression):
         coef, intercept = model.hypothesis_
@@ -215,7 +229,9 @@ def constant_answer(model: Any) -> int | None:
         best = int(np.argmax(intercept))
         others = np.arange(len(intercept)) != best
         reach = np.linalg.norm(coef[:, others] - coef[:, [best]], axis=0)
-        return best if bool((intercept[best] - intercept[others] > reach).all()) else None
+        if bool((intercept[best] - intercept[others] > reach).all()):
+            return best
+        return _only_seen_class(model, coef, intercept)
     concepts = model.hypothesis_class()
     if not isinstance(concepts, Thresholds):
         return None
@@ -223,6 +239,16 @@ def constant_answer(model: Any) -> int | None:
     ends = np.array([domain.value(ranks[0]), domain.value(ranks[-1])])
     first, last = concepts.predict(model.hypothesis_, ends)
     return int(first) if first == last else None
+
+
+def _only_seen_class(model: PrivateLogisticRegression, coef: Array, intercept: Array) -> int | None:
+    """The only class that stands out of the noisy counts, if the middle of the rows gets it."""
+    seen = model.seen_classes_
+    centre = None if model.whitening_ is None else model.whitening_.centre()
+    if seen is None or centre is None or np.count_nonzero(seen) != 1:
+        return None
+    answer = int(np.argmax(centre @ coef + intercept))
+    return answer if seen[answer] else None
 
 
 # ── models on file ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -261,6 +287,8 @@ def _linear_state(header: dict[str, Any], model: PrivateLogisticRegression) -> E
         arrays["whitening"] = model.whitening_.matrix
     if model.class_weights_ is not None:
         arrays["class_weights"] = model.class_weights_
+    if model.seen_classes_ is not None:
+        header["seen_classes"] = model.seen_classes_.tolist()
     return header, arrays
 
 
@@ -286,7 +314,7 @@ def restored_model(learner: Any, header: Mapping[str, Any], arrays: Mapping[str,
     learner.n_features_in_ = header["columns"]
     if not linear:
         return learner.adopt_release(Release(Concept.from_dict(header["concept"]), event))
-    noted = header.get("whitening")
+    noted, seen = header.get("whitening"), header.get("seen_classes")
     return learner.adopt_release(
         Release(Linear(np.array(arrays["coef"]), np.array(arrays["intercept"])), event),
         plan=DescentPlan(**header["plan"] | {"sigma": Fraction(header["plan"]["sigma"])}),
@@ -294,4 +322,5 @@ def restored_model(learner: Any, header: Mapping[str, Any], arrays: Mapping[str,
         classes=np.array(learner.classes),
         whitening=None if noted is None else Whitening(np.array(arrays["whitening"]), **noted),
         class_weights=np.array(arrays["class_weights"]) if "class_weights" in arrays else None,
+        seen=None if seen is None else np.array(seen, dtype=np.bool_),
     )

@@ -28,7 +28,7 @@ class Charge:
     time : int
         Milliseconds since 1970.
     purpose : str
-        What it was spent on: fit, schema, comparison.
+        What it was spent on: fit, schema, labels.
     predictor : str or None
         The name of the predictor that was made.
     event : Event
@@ -173,16 +173,17 @@ def ledgers(sets: Mapping[str, DataSet], name: str) -> Iterator[Ledger]:
         yield Ledger(whole.cap, accounting=whole.accounting, store=store)
 
 
-def check_fits(sets: Mapping[str, DataSet], name: str, event: Event) -> None:
-    """Raise `BudgetExhausted` if one more event exceeds the cap for some row."""
+def check_fits(sets: Mapping[str, DataSet], name: str, *events: Event) -> None:
+    """Raise `BudgetExhausted` if these events, one after the other, exceed the cap for some row."""
     for ledger in ledgers(sets, name):
-        ledger.charge(event)
+        for event in events:
+            ledger.charge(event)
 
 
-def fits(sets: Mapping[str, DataSet], name: str, event: Event) -> bool:
-    """Whether one more event stays within the cap for every row."""
+def fits(sets: Mapping[str, DataSet], name: str, *events: Event) -> bool:
+    """Whether these events, one after the other, stay within the cap for every row."""
     try:
-        check_fits(sets, name, event)
+        check_fits(sets, name, *events)
     except BudgetExhausted:
         return False
     return True
@@ -205,3 +206,8 @@ def unit_of(sets: Mapping[str, DataSet], name: str) -> str:
     concerned = [whole_of(sets, name), *(parts_of(sets, name) or [sets[name]])]
     units = {one.unit for each in concerned for one in each.charges}
     return units.pop() if len(units) == 1 else ROW
+
+
+def unit_in_words(unit: str) -> str:
+    """What a charge protects, for messages."""
+    return ROW if unit == ROW else f"group of the column {unit!r}"

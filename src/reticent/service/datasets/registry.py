@@ -33,6 +33,22 @@ FOLDER = "_data"  # no name of a predictor begins with an underscore
 LOG, SALT_FILE, LOCK = "records.sqlite", "salt", "lock"
 
 
+class Price(NamedTuple):
+    """What will be charged next.
+
+    Attributes
+    ----------
+    purpose : str
+        What it will be spent on.
+    epsilon, delta : float or Fraction
+        Its guarantee.
+    """
+
+    purpose: str
+    epsilon: Number
+    delta: Number
+
+
 class Receipt(NamedTuple):
     """A charge that is on the disk.
 
@@ -252,18 +268,19 @@ class Registry(Guarded):
         data: str | None = None,
         name: str | None = None,
         again: bool = False,
+        ahead_of: Price | None = None,
     ) -> Receipt:
         """Charge what is about to be spent on some rows, or refuse. The charge is on the disk when this returns.
 
-        Rows that are not known become a data set of their own, with this charge as its cap. A charge is never
-        taken back: whoever fails later may have used the rows.
+        Rows that are not known become a data set of their own, with this charge, and what it is ahead of, as its cap.
+        A charge is never taken back: whoever fails later may have used the rows.
 
         Parameters
         ----------
         rows : Fingerprint
             The rows.
         purpose : str
-            What it is spent on: fit, schema, comparison.
+            What it is spent on: fit, schema, labels.
         epsilon, delta : float or Fraction
             The guarantee of all that will be released.
         event : Event or None, default None
@@ -278,6 +295,8 @@ class Registry(Guarded):
             What a new data set is called, with a number if that name is taken; None for that of what is made.
         again : bool, default False
             Raise the cap by this price, if it does not fit.
+        ahead_of : Price or None, default None
+            What will be charged next. If both do not fit together, nothing is charged.
 
         Raises
         ------
@@ -286,7 +305,10 @@ class Registry(Guarded):
         """
         self._guard.check()
         cost, records, raised = stated(epsilon, delta), list[dict[str, Any]](), False
-        cap = check_epsilon(epsilon), check_delta(delta)
+        cap, later = (check_epsilon(epsilon), check_delta(delta)), tuple[Event, ...]()
+        if ahead_of is not None:
+            later = (stated(ahead_of.epsilon, ahead_of.delta),)
+            cap = cap[0] + check_epsilon(ahead_of.epsilon), cap[1] + check_delta(ahead_of.delta)
         target = self._target(rows, data)
         if target is None:
             charged = self._free_name(home.check_name(name or predictor or purpose))
@@ -297,12 +319,13 @@ class Registry(Guarded):
                 records.append(_table(charged, rows))
             if whole.accounting == "renyi" and event is not None:
                 cost = event
-            if not budgets.fits(self.sets, charged, cost):
+            if not budgets.fits(self.sets, charged, cost, *later):
                 new = whole.epsilon + cap[0], whole.delta + cap[1]
                 if not again:
-                    raise BudgetExhausted(self._refusal(target, purpose, cap, new))
+                    asked = purpose if ahead_of is None else ahead_of.purpose
+                    raise BudgetExhausted(self._refusal(target, asked, cap, new))
                 larger = replace(whole, epsilon=new[0], delta=new[1])
-                budgets.check_fits({**self.sets, whole.name: larger}, charged, cost)
+                budgets.check_fits({**self.sets, whole.name: larger}, charged, cost, *later)
                 records.append(_cap(whole.name, new))
                 raised = True
         records.append(
@@ -339,7 +362,7 @@ class Registry(Guarded):
         whole, spent = budgets.whole_of(self.sets, target.name), budgets.spent_on(self.sets, target.name)
         price = f"epsilon={as_decimal(asked[0])}, delta={as_decimal(asked[1])}"
         raising = shlex.join(
-            ["reticent", "data", "raise", whole.name, "--cap-epsilon", _typed(new[0]), "--cap-delta", _typed(new[1])]
+            ["reticent", "data", "raise", whole.name, "--cap-epsilon", typed(new[0]), "--cap-delta", typed(new[1])]
         )
         return (
             f"this {purpose} costs {price}, but of the data set {target.name!r}, which these rows belong to, "
@@ -363,7 +386,7 @@ def left(spent: Spent) -> str:
     return f"{spent.measure}={as_decimal(spent.limit - spent.used)}{delta}"
 
 
-def _typed(value: Fraction) -> str:
+def typed(value: Fraction) -> str:
     """A number as one types it on the command line, exactly."""
     decimal = as_decimal(value)
     return str(value) if decimal.endswith("…") else decimal

@@ -7,10 +7,12 @@ import functools
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from reticent.exact import integer
 from reticent.service.requests import Answered, Request
+
+Done = TypeVar("Done")
 
 AT_ONCE = 8  # answers that are handed over in one round of the event loop
 ROUNDS = 64  # of the event loop, at most, before a batch starts
@@ -84,6 +86,8 @@ class Batcher:
         self._running: asyncio.Task[None] | None = None
         self._closing = False
         self._last = 0  # requests of the last batch
+        self._tasks, self._task_rows = 0, 0  # that wait beside the requests
+        self._upkeep: asyncio.Future[None] | None = None
 
     @property
     def queued(self) -> int:
@@ -133,6 +137,31 @@ class Batcher:
         self._count += 1
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def run(self, task: Callable[[], Done], rows: int) -> Done:
+        """Do something else in the thread that answers, such as taking labels: between two batches.
+
+        What it makes necessary is done after it, and nobody waits for that.
+
+        Parameters
+        ----------
+        task : callable
+            What to do.
+        rows : int
+            How many rows it holds while it waits.
+        """
+        if self._closing:
+            raise Stopping("the service is stopping: ask again when it is back")
+        if self._tasks >= self.waiting or (self._tasks and self._task_rows + rows > self.waiting_rows):
+            raise Overloaded(f"{self._tasks} requests are waiting: ask again later")
+        self._tasks, self._task_rows = self._tasks + 1, self._task_rows + rows
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, task)
+        finally:
+            self._tasks, self._task_rows = self._tasks - 1, self._task_rows - rows
+            if not self._closing:
+                self._upkeep = loop.run_in_executor(self._thread, self._answering.maintain)
 
     async def close(self) -> None:
         """Accept nothing more, and return when all accepted requests are answered. The answering service stays open."""
