@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class Fifths(TableLabeller):
         self, *, teachers: int, epsilon: Any, delta: Any, answers: int, unsafe_noise: Noise | None = None
     ) -> None:
         table = VoteTable(np.array([(1 + votes) * 2**62 // (2 + teachers) for votes in range(teachers + 1)]))
-        event = Repeated(PureDP(math.log(2)), answers)
+        event = Repeated(PureDP(Fraction(math.log(2))), answers)
         super().__init__(table, event=event, answers=answers, unsafe_noise=unsafe_noise)
 
 

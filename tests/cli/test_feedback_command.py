@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import signal
 from pathlib import Path
+from typing import Any, cast
 
 import command_line
 import pytest
@@ -64,7 +65,7 @@ def labels_given() -> list[int]:
     """The labels of all open slots; −1 for none."""
     service = open_predictor("clinic")
     try:
-        slots = service._predictor._machine.intake._slots
+        slots = cast(Any, service._predictor._machine.intake)._slots
         return [int(one) for one in slots.places.contents()[2]]
     finally:
         service.close()

@@ -83,7 +83,7 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def received() -> int:
     """Labelled rows that are in the store."""
     with Home(home.folder_of("clinic"), records=True) as found:
-        return found.store.position.labelled
+        return int(found.store.position.labelled)
 
 
 def test_rows_are_taken_and_counted(run: Reticent, clinic: Path) -> None:

@@ -88,6 +88,6 @@ def gathered(service: AnsweringService) -> tuple[list[list[float]], list[int]]:
 
 def labels_given(service: AnsweringService) -> list[int]:
     """The labels of all open slots, in order; −1 for none."""
-    intake = service._predictor._machine.intake
+    intake: Any = service._predictor._machine.intake
     found = [one for slots in (intake._slots, intake._held) if slots is not None for one in slots.places.contents()[2]]
     return [int(one) for one in found]

@@ -18,6 +18,7 @@ import httpx
 import later
 import pytest
 import stand_in
+from shop import MODEL
 
 from reticent import QualityAlarm
 from reticent.data.schema import Column, Schema
@@ -57,7 +58,8 @@ async def talkative(client: httpx.AsyncClient, ids: list[str], before: list[str]
     for body in bodies:
         if body["labels"]:
             assert (await client.post(GIVE, json=body)).status_code == 202
-    for wrong in ({}, {"labels": []}, {"answer_ids": ids, "labels": ["yes"]}):
+    bad: list[Any] = [{}, {"labels": []}, {"answer_ids": ids, "labels": ["yes"]}]
+    for wrong in bad:
         assert (await client.post(GIVE, json=wrong)).status_code == 400
     assert (await client.post(GIVE, content=b"{")).status_code == 400
 
@@ -65,7 +67,7 @@ async def talkative(client: httpx.AsyncClient, ids: list[str], before: list[str]
 def shown(folder: Path, world: World, caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     """All that anyone sees of a service but the answers: after each request, over several phases."""
     model = later.chain(truth="both", phase_rows=SLOTS, wait=EACH, alarm=QualityAlarm(accuracy=0.5))
-    answering = AnsweringService(Home.create(folder, model, later.MODEL), elsewhere=False)
+    answering = AnsweringService(Home.create(folder, model, MODEL), elsewhere=False)
     caplog.clear()
     service = Service("clinic", SCHEMA, answering, Batcher(answering))
 

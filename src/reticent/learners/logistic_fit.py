@@ -98,7 +98,7 @@ def fit_rows(
         first = first if settings.whitening is None else settings.whitening.carried_over(first)
         check_heaviest(first)
     feature_map = settings.with_fourier_features(row_map, inputs, noise_or_system(unsafe_noise))
-    seen = None
+    seen = factors = None
     with silent():
         if plan.counts is not None:
             counted, _ = release_class_counts(
@@ -112,7 +112,6 @@ def fit_rows(
         unit_rows, whitening = feature_map.unit_rows(X), settings.whitening
         if empty is not None:
             unit_rows = emptied(unit_rows, empty)
-        factors = None
         if plan.scales is not None:
             exponents, _ = release_exponents(unit_rows, sigma=plan.scales.sigma, unsafe_noise=unsafe_noise)
             factors = np.append(column_factors(exponents, plan.scales), [1.0] * constant)
