@@ -87,7 +87,7 @@ class Batcher:
         self._closing = False
         self._last = 0  # requests of the last batch
         self._tasks, self._task_rows = 0, 0  # that wait beside the requests
-        self._upkeep: asyncio.Future[None] | None = None
+        self._upkeep: asyncio.Task[None] | None = None
 
     @property
     def queued(self) -> int:
@@ -141,7 +141,8 @@ class Batcher:
     async def run(self, task: Callable[[], Done], rows: int) -> Done:
         """Do something else in the thread that answers, such as taking labels: between two batches.
 
-        What it makes necessary is done after it, and nobody waits for that.
+        What it makes necessary is done after it, while nothing else is to be done: labelled rows may be enough for many
+        phases, each of which takes a while to learn.
 
         Parameters
         ----------
@@ -160,14 +161,24 @@ class Batcher:
             return await loop.run_in_executor(self._thread, task)
         finally:
             self._tasks, self._task_rows = self._tasks - 1, self._task_rows - rows
-            if not self._closing:
-                self._upkeep = loop.run_in_executor(self._thread, self._answering.maintain)
+            if self._upkeep is None:
+                self._upkeep = loop.create_task(self._keep_up())
+
+    async def _keep_up(self) -> None:
+        """Do what nobody waits for, a step at a time, while nothing else is to be done."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._answering.needs_maintenance and not (self._closing or self._tasks or self._count):
+                await loop.run_in_executor(self._thread, self._answering.maintain)
+        finally:
+            self._upkeep = None
 
     async def close(self) -> None:
         """Accept nothing more, and return when all accepted requests are answered. The answering service stays open."""
         self._closing = True
-        if self._running is not None:
-            await asyncio.shield(self._running)
+        for task in (self._running, self._upkeep):
+            if task is not None:
+                await asyncio.shield(task)
         self._thread.shutdown(wait=True)
 
     async def _run(self) -> None:
