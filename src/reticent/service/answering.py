@@ -37,6 +37,7 @@ from reticent.service.requests import (
     NothingStored,
     PendingRequest,
     Request,
+    client_runs,
     hashed_key,
     keyed_digest,
     repeated,
@@ -310,10 +311,12 @@ class AnsweringService(Guarded):
         """How many slots the next phase learns from: those carried over, and those of the window."""
         return self._store.position.slots - before + min(asked, self._predictor.phase.window)
 
-    def _begin_due_phases(self, now: int) -> None:
-        """Begin the next phase if this one is over. Labelled rows may be there for several."""
+    def _begin_due_phases(self, now: int, *, one: bool = False) -> None:
+        """Begin the next phase if this one is over. Labelled rows may be there for several, or for `one` at a time."""
         while self._predictor.answers_left_in_phase_ == 0:
             self._begin_next_phase(now)
+            if one:
+                return
 
     def _begin_next_phase(self, now: int) -> None:
         """Begin the next phase. Its state is on the disk before the store refers to it.
@@ -333,16 +336,7 @@ class AnsweringService(Guarded):
         named = grouped or self._predictor.takes_feedback_  # whoever gives a label must be known
         if not named and all(one.client == ANONYMOUS for one in requests):
             return None
-        runs: list[tuple[str, int]] = []
-        number = self._predictor.answered_
-        for request in requests:
-            count = len(request.rows)
-            if request.client == ANONYMOUS and not grouped:
-                runs += [(f"{ANONYMOUS} {number + one}", 1) for one in range(count)]
-            else:
-                runs.append((request.client, count))
-            number += count
-        return runs
+        return client_runs(requests, first=self._predictor.answered_, grouped=grouped)
 
     def _labels(self, class_indices: Array) -> list[Any]:
         return list(map(self._classes.__getitem__, class_indices.tolist()))  # sooner than by NumPy for a single row
@@ -407,10 +401,10 @@ class AnsweringService(Guarded):
             self._halt(error)
             return self._refusal()
 
-    def _try_to_begin(self, now: int) -> None:
+    def _try_to_begin(self, now: int, *, one: bool = False) -> None:
         """Begin the next phase if this one is over and there can be one."""
         try:
-            self._begin_due_phases(now)
+            self._begin_due_phases(now, one=one)
         except BudgetExhausted:
             self._last_phase = True
 
@@ -463,7 +457,7 @@ class AnsweringService(Guarded):
         return over or (self._store.position.needs_wiping and time.monotonic() >= self._wipe_after)
 
     def maintain(self) -> None:
-        """Begin the next phase if this one is over, and wipe what past phases have left on the disk.
+        """Begin the next phase if this one is over, one at a time, and wipe what past phases have left on the disk.
 
         If wiping is not possible now, as when someone reads the store, it is tried again some seconds later.
         """
@@ -472,7 +466,7 @@ class AnsweringService(Guarded):
             return
         try:
             if not self._last_phase:
-                self._try_to_begin(self._clock())
+                self._try_to_begin(self._clock(), one=True)
         except Exception as error:
             self._halt(error)
         self._wipe()

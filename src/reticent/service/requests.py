@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.errors import BudgetExhausted
+from reticent.service.keys import ANONYMOUS
 from reticent.service.store.later_labels import TICKET
 from reticent.service.store.protocol import Entry, JournalPart, StoredAnswer
 
@@ -215,6 +216,30 @@ def with_probabilities(
     if not request.probabilities or isinstance(found, Exception):
         return found
     return found._replace(probabilities=probabilities(request.rows))
+
+
+def client_runs(requests: Sequence[PendingRequest], *, first: int, grouped: bool) -> list[tuple[str, int]]:
+    """Who asks each row, as runs. Unless there are groups, each query without a name is a client of its own.
+
+    Parameters
+    ----------
+    requests : sequence of PendingRequest
+        The requests.
+    first : int
+        The number of the first row.
+    grouped : bool
+        Whether all queries of a client are protected together.
+    """
+    runs: list[tuple[str, int]] = []
+    number = first
+    for request in requests:
+        count = len(request.rows)
+        if request.client == ANONYMOUS and not grouped:
+            runs += [(f"{ANONYMOUS} {number + one}", 1) for one in range(count)]
+        else:
+            runs.append((request.client, count))
+        number += count
+    return runs
 
 
 def client_of_each_row(runs: list[tuple[str, int]]) -> Array:

@@ -88,7 +88,7 @@ class Batcher:
         self._last = 0  # requests of the last batch
         self._tasks: dict[str, _Tasks] = {}  # that wait beside the requests, by client
         self._turn = asyncio.Lock()  # of the client whose task is done: one at a time, so that answers do not wait
-        self._upkeep: asyncio.Future[None] | None = None
+        self._upkeep: asyncio.Task[None] | None = None
 
     @property
     def queued(self) -> int:
@@ -142,7 +142,8 @@ class Batcher:
         """Do something else in the thread that answers, such as taking labels: between two batches.
 
         Clients take turns here as well: one task at a time is handed to the thread, so a batch of answers waits for one
-        at most, whoever sends many. What a task makes necessary is done after it, and nobody waits for that.
+        at most, whoever sends many. What a task makes necessary is done after it, while nothing else is to be done:
+        labelled rows may be enough for many phases, each of which takes a while to learn.
 
         Parameters
         ----------
@@ -166,15 +167,22 @@ class Batcher:
         try:
             async with mine.turn, self._turn:
                 self._check_open()
-                try:
-                    return await loop.run_in_executor(self._thread, task)
-                finally:
-                    if not self._closing:
-                        self._upkeep = loop.run_in_executor(self._thread, self._answering.maintain)
+                return await loop.run_in_executor(self._thread, task)
         finally:
             mine.count, mine.rows = mine.count - 1, mine.rows - rows
             if not mine.count:
                 del self._tasks[client]
+            if self._upkeep is None:
+                self._upkeep = loop.create_task(self._keep_up())
+
+    async def _keep_up(self) -> None:
+        """Do what nobody waits for, a step at a time, while nothing else is to be done."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._answering.needs_maintenance and not (self._closing or self._tasks or self._count):
+                await loop.run_in_executor(self._thread, self._answering.maintain)
+        finally:
+            self._upkeep = None
 
     def _check_open(self) -> None:
         if self._closing:
@@ -183,8 +191,9 @@ class Batcher:
     async def close(self) -> None:
         """Accept nothing more, and return when all accepted requests are answered. The answering service stays open."""
         self._closing = True
-        if self._running is not None:
-            await asyncio.shield(self._running)
+        for task in (self._running, self._upkeep):
+            if task is not None:
+                await asyncio.shield(task)
         self._thread.shutdown(wait=True)
 
     async def _run(self) -> None:
