@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import signal
 from pathlib import Path
+from typing import Any, cast
 
 import command_line
 import pytest
-from command_line import Reticent, check_refused
+from command_line import Reticent, check_refused, served
 from test_teach_command import make, table
 
 import warm
@@ -64,7 +65,7 @@ def labels_given() -> list[int]:
     """The labels of all open slots; −1 for none."""
     service = open_predictor("clinic")
     try:
-        slots = service._predictor._machine.intake._slots
+        slots = cast(Any, service._predictor._machine.intake)._slots
         return [int(one) for one in slots.places.contents()[2]]
     finally:
         service.close()
@@ -126,3 +127,20 @@ def test_after_a_kill_the_rest_is_sent(run: Reticent, clinic: Path, monkeypatch:
     assert run("feedback", "clinic", "--table", "answers.csv", "--resume").out == "45 labels of answers.csv are sent\n"
     assert labels_given() == [1] * 45
     assert not list(clinic.glob("*.feedback"))
+
+
+@pytest.mark.slow
+def test_outcomes_reach_a_server_from_the_key_that_asked(
+    run: Reticent, clinic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [run("keys", "add", "clinic", who).out.strip() for who in ("ward", "thief")]
+    monkeypatch.setenv("RETICENT_KEY", keys[0])
+    with served():
+        assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").code == 0
+        write(clinic, [{**one, "ill": "yes"} for one in answers(clinic)[:20]])
+        sent = run("feedback", "clinic", "--table", "answers.csv")
+        assert (sent.code, sent.out) == (0, "20 labels of answers.csv are sent\n")
+        monkeypatch.setenv("RETICENT_KEY", keys[1])
+        write(clinic, [{**one, "ill": "no"} for one in answers(clinic)])
+        assert run("feedback", "clinic", "--table", "answers.csv") == sent
+    assert labels_given() == [1] * 20 + [-1] * 25

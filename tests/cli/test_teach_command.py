@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import command_line
 import numpy as np
 import pytest
-from command_line import SECRET, Outcome, Reticent, check_refused
+from command_line import SECRET, Outcome, Reticent, check_refused, served
 
 import warm
 from reticent import cli
 from reticent.cli import taught_table, teach
 from reticent.service import home
 from reticent.service.home import Home
+from waiting import wait_until
 
 run = pytest.fixture(command_line.run)
 
 KILLED = """
 import os, signal, sys
 from reticent import cli
-from reticent.cli import {module}, teach
+from reticent.cli import taught_table, teach
+from reticent.service import client
 
 teach.ROWS_PER_REQUEST = 10
 calls = 0
@@ -80,7 +83,7 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def received() -> int:
     """Labelled rows that are in the store."""
     with Home(home.folder_of("clinic"), records=True) as found:
-        return found.store.position.labelled
+        return int(found.store.position.labelled)
 
 
 def test_rows_are_taken_and_counted(run: Reticent, clinic: Path) -> None:
@@ -255,3 +258,65 @@ def test_a_table_or_a_record_that_has_changed_is_not_gone_on_with(clinic: Path, 
     assert received() == 30
     taught_table.record_of(clinic / "later.csv", "clinic").write_text("{")
     check_refused(run(*resume), "is damaged, so it is not known which rows")
+
+
+# ── a server ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+@pytest.mark.slow
+def test_a_server_is_taught_once_by_a_key_that_may_teach(
+    clinic: Path, run: Reticent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETICENT_KEY", run("keys", "add", "clinic", "ward").out.strip())
+    owner = run("keys", "add", "clinic", "owner", "--scope", "teach").out.strip()
+    command = ("teach", "clinic", "--table", "later.csv")
+    with served() as url:
+        assert "requires a key that allows this" in run(*command).err  # it may ask only
+        assert not list(clinic.glob("*.taught"))
+        monkeypatch.setenv("RETICENT_KEY", owner)
+        killed("client", "Client.teach", AFTER)  # the reply is lost
+        outcome = run(*command, "--resume")
+        assert outcome.code == 0, outcome.err
+        assert "45 rows of later.csv are taught; their numbers, by which they can be withdrawn: 0–44" in outcome.out
+        assert "phase 2 begins after 355 more labelled rows" in outcome.out
+        assert run("teach", "clinic", "--withdraw", "0-4").out.startswith("5 of 5 rows")
+        table(clinic / "far.csv", 20, seed=3)
+        monkeypatch.setenv("RETICENT_HOME", str(clinic / "elsewhere"))  # another machine, without the folder
+        assert run("teach", "clinic", "--table", "far.csv", "--url", url).code == 0
+        assert "labelled rows: 65 received in all" in run("status", "clinic", "--url", url).out
+        monkeypatch.setenv("RETICENT_HOME", str(clinic / "home"))
+    assert received() == 65
+
+
+@pytest.mark.slow
+def test_what_was_sent_to_a_server_is_not_taught_here(clinic: Path, run: Reticent) -> None:
+    with served():
+        killed("client", "Client.teach", AFTER)
+    outcome = run("teach", "clinic", "--table", "later.csv", "--resume")
+    check_refused(outcome, "sent with another key, or to a server")
+    assert received() == 30
+
+
+@pytest.mark.slow
+def test_an_alarm_calls_the_command_of_the_server(
+    tmp_path: Path, run: Reticent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels that have nothing to do with the rows: whatever the noise, half of the answers are wrong."""
+    options = ("--truth", "rows", "--phase-rows", "400", "--gauge-share", "0.5", "--alarm-accuracy", "0.9")
+    made = make(tmp_path, monkeypatch, *options)
+    lines = [f"{one % 100},{'yes' if one // 100 % 2 else 'no'}" for one in range(2_000)]
+    (made / "later.csv").write_text("age,ill\n" + "\n".join(lines) + "\n")
+    (made / "new.csv").write_text("age\n10\n")
+    check_refused(run("serve", "clinic", "--on-alarm", "no-such-program"), "--on-alarm must be a URL, or a command")
+    writes = f"{sys.executable} -c \"import os; open('told', 'w').write(os.environ['RETICENT_ALARM_PHASE'])\""
+    with served("--on-alarm", writes):
+        assert run("teach", "clinic", "--table", "later.csv").code == 0
+        assert run("ask", "clinic", "--table", "new.csv", "--out", "answers.csv").code == 0
+        wait_until((made / "told").exists)
+        shown = run("status", "clinic").out
+    assert "ALARM: quality is lost since phase " in shown
+    assert "alarms raised: in phase " in shown
+    assert (made / "told").read_text().isdecimal()
+
+
+def test_a_command_for_alarms_needs_a_predictor_that_raises_them(run: Reticent, clinic: Path) -> None:
+    check_refused(run("serve", "clinic", "--on-alarm", "true"), "--on-alarm: this predictor raises none")

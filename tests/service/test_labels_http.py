@@ -248,8 +248,9 @@ def test_labelled_rows_are_refused_by_shape_alone(tmp_path: Path) -> None:
             for body in bad:
                 reply = await client.post(f"{PATH}/labelled", json=body)
                 assert reply.status_code == 400, reply.text
-            for body in ({}, {"rows": []}, {"rows": ["a"]}, []):
-                assert (await client.post(f"{PATH}/labelled/withdraw", json=body)).status_code == 400
+            wrong: list[Any] = [{}, {"rows": []}, {"rows": ["a"]}, []]
+            for one in wrong:
+                assert (await client.post(f"{PATH}/labelled/withdraw", json=one)).status_code == 400
             assert answering.status().labelled_received == 0
             assert (await client.post("/v2/models/other/labelled", json=bad[0])).status_code == 404
 

@@ -28,7 +28,7 @@ from reticent.predictors.alarms import QualityAlarm
 from reticent.service import backup
 from reticent.service.answering import AnsweringService
 from reticent.service.home import STORE, Home
-from reticent.service.labels import Feedback, Receipt, RefusedLabels
+from reticent.service.labels import Feedback, LabelReceipt, RefusedLabels
 from reticent.service.requests import KeyReused
 from reticent.service.store import verification
 
@@ -46,7 +46,7 @@ def again(service: AnsweringService) -> AnsweringService:
 def test_labelled_rows_survive_a_restart_and_begin_phases(tmp_path: Path) -> None:
     service = answering_of(tmp_path / "clinic", chain(truth="rows", phase_rows=40))
     first = teach(service, "monday", 30)
-    assert first == Receipt(rows=30, kept=30, first=0, phase=2, missing=10)
+    assert first == LabelReceipt(rows=30, kept=30, first=0, phase=2, missing=10)
     assert teach(service, "tuesday", 5).first == 30
     service = again(service)
     assert (service.status().labelled_received, service.status().labelled_waiting) == (35, 35)
@@ -154,7 +154,8 @@ def test_labelled_rows_are_refused_by_shape_alone(tmp_path: Path) -> None:
     assert isinstance(service.add_labelled(good._replace(groups=["a", "b", "c"])), RefusedLabels)
     assert isinstance(service.add_labelled(good._replace(rows=good.rows[:0], labels=good.labels[:0])), RefusedLabels)
     assert isinstance(service.feedback([Feedback("ann", np.array([1]), tickets=["x"])]), RefusedLabels)
-    assert isinstance(service.add_labelled(good._replace(rows=np.full((3, 2), np.nan), labels=np.full(3, -1))), Receipt)
+    unreadable = good._replace(rows=np.full((3, 2), np.nan), labels=np.full(3, -1))
+    assert isinstance(service.add_labelled(unreadable), LabelReceipt)
     assert (service.status().labelled_received, service.halted) == (3, None)
     service.close()
 
@@ -166,7 +167,7 @@ def test_groups_are_kept_with_labelled_rows(tmp_path: Path) -> None:
     service = answering_of(tmp_path / "clinic", grouped)
     given = lesson(service, "a", 4)._replace(groups=["p", "p", "q", "7"])
     found = service.add_labelled(given)
-    assert isinstance(found, Receipt)
+    assert isinstance(found, LabelReceipt)
     assert found.rows == 4
     assert found.kept < 4, "person 7 was there on day one"
     assert isinstance(service.add_labelled(given._replace(idempotency_key=None, groups=None)), RefusedLabels)

@@ -113,7 +113,7 @@ def serve(
 def _alarm_hook(on_alarm: str, name: str, answering: AnsweringService) -> AlarmHook:
     from reticent.service.alarm_hook import AlarmHook
 
-    if not answering.raises_alarms:
+    if not answering.status().raises_alarms:
         raise UsageError("--on-alarm: this predictor raises none; reticent fit makes one with --alarm-accuracy")
     return AlarmHook(on_alarm, name, answering.home.folder, answering.status)
 

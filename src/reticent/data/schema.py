@@ -245,8 +245,9 @@ class Schema:
         return self._ascending_index[declared]
 
     def later_class_indices(self, labels: Any) -> Indices:
-        """The index in `ascending_classes` of each label that arrives later; -1, no label, for any other."""
-        return np.append(self._ascending_index, -1)[self._labels.of(labels)]
+        """As `class_indices`, but −1 for any other label, as later labels have it."""
+        declared = self._labels.of(labels)
+        return np.where(declared < 0, -1, self._ascending_index[declared])
 
     def other_labels(self, labels: Any) -> NDArray[np.bool_]:
         """Whether each label is none of the classes, so that it counts as the first of them."""

@@ -145,6 +145,14 @@ class EverlastingPredictor(ResumablePredictor):
         What a `PrivateComparison` found before the model was trained. (model)
     quality_, alarms_, models_ : list
         What rows that judge said of past phases, the alarms raised, and the last models of a chain. All are released.
+    alarm_since_, phase_rows_, spent_besides_ : int or None, int or None, tuple or None
+        The phase of the alarm that stands, the labelled rows or slots of a phase, and what rows pay besides phases.
+    labelled_waiting_ : int
+        How many labelled rows wait for the next phases.
+    takes_labelled_, takes_feedback_ : bool
+        Whether labelled rows can be added, and whether queries get tickets for feedback.
+    labelled_from_, open_slots_ : int, list
+        The number of the oldest labelled row that may wait, and the tickets of open slots with their clients, a secret.
     learning_, learns_from_queries_, closes_early_ : bool
         Whether the next phase is being learned, whether from queries, and whether votes decide when a phase closes.
     model_, no_probabilities_ : estimator or None, str or None

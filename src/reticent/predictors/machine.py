@@ -335,6 +335,8 @@ class PhaseMachine:
             self.intake.prepare(phase)
             # After this release nothing may fail: the rows that judge would be counted once more.
             engine = self.watch.judge(self.phase, self.engine, engine, self.intake.next_rows().gauge, self.answered)
+            if self.watch.refusal is not None:  # an alarm: nothing learns from these answers
+                raise self._spent(done, self.watch.refusal)
         except BaseException as error:
             self._ahead = None
             self.intake.reopen()

@@ -26,7 +26,7 @@ from reticent.service.clock import Clock
 from reticent.service.halting import Halt
 from reticent.service.home import Home, save_phase
 from reticent.service.keys import ANONYMOUS
-from reticent.service.labels import Feedback, LabelledRequest, LabelReceiver, Receipt, RefusedLabels
+from reticent.service.labels import Feedback, LabelledRequest, LabelReceipt, LabelReceiver, RefusedLabels
 from reticent.service.learning import PhaseLearner
 from reticent.service.loading import explained
 from reticent.service.requests import (
@@ -152,11 +152,6 @@ class AnsweringService(Guarded):
     def classes(self) -> list[Any]:
         """The possible labels."""
         return list(self._predictor.classes_.tolist())
-
-    @property
-    def raises_alarms(self) -> bool:
-        """Whether it may raise an alarm when quality is lost."""
-        return self._predictor.alarm is not None
 
     @property
     def no_probabilities(self) -> str | None:
@@ -368,14 +363,14 @@ class AnsweringService(Guarded):
 
     # ── later labels ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def add_labelled(self, request: LabelledRequest) -> Receipt | Exception:
+    def add_labelled(self, request: LabelledRequest) -> LabelReceipt | Exception:
         """Take labelled rows for the phases to come; they are durable when this returns. One thread at a time.
 
         Refusals follow public rules: `RefusedLabels` for the wrong shape, or if the predictor takes none; `KeyReused`;
         `Halted`.
         """
         found = self._taking(lambda now: self._later.add_labelled(request, now, lambda: self._try_to_begin(now)))
-        if isinstance(found, Receipt):
+        if isinstance(found, LabelReceipt):
             self._last_phase = False  # what was missing may be there now
             self._status = self._reporter.status()
         return found

@@ -27,10 +27,10 @@ from reticent.service.status import answers_left
 from reticent.service.store.later_labels import (
     NO_LABEL,
     TICKET,
-    LabelledPart,
     LabelledTransaction,
     SlotLabel,
-    WithdrawnPart,
+    TaughtPart,
+    WithdrawalPart,
 )
 from reticent.service.store.protocol import AnswerStore
 
@@ -63,7 +63,7 @@ class LabelledRequest(NamedTuple):
     only_stored: bool = False
 
 
-class Receipt(NamedTuple):
+class LabelReceipt(NamedTuple):
     """What the sender of labelled rows receives; all of it follows from numbers of rows and names of groups.
 
     Parameters
@@ -136,9 +136,9 @@ class LabelReceiver:
 
     def _parts(self) -> Iterator[Any]:
         for part in self._store.journal():
-            if isinstance(part, WithdrawnPart):
+            if isinstance(part, WithdrawalPart):
                 yield machine.WithdrawnPart(part.numbers)
-            elif isinstance(part, LabelledPart):
+            elif isinstance(part, TaughtPart):
                 groups = None if part.groups is None else client_of_each_row(part.groups)
                 yield machine.LabelledPart(self._rows(part.rows), np.frombuffer(part.labels, LABEL), groups)
             elif part.class_indices:  # the others are in the saved state
@@ -151,7 +151,7 @@ class LabelReceiver:
 
     # ── labelled rows ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def add_labelled(self, request: LabelledRequest, now: int, begin_due: Callable[[], object]) -> Receipt:
+    def add_labelled(self, request: LabelledRequest, now: int, begin_due: Callable[[], object]) -> LabelReceipt:
         """Take labelled rows; `begin_due` begins the next phase before, if this one is over."""
         self._check(request)
         name = None if request.idempotency_key is None else hashed_key(request.idempotency_key)
@@ -159,7 +159,7 @@ class LabelReceiver:
         if name is not None and (found := self._store.stored_receipt(request.client, name, now)) is not None:
             if found.digest != digest:
                 raise KeyReused("this idempotency key was used before, with another body")
-            return Receipt(**json.loads(found.reply), replayed=True)
+            return LabelReceipt(**json.loads(found.reply), replayed=True)
         if request.only_stored:
             raise NothingStored("no receipt is stored for this request")
         names = self._names(request)
@@ -167,7 +167,7 @@ class LabelReceiver:
             begin_due()  # what arrives after the last answer of a phase is for the next one
         phase = self._predictor.phase_
         taken = self._predictor.add_labelled(request.rows, self._labels(request.labels), names)
-        receipt = Receipt(len(request.rows), taken.rows, taken.first, taken.phase, taken.missing)
+        receipt = LabelReceipt(len(request.rows), taken.rows, taken.first, taken.phase, taken.missing)
         reply = {name: value for name, value in receipt._asdict().items() if name != "replayed"}
         labels = np.asarray(request.labels, dtype=LABEL).tobytes()
         runs = None if names is None else runs_of(names)
@@ -176,7 +176,7 @@ class LabelReceiver:
                 time=now,
                 phase=phase,
                 client=request.client,
-                part=LabelledPart(taken.first, request.rows.tobytes(), labels, runs),
+                part=TaughtPart(taken.first, request.rows.tobytes(), labels, runs),
                 count=len(request.rows),
                 reply=json.dumps(reply).encode(),
                 key=name,

@@ -100,6 +100,7 @@ class Status:
     alarm_accuracy: float | None = None  # the share of right answers below which an alarm is raised, if declared
     alarm_recall: float | None = None  # likewise for each class
     alarms: tuple[Alarm, ...] = ()
+    raises_alarms: bool = False  # whether there is an alarm, which may be raised
     alarm_since: int | None = None  # the phase that raised the alarm that stands
 
     @property
@@ -189,6 +190,7 @@ class StatusReporter:
             "alarm_accuracy": None if accuracy is None else float(accuracy),
             "alarm_recall": None if recall is None else float(recall),
             "alarms": tuple(Alarm(one.phase, one.answered) for one in predictor.alarms_),
+            "raises_alarms": predictor.alarm is not None,
             "alarm_since": predictor.alarm_since_,
         }
 

@@ -19,7 +19,7 @@ from reticent.service.http.json_bodies import decode_loosely, decoding_error
 from reticent.service.http.problems import Problem
 from reticent.service.http.responses import JSON, SAFE
 from reticent.service.http.service import REPLAYED, Service, body_digest
-from reticent.service.labels import Feedback, LabelledRequest, Receipt, RefusedLabels
+from reticent.service.labels import Feedback, LabelledRequest, LabelReceipt, RefusedLabels
 from reticent.service.requests import NothingStored
 
 Integers = NDArray[np.int64]
@@ -44,7 +44,7 @@ class LabelRules(open_inference.Rules, Protocol):
 class TakesLabels(Protocol):
     """What the routes need of the answering service."""
 
-    def add_labelled(self, request: LabelledRequest) -> Receipt | Exception:
+    def add_labelled(self, request: LabelledRequest) -> LabelReceipt | Exception:
         """Take labelled rows."""
 
     def withdraw_labelled(self, client: str, numbers: Sequence[int]) -> int | Exception:
@@ -107,7 +107,7 @@ class LabelRoutes:
         reply = {name: value for name, value in found._asdict().items() if name != "replayed"}
         return accepted({"model_name": service.name, **reply}, {REPLAYED: "true"} if found.replayed else {})
 
-    async def _charged(self, request: LabelledRequest, allowance: Allowance) -> Receipt:
+    async def _charged(self, request: LabelledRequest, allowance: Allowance) -> LabelReceipt:
         """The receipt for labelled rows, which count on this day unless they are a repeat."""
         count = len(request.rows)
         if (full := allowance.take_labelled(count)) is not None:
@@ -116,7 +116,7 @@ class LabelRoutes:
             request = request._replace(only_stored=True)  # a lost receipt can still be fetched again
         kept = False
         try:
-            found: Receipt = await self._run(lambda: self._answering.add_labelled(request), count)
+            found: LabelReceipt = await self._run(lambda: self._answering.add_labelled(request), count)
             kept = not found.replayed
         except NothingStored:
             raise full or Problem("internal") from None

@@ -16,7 +16,7 @@ from reticent.service.files import sync
 from reticent.service.store import schema, slots, verification
 from reticent.service.store.hashing import first_hash, log_rows
 from reticent.service.store.journal import LooseParts, journal_hash, unpack
-from reticent.service.store.later_labels import LabelledTransaction, SlotLabel, StoredReceipt, WithdrawnPart
+from reticent.service.store.later_labels import LabelledTransaction, SlotLabel, StoredReceipt, WithdrawalPart
 from reticent.service.store.protocol import (
     AnyPart,
     Damaged,
@@ -312,7 +312,7 @@ class SQLiteStore(Guarded):
 
         def store(now: Position) -> tuple[AnyPart | None, int]:
             own.extend(slots.own_numbers(self._db, client, numbers))
-            return WithdrawnPart(tuple(own)) if own else None, 0
+            return WithdrawalPart(tuple(own)) if own else None, 0
 
         self._commit_labelled(time, phase, store)
         return tuple(own)
