@@ -1,4 +1,4 @@
-"""The everlasting game on the real code with later labels: both engines, groups, rows that judge, and two coins."""
+"""The everlasting game on the real code with later labels: both engines, groups, and rows that judge."""
 
 from __future__ import annotations
 

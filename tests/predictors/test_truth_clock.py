@@ -106,6 +106,19 @@ def test_whatever_rows_hold_the_clock_is_the_same(engine: str) -> None:
     assert len(odd.quality_) == len(plain.quality_) == 1
 
 
+@pytest.mark.parametrize("odd", ["x", b"x", None, [1], 0.5, 2**70, True, np.datetime64("2020-01-01"), float("nan")])
+def test_no_label_changes_how_another_is_read(odd: Any) -> None:
+    """A list whose labels NumPy would turn into one type: a single unit would empty the places of all others."""
+    truth: list[Any] = [0, 1, 1, 0, 1]
+    rows = chain(gauge_share=0)
+    rows.add_labelled(whole(6)[0], [*truth, odd])
+    assert next_rows(rows).training.class_indices.tolist()[:5] == truth
+    asked = chain(truth="feedback", gauge_share=0)
+    given = asked.answer(whole(6)[0]).tickets
+    assert asked.feedback(given, (*truth, odd)) == 6
+    assert next_rows(asked).training.class_indices.tolist()[:5] == truth
+
+
 def test_a_single_row_whose_label_is_a_list_counts_too() -> None:
     model = chain()
     labels: list[Any] = [[1], [[1]], [[0, 1]], [[[]]], [None]]

@@ -190,6 +190,17 @@ def test_malformed_feedback_is_refused_by_its_shape(tmp_path: Path, body: bytes)
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("by", [b'"idempotency_key": "\\ud800", "rows": [0]', b'"answer_ids": ["\\ud800"]'])
+def test_half_of_a_character_in_a_key_halts_nothing(tmp_path: Path, by: bytes) -> None:
+    async def run() -> None:
+        answering = answering_of(tmp_path / "clinic", chain(truth="feedback", phase_rows=30))
+        async with connected(answering) as client:
+            reply = await client.post(f"{PATH}/feedback", content=b'{"labels": ["no"], %b}' % by)
+            assert (reply.status_code, answering.halted) == (202, None)
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("label", [b"NaN", b"null", b'"else"', b"[1, 2]", b'{"a": 1}', b"1e999", b'"\\ud800"', b"true"])
 def test_no_label_is_refused_for_what_it_holds(tmp_path: Path, label: bytes) -> None:
     async def run() -> None:

@@ -111,14 +111,16 @@ class PhaseMachine:
         self.identity: str | None = None
         self.elsewhere: LearnElsewhere | None = None
 
-    def start(self, rows: Rows, kept_aside: int | None) -> None:
-        """Learn the first phase and open it; one row in `kept_aside` is kept for tests of quality, if it is given."""
-        if kept_aside is not None:
-            rows = self.watch.keep_aside(rows, kept_aside)
-            self.schedule = replace(self.schedule, tested=0 if self.factory.free_answers else self.watch.reserved)
-        units = len(rows.X) if rows.groups is None else len(np.unique(rows.groups))
-        phase = self.factory.complete(self.schedule.phase(1, len(rows.X), 0), units, self.schedule)
-        self.open(phase, self.factory.first(phase, rows, self._noise))
+    def first_phase(self, rows: int, units: int) -> Phase:
+        """The numbers of the first phase; refused if there are too few rows for it.
+
+        Parameters
+        ----------
+        rows, units : int
+            The training rows without those that are kept aside for tests, and their groups, or rows again.
+        """
+        self.schedule = replace(self.schedule, tested=0 if self.factory.free_answers else self.watch.reserved)
+        return self.factory.complete(self.schedule.phase(1, rows, 0), units, self.schedule)
 
     def open(self, phase: Phase, engine: Engine) -> None:
         """Begin a phase of which nothing was prepared: the first, or a restored one."""
