@@ -9,17 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import later
+import numpy as np
 import pages
 import pytest
-from pages import FAULTS, Look, Running, browser_test, serving
+import stand_in
+from pages import FAULTS, OFTEN, Look, Running, browser_test, serving
 from playwright.sync_api import expect
 from prometheus_client.parser import text_string_to_metric_families
 
 from reticent import QualityAlarm
 from reticent.cli.clinic_page import Page
+from reticent.data.schema import Column, Schema
 from reticent.predictors.phases import NO_END
 from reticent.service.answering import AnsweringService
+from reticent.service.client import Client
 from reticent.service.home import Home
+from reticent.service.http.batching import Batcher
+from reticent.service.http.service import Service
 from reticent.service.metrics import Metrics
 from reticent.service.status import Alarm, PastPhase, PhaseQuality
 
@@ -218,6 +224,35 @@ def test_everyone_can_read_it(unlocked: Running, look: Look, size: str, scheme: 
     watched.page.wait_for_function(f"(before) => {PICTURE} !== before", arg=before)  # it has other colours now
     wait_until_drawn(watched.page, 1_000)
     watched.check(unlocked.address)
+
+
+@browser_test
+def test_with_the_real_answering(tmp_path: Path, look: Look) -> None:
+    """Rows that are taught over HTTP are counted at once, and judge the phase that ends with them."""
+    answering = watched_service(tmp_path / "clinic")
+    columns = tuple(Column(name, "number", range=(-1, 1)) for name in "ab")
+    schema = Schema(columns=columns, target="sick", classes=later.CLASSES)
+    with stand_in.running(Service("clinic", schema, answering, Batcher(answering), limits=OFTEN)) as port:
+        address = f"http://127.0.0.1:{port}"
+        watched = look()
+        watched.open(address)
+        page = watched.page
+        expect(page.locator("#right-interval")).to_contain_text("The first phase is judged when it ends")
+        expect(page.locator("#alarm-below")).to_have_text("90 % of answers")
+        with Client(address, model="clinic") as client:
+            for number in range(2):
+                rows = later.rows_of(number, 300)
+                labels = np.where(rows[:, 0] < 0, "yes", "no")
+                client.teach({"a": rows[:, 0], "b": rows[:, 1]}, labels)
+                expect(page.locator("#received")).to_have_text(str(300 * (number + 1)))
+                client.ask({"a": rows[:1, 0], "b": rows[:1, 1]})
+            expect(page.locator("#phase")).to_have_text("2")
+            expect(page.locator("#waiting")).to_have_text("200")
+            (quality,) = client.status()["quality"]
+        expect(page.locator("#right")).to_have_text(f"{100 * min(1, quality['right']):.1f} %")
+        expect(page.locator("#right-words")).to_have_text("of answers right in phase 1")
+        wait_until_drawn(page, 100)
+        watched.check(address)
 
 
 @browser_test
