@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -106,13 +107,9 @@ def main() -> int:
         measured(reticent(folder, "fit", *fit, "--truth", "rows"), folder)
         for file, read in (("table.csv", "read_csv"), ("table.parquet", "read_parquet")):
             who: dict[str, Callable[[], tuple[float, float]]] = {
-                f"pandas.{read}": lambda file=file, read=read: measured(
-                    [sys.executable, "-c", READ.format(read=read), file], folder
-                ),
-                "reticent teach, here": lambda file=file: measured(
-                    reticent(folder, "teach", "taught", "--table", file), folder
-                ),
-                "reticent teach, server": lambda file=file: served(folder, file),
+                f"pandas.{read}": partial(measured, [sys.executable, "-c", READ.format(read=read), file], folder),
+                "reticent teach, here": partial(measured, reticent(folder, "teach", "taught", "--table", file), folder),
+                "reticent teach, server": partial(served, folder, file),
             }
             times: dict[str, list[tuple[float, float]]] = {one: [] for one in who}
             for _ in range(options.runs):

@@ -8,7 +8,7 @@ again, unless asked for: `python -m experiments.truth DIR [--again] PART …` me
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -125,9 +125,10 @@ def targets() -> list[Target]:
     false, decay = alarm.get("false alarms"), alarm.get("decay")
     found.append(Target("alarm: false in 100 tests", FALSE_ALARMS, false and false["false alarms"], most=True))
     caught = decay["accuracies"] if decay else []
-    for name, one in (("mean", np.mean), ("worst", np.min)):
+    summary: dict[str, Callable[[list[float]], Any]] = {"mean": np.mean, "worst": np.min}
+    for name, of in summary.items():
         found.append(Target(f"alarm: {name} accuracy of the phase in which decay below .80 is noticed", CAUGHT_ABOVE,
-                            float(one(caught)) if caught else None))  # fmt: skip
+                            float(of(caught)) if caught else None))  # fmt: skip
     return found
 
 
