@@ -28,6 +28,8 @@ Array = NDArray[Any]
 Integers = NDArray[np.int64]
 LearnElsewhere = Callable[[Phase, Rows], EngineState]
 
+SOON = 1 << 20  # numbers of rows from which a model is trained sooner than another process starts
+
 
 class QueryPart(NamedTuple):
     """Queries that were answered, to be replayed; tickets if they have slots for labels."""
@@ -299,7 +301,7 @@ class PhaseMachine:
         except ValueError as error:
             raise _TooFewRows(str(error)) from None
         try:
-            if self.elsewhere is None:
+            if self.elsewhere is None or (self._due and rows.X.size <= SOON):
                 return phase, self.engine.next(phase, rows, self._noise)
             header, arrays = self.elsewhere(phase, rows)
         except (InsufficientData, NoPhase) as error:
