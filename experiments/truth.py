@@ -201,7 +201,7 @@ def _delay_table(title: str, part: str, late_or_few: Sequence[tuple[int, float]]
     lines = []
     for found, case, shown in cases:
         means = [score(found, f"{name}, {case}", BALANCED if name == "rare" else ACCURACY) for name in names]
-        lines.append((shown, *("–" if mean is None else f"{mean:.3f}" for mean in means)))
+        lines.append((shown, *("not measured" if mean is None else f"{mean:.3f}" for mean in means)))
     columns = ("delay, share", *(f"{name}{', balanced' if name == 'rare' else ''}" for name in names))
     return Table(title, columns, tuple(lines))
 
