@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from truth_models import MAKERS, chain, intake, linear, next_rows, rows_for, votes, whole
+from truth_models import MAKERS, chain, intake, linear, next_rows, rows_for, spread, votes, whole
 
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.predictors.phases import NO_END
@@ -326,6 +326,15 @@ def test_a_chain_whose_queries_get_no_slots_keeps_its_model() -> None:
     model.turn_over()
     assert model.model_ is not first
     assert [number for number, _ in model.models_] == [1, 8, 9]
+
+
+def test_votes_whose_queries_get_few_slots_end_by_their_number() -> None:
+    """One client asks all, and has fewer slots than `wait` needs: no error of the program, which halts a service."""
+    model = votes(truth="feedback", phase_rows=20, wait=5, growth=1, client_share=0.1)
+    X, _ = spread(40, 1)
+    model.answer(X[:25], ["ann"] * 25)
+    with pytest.raises(BudgetExhausted, match="too few for another phase: wait must be less than the 2 queries"):
+        model.predict(X[:1], ["ann"])
 
 
 def test_both_sources_join_with_slots_first() -> None:

@@ -294,9 +294,9 @@ class PhaseMachine:
         size = self.intake.count
         if self.factory.free_answers:  # then a phase need not be shorter because fewer rows came
             size = max(size, math.ceil(self.phase.answers / self.schedule.growth))
-        phase = self.schedule.phase(self.phase.number + 1, size, answered)
-        phase = replace(phase, rows=len(rows.X), labels=labels)
-        try:
+        try:  # with few rows even the numbers of a phase may be refused
+            phase = self.schedule.phase(self.phase.number + 1, size, answered)
+            phase = replace(phase, rows=len(rows.X), labels=labels)
             phase = self.factory.complete(phase, units, self.schedule)
         except ValueError as error:
             raise _TooFewRows(str(error)) from None
