@@ -10,7 +10,7 @@ from experiments import truth, truth_river
 from experiments.truth import Target, kept, plots, tables, targets
 from experiments.truth_answers import Answered, Labels, by_feedback, by_rows, gauge_errors, not_private, window
 from experiments.truth_cases import CASES, answered
-from experiments.truth_streams import STEPS, Stream, curve, scores, stream
+from experiments.truth_streams import MADE_UP, STEPS, Stream, curve, scores, stream
 
 DATA = Path("no data are needed for streams that are made up")
 
@@ -59,6 +59,17 @@ def test_what_is_kept_is_what_the_predictor_does(name: str) -> None:
     found = stream(name, DATA, seed=0)
     one = answered(found, case.setting, 0)
     assert scores(one.got, found.y, one.rows) == pytest.approx(kept()["streams"][case.name]["scores"][0], abs=0.01)
+
+
+@pytest.mark.parametrize("name", MADE_UP)
+def test_streams_are_drawn_by_their_seed(name: str) -> None:
+    first, other, again = (stream(name, DATA, seed=seed) for seed in (1, 2, 1))
+    assert np.array_equal(first.X, again.X)
+    assert np.array_equal(first.y, again.y)
+    assert not np.array_equal(first.y, other.y)
+    assert set(first.y.tolist()) == {0, 1}
+    share = float(first.y.mean())
+    assert 0.02 < share < 0.05 if name == "rare" else 0.48 < share < 0.52
 
 
 def test_labels_come_as_they_are_described() -> None:

@@ -97,6 +97,19 @@ def test_a_descent_in_the_map_learns_from_few_rows_what_plain_rows_do_not_teach(
     assert plain.score(X[12_000:], flipped[12_000:]) < 0.8
 
 
+def test_rows_are_not_shortened_further_than_the_shortest_can_be() -> None:
+    generator = np.random.default_rng(0)
+    X = np.eye(120)[generator.integers(0, 120, (2500, 3))].sum(axis=1)
+    model = learner("plain").set_params(row_norm=3).fit(X, generator.integers(0, 2, 2500))
+    found = model.whitening_
+    assert found is not None
+    least = float(np.linalg.svd(found.matrix, compute_uv=False)[-1]) / np.sqrt(2)
+    assert found.length >= least
+    rows = model.feature_map_.unit_rows(generator.normal(size=(500, 120)) * 10.0 ** generator.integers(-3, 3, (500, 1)))
+    shortest, shorter = (replace(found, length=length).unit_rows(rows) for length in (least, least * 1e-4))
+    assert np.allclose(shortest, shorter, rtol=1e-9, atol=1e-12)
+
+
 def test_a_start_in_a_new_map_is_moderate() -> None:
     usual = np.random.default_rng(0).normal(size=(9, 3))
     assert np.array_equal(moderate_start(usual), usual)

@@ -1,7 +1,7 @@
 """One private fit of a logistic regression: all releases in order, from rows whose labels were read.
 
 `fit` and all other ways to learn end here. A row whose label is missing adds 0 to every release, and keeps its place:
-what is released, and how long that takes, does not depend on which rows have a label.
+none is left out, so the list of releases and the work do not depend on how many rows have a label.
 """
 
 from __future__ import annotations
