@@ -121,11 +121,11 @@ def answers(learner: PrivateLogisticRegression, found: Stream, rows: int) -> Int
     """
     got, training = np.full(len(found.y), -1), np.flatnonzero(np.arange(rows) % GAUGE)
     model = learner.fit_class_indices(found.X[:rows], found.y[:rows], None)
-    for first in range(rows, len(found.y), rows):
+    for phase, first in enumerate(range(rows, len(found.y), rows), 2):
         X, y = found.X[first : first + rows], found.y[first : first + rows]
         got[first : first + rows] = model.predict(X)
         if len(y) == rows:
-            changed = continuation(learner, model, rows=len(training), columns=X.shape[1])
+            changed = continuation(learner, model, phase=phase, rows=len(training), columns=X.shape[1])
             model = clone(learner).set_params(**changed).fit_class_indices(X[training], y[training], None)
     return got
 

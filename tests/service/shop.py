@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     import pytest
 
 MODEL = 'name = "clinic"\n'
+WITHOUT_LATER_LABELS = """
+ALTER TABLE answers DROP COLUMN tickets;
+ALTER TABLE journal DROP COLUMN tickets;
+ALTER TABLE position DROP COLUMN labelled;
+ALTER TABLE position DROP COLUMN slots;
+ALTER TABLE position DROP COLUMN closed_slots;
+DROP TABLE labels;
+DROP TABLE labelled;
+PRAGMA user_version = 2;
+"""  # turns a store of version 3 into one of version 2
 
 
 def predictor(rows: int = 400, learner: Any = None, **options: Any) -> EverlastingPredictor:

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from shop import MODEL, labels, new_answering, new_home
+from shop import WITHOUT_LATER_LABELS, MODEL, labels, new_answering, new_home
 from test_faults import run
 
 from reticent.errors import BudgetExhausted
@@ -460,7 +460,7 @@ def test_a_store_of_version_1_goes_on_and_keeps_its_repeats(tmp_path: Path) -> N
     answering = new_answering(tmp_path / "clinic", rows=60, rows_per_teacher=2)
     (before,) = labels(answering.answer([request("k", 0, 30)]))
     answering.home.store._db.executescript(
-        "DROP INDEX answers_by_expiry; ALTER TABLE answers DROP COLUMN rest;"
+        WITHOUT_LATER_LABELS + "DROP INDEX answers_by_expiry; ALTER TABLE answers DROP COLUMN rest;"
         "CREATE INDEX answers_by_expiry ON answers (expires); PRAGMA user_version = 1"
     )
     answering.close()

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.service.store import hashing, schema, sqlite
+from reticent.service.store import hashing, schema, sqlite, verification
 from reticent.service.store import journal as store_journal
 from reticent.service.store import witness as store_witness
 from reticent.service.store.protocol import (
@@ -269,7 +269,7 @@ def test_an_edited_store_is_refused(tmp_path: Path, what: str) -> None:
 
 
 def test_an_old_row_is_found_by_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "TAIL", 2)
+    monkeypatch.setattr(verification, "TAIL", 2)
     path = filled(tmp_path)
     edited(path, EDITS["a cost"])
     SQLiteStore(path).close()  # looks at the end only

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from shop import labels, new_answering, request
+from shop import WITHOUT_LATER_LABELS, labels, new_answering, request
 
 from reticent.service import home
 from reticent.service.answering import AnsweringService
@@ -19,6 +19,37 @@ def opened(folder: Path) -> AnsweringService:
     return AnsweringService(Home(folder), elsewhere=False)
 
 
+def columns(path: Path) -> dict[str, set[str]]:
+    with sqlite3.connect(path) as db:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        found = {one: {column[1] for column in db.execute(f"PRAGMA table_info({one})")} for one in tables}
+    db.close()
+    return found
+
+
+def test_a_store_without_later_labels_is_upgraded(tmp_path: Path) -> None:
+    """Version 2: the answers, the journal and its hashes stay as they were."""
+    folder = tmp_path / "clinic"
+    answering = new_answering(folder)
+    first = labels(answering.answer([request(5, "k")]))
+    before, journal = answering.home.store.position, list(answering.home.store.journal())
+    answering.close()
+    new = columns(folder / home.STORE)
+    with sqlite3.connect(folder / home.STORE) as db:
+        db.executescript(WITHOUT_LATER_LABELS)
+    db.close()
+    assert "tickets" not in columns(folder / home.STORE)["journal"]
+
+    answering = opened(folder)
+    assert answering.home.store.upgraded == 2
+    assert columns(folder / home.STORE) == new
+    assert (answering.home.store.position, list(answering.home.store.journal())) == (before, journal)
+    assert labels(answering.answer([request(5, "k")])) == first
+    labels(answering.answer([request(3)]))
+    answering.close()
+    verification.verify(folder / home.STORE)
+
+
 def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From made-up versions -1 and 0, in which the ledger is called otherwise, and phases know less."""
     folder = tmp_path / "clinic"
@@ -27,6 +58,7 @@ def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest
     answering.close()
     head = verification.verify(folder / home.STORE).head
     with sqlite3.connect(folder / home.STORE) as db:
+        db.executescript(WITHOUT_LATER_LABELS)
         db.execute("ALTER TABLE clients RENAME TO askers")
         db.execute("ALTER TABLE phases DROP COLUMN event")
         db.executescript("DROP INDEX answers_by_expiry; ALTER TABLE answers DROP COLUMN rest;"

@@ -23,6 +23,7 @@ from reticent.promises import rows_needed
 NOISE = Fraction(1, 5)  # of a step in a phase, in units of the pull of all rows
 ERROR = Fraction(1, 10)  # of a concept learner that promises none
 EARLY = Fraction(5, 2)  # by this factor, but not beyond ½, noise or error may be larger in a phase that begins early
+PERIOD = 16  # phases for which a map of many columns is used
 LATER = Fraction(1, 3)  # of the level, for a descent that continues from a model
 
 
@@ -56,13 +57,13 @@ def phase_rows(learner: Any, columns: int, classes: int = 2, *, early: bool = Fa
     return rows_needed(learner.n_required, min(error * factor, Fraction(1, 2)), **size)
 
 
-def continuation(learner: Any, previous: Any, *, rows: int, columns: int) -> dict[str, Any]:
+def continuation(learner: Any, previous: Any, *, phase: int, rows: int, columns: int) -> dict[str, Any]:
     """The parameters by which a learner continues from the last model of a chain, which was released.
 
-    The descent starts from its weights, and goes a third as far as that of the first model. With few columns, and with
-    enough rows, a new map is bought in every phase, because columns may have changed their scales. With more columns a
-    map costs more than it gains, and that of the last model is used again. Parameters that the caller set are kept: a
-    number of `rounds`, or a map.
+    The descent starts from its weights, and goes a third as far as that of the first model. Columns may have changed
+    their scales, so a new map is bought if there are enough rows: in every phase with few columns, and in every 16th
+    with more, where a map costs more. All other phases use that of the last model again. Parameters that the caller set
+    are kept: a number of `rounds`, or a map.
 
     Guarantee. All of it is a function of a released model and public numbers, so it costs nothing.
 
@@ -72,6 +73,8 @@ def continuation(learner: Any, previous: Any, *, rows: int, columns: int) -> dic
         The learner of the first phase, unfitted.
     previous : PrivateLogisticRegression or ConceptLearner
         The last model, fitted or restored from a file.
+    phase : int
+        The number of the phase that begins; the first model is that of phase 1.
     rows : int
         The number of training rows; where labels may be missing, how many are expected to have one.
     columns : int
@@ -92,15 +95,16 @@ def continuation(learner: Any, previous: Any, *, rows: int, columns: int) -> dic
     }
     if settings.public is not None:
         return changed | {"start": _public_start(settings, previous, rows, columns)}
-    if settings.rounds == "auto" and settings.whitening is None and not _buys(settings, rows, columns):
+    if settings.rounds == "auto" and settings.whitening is None and not _buys(settings, phase, rows, columns):
         changed["whitening"] = previous.whitening_
     return changed
 
 
-def _buys(settings: LogisticSettings, rows: int, columns: int) -> bool:
+def _buys(settings: LogisticSettings, phase: int, rows: int, columns: int) -> bool:
     """Whether a phase buys a map of its own, though the last model has one."""
     seen = settings.seen_columns(rows=rows, columns=columns) + settings.fit_intercept
-    return seen <= NARROW and bool(settings.schedule(rows=rows, columns=seen).scales)
+    due = seen <= NARROW or phase % PERIOD == 1
+    return due and bool(settings.schedule(rows=rows, columns=seen).scales)
 
 
 def _public_start(

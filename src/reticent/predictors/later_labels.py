@@ -90,6 +90,16 @@ class LaterLabels:
         """How many labelled rows are kept for phases to come."""
         return sum(len(one) for one in self._chunks)
 
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest labelled row that may be kept; the next number if none is."""
+        return min((numbers[0] for numbers in self._numbers if numbers), default=self._received)
+
+    @property
+    def open_slots(self) -> list[tuple[str, str | None]]:
+        """The ticket and the owner of each query that has a slot in the window of this phase, in order."""
+        return [] if self._slots is None else list(zip(self._slots.tickets, self._slots.owners, strict=True))
+
     def prepare(self, phase: Phase) -> None:
         """Take the space for the slots of a phase, and open those of queries after the last window."""
         held, units = self._held, 0

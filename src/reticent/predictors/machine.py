@@ -46,6 +46,12 @@ class LabelledPart(NamedTuple):
     groups: Array | None = None
 
 
+class WithdrawnPart(NamedTuple):
+    """The numbers of labelled rows that were withdrawn, to be replayed."""
+
+    numbers: Sequence[int]
+
+
 class PhaseMachine:
     """Runs the phases of an everlasting predictor: it holds the engine, the clock and the rows gathered.
 
@@ -406,20 +412,24 @@ class PhaseMachine:
 
     def replay(
         self,
-        parts: Iterable[QueryPart | LabelledPart],
+        parts: Iterable[QueryPart | LabelledPart | WithdrawnPart],
         clock: Mapping[str, Any],
         feedback: Sequence[tuple[str, int, str | None]] = (),
     ) -> None:
         """Continue from this clock. `parts` are what arrived since the state was saved, in order.
 
-        They are the queries that are kept, and labelled rows. `feedback` has ticket, label and owner of each slot that
-        was filled.
+        They are the queries that are kept, labelled rows, and those that were withdrawn. `feedback` has ticket, label
+        and owner of each slot that was filled.
         """
         truth = self.schedule.truth
-        kept = self.phase.queries if truth is not None and truth.takes_feedback else self.phase.window
+        window = self.phase.window
+        kept = self.phase.queries if window and truth is not None and truth.takes_feedback else window
         for part in parts:
             if isinstance(part, LabelledPart):
                 self.later_labels("add_labelled").add_labelled(*part)
+                continue
+            if isinstance(part, WithdrawnPart):
+                self.later_labels("withdraw_labelled").withdraw(part.numbers)
                 continue
             if self.asked + len(part.rows) > min(kept, clock["asked"]):
                 raise ValueError("parts must be of the window of this phase, and no more than the clock counts")

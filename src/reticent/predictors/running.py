@@ -210,6 +210,30 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         return intake.waiting if isinstance(intake, LaterLabels) else 0
 
     @property
+    def labelled_from_(self) -> int:
+        """The number of the oldest labelled row that may wait: see `withdraw_labelled`."""
+        intake = self._machine.intake
+        return intake.oldest if isinstance(intake, LaterLabels) else 0
+
+    @property
+    def open_slots_(self) -> list[tuple[str, str | None]]:
+        """The ticket and the client of each query that has a slot in the window of this phase, in order. Secret."""
+        intake = self._machine.intake
+        return intake.open_slots if isinstance(intake, LaterLabels) else []
+
+    @property
+    def takes_feedback_(self) -> bool:
+        """Whether queries get tickets, by which their labels can be given later."""
+        truth = self._machine.schedule.truth
+        return truth is not None and truth.takes_feedback
+
+    @property
+    def takes_labelled_(self) -> bool:
+        """Whether labelled rows can be added."""
+        truth = self._machine.schedule.truth
+        return truth is not None and truth.takes_rows
+
+    @property
     def phase_rows_(self) -> int | None:
         """The labelled rows, or slots, of a phase; None if phases learn from their own answers."""
         truth = self._machine.schedule.truth

@@ -28,7 +28,7 @@ from reticent.labellers import REGISTRY, Labeller
 from reticent.predictors import state_file, truth
 from reticent.predictors.alarms import QualityAlarm
 from reticent.predictors.engines.engine import EngineState
-from reticent.predictors.machine import LabelledPart, PhaseMachine, QueryPart
+from reticent.predictors.machine import LabelledPart, PhaseMachine, QueryPart, WithdrawnPart
 from reticent.predictors.parameters import CheckedParameters, Fitted, concepts_of
 from reticent.predictors.phases import Phase
 from reticent.predictors.running import RunningPredictor
@@ -318,7 +318,7 @@ class ResumablePredictor(RunningPredictor):
 
     def replay(
         self,
-        parts: Iterable[tuple[Any, ...] | LabelledPart],
+        parts: Iterable[tuple[Any, ...] | LabelledPart | WithdrawnPart],
         clock: Mapping[str, Any],
         feedback: Sequence[tuple[str, int, str | None]] = (),
     ) -> None:
@@ -326,13 +326,16 @@ class ResumablePredictor(RunningPredictor):
 
         `parts` are what arrived since then, in order. For the queries that are kept (those of the window; with
         feedback all): the rows, the class indices of the answers, the clients, and with feedback the tickets. For
-        labelled rows: a `LabelledPart`, with class indices as labels, −1 for none. `feedback` has the ticket, the class
+        labelled rows: a `LabelledPart`, with class indices as labels, −1 for none. For those that were withdrawn: a
+        `WithdrawnPart`. `feedback` has the ticket, the class
         index and the client of every slot that was filled. All is kept as it was. No noise is drawn or used again.
         """
         with self._claimed() as machine:
             machine.replay(map(self._part, parts), clock, feedback)
 
-    def _part(self, part: tuple[Any, ...]) -> QueryPart | LabelledPart:
+    def _part(self, part: tuple[Any, ...]) -> QueryPart | LabelledPart | WithdrawnPart:
+        if isinstance(part, WithdrawnPart):
+            return part
         if isinstance(part, LabelledPart):
             names = None if part.groups is None else named_groups(part.groups, len(part.labels))
             return LabelledPart(self._read(part.rows), np.asarray(part.labels, dtype=np.int64), names)

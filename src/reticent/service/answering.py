@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,37 +20,39 @@ from reticent.errors import BudgetExhausted
 from reticent.labellers import Labeller
 from reticent.predictors.engines.engine import EngineFactory
 from reticent.predictors.everlasting import EverlastingPredictor
-from reticent.predictors.state import MissingPart, NeedlessPart
 from reticent.privacy.guard import Guard, Guarded
-from reticent.service import halting, traces
+from reticent.service import halting
 from reticent.service.clock import Clock
 from reticent.service.halting import Halt
 from reticent.service.home import Home, save_phase
 from reticent.service.keys import ANONYMOUS
+from reticent.service.labels import Feedback, LabelledRequest, LabelReceiver, Receipt, RefusedLabels
 from reticent.service.learning import PhaseLearner
+from reticent.service.loading import explained
 from reticent.service.requests import (
     Answered,
     Batch,
     Halted,
+    KeyReused,
     NothingStored,
     PendingRequest,
     Request,
-    client_of_each_row,
     hashed_key,
     keyed_digest,
     repeated,
+    ticket_names,
     with_probabilities,
 )
-from reticent.service.status import PastPhase, Status
-from reticent.service.store.protocol import AnswerStore, Damaged, JournalPart, LogRow, Transaction, Verified
+from reticent.service.status import Status, StatusReporter, answers_left
+from reticent.service.store.protocol import AnswerStore, LogRow, Transaction, Verified
 
 Array = NDArray[Any]
+Taken = TypeVar("Taken")
 
 log = logging.getLogger("reticent.service")
 
 DAY = 24 * 3600
 SHOWN = 100  # rows of the answer log that are kept in memory
-PHASES = 20  # past phases in the status
 PATIENCE = 5.0  # seconds before wiping is tried again
 
 
@@ -116,49 +118,26 @@ class AnsweringService(Guarded):
         self._last_phase = False  # whether no phase follows this one
         self.halt: Halt | None = None
         self.halted: str | None = None  # what every caller may know of it
-        self._past: tuple[PastPhase, ...] = ()
-        self._one_answer: Any = None
-        self._reviewed = 0  # the phase that the last two belong to
-        path = home.state
         try:
-            self._predictor = EverlastingPredictor.load(path, again=True, continues=True, **options)
-            self._check_predictor()
-            self._predictor.background = True
-            if elsewhere is not False:
-                self._predictor.learn_elsewhere(self._learning.learn)
-            self._classes, self._dtype = self.classes, np.min_scalar_type(len(self.classes) - 1)
-            parts = (self._arrays(one) for one in self._store.journal())
-            self._predictor.replay(parts, self._store.position.progress)
-            self._unfinished = {(client, key): kept for client, key, kept in self._store.unfinished_requests()}
-            self._interrupted()
-        except Damaged:
-            self.close()
-            raise
-        except NeedlessPart as error:
-            self.close()
-            article = "an" if error.name == "engine" else "a"
-            raise ValueError(
-                f"{home.name} was not fitted with {article} {error.name} of your own: leave out --{error.name}, or in "
-                f"Python the parameter {error.name}"
-            ) from None
-        except MissingPart as error:
-            self.close()
-            raise ValueError(
-                f"{error.wanted}: {home.name} was fitted with one of your own, {error.kind}, which is not "
-                f"part of its folder. Add --{error.name} module:{error.kind} to the command; in Python, pass "
-                f"{error.name}={error.kind} to AnsweringService"
-            ) from None
-        except (ValueError, KeyError) as error:
-            self.close()
-            raise Damaged(
-                f"the service cannot continue from {path} and the store: {traces.message_of(error)}"
-            ) from error
+            with explained(home):
+                continues = not home.may_lack_answers
+                self._predictor = EverlastingPredictor.load(home.state, again=True, continues=continues, **options)
+                self._check_predictor()
+                self._predictor.background = True
+                if elsewhere is not False:
+                    self._predictor.learn_elsewhere(self._learning.learn)
+                self._later = LabelReceiver(self._predictor, self._store, self._expiry)
+                self._classes, self._dtype = self.classes, self._later.dtype
+                self._later.replay()
+                self._unfinished = {(client, key): kept for client, key, kept in self._store.unfinished_requests()}
+                self._interrupted()
         except BaseException:
             self.close()
             raise
         self._clients: dict[str, int] = self._store.clients()
         self._tail = deque(self._store.tail(SHOWN), maxlen=SHOWN)
-        self._status = self._current_status()
+        self._reporter = StatusReporter(self._predictor, self._store)
+        self._status = self._reporter.status()
         with suppress(OSError):
             self._store.delete_expired(self._clock())
         self._wipe()
@@ -244,7 +223,8 @@ class AnsweringService(Guarded):
                 results[index] = queued[name], True
             elif name is not None and (found := self._store.stored_answer(*name, now)) is not None:
                 labels = self._labels(np.frombuffer(found.class_indices, self._dtype))
-                results[index] = repeated(request, found.digest, Answered(labels, found.phase, replayed=True))
+                first = Answered(labels, found.phase, replayed=True, tickets=ticket_names(found.tickets))
+                results[index] = repeated(request, found.digest, first)
             elif request.only_stored:
                 results[index] = NothingStored("no answer is stored for this request")
             elif left is not None and len(rows) > left:
@@ -275,23 +255,24 @@ class AnsweringService(Guarded):
         """Draw, count and store, phase by phase; append the outcomes only then."""
         batch = Batch(queue, self._runs(queue), self._dtype)
         while not batch.done:
-            if self._predictor.answers_left_in_phase_ == 0:
-                try:
-                    self._begin_next_phase(now)
-                except BudgetExhausted as error:
-                    self._last_phase = True
-                    outcomes += [BudgetExhausted(str(error)) for _ in queue[batch.finished :]]
-                    return
+            try:
+                self._begin_due_phases(now)
+            except BudgetExhausted as error:
+                self._last_phase = True
+                outcomes += [BudgetExhausted(str(error)) for _ in queue[batch.finished :]]
+                return
             outcomes += self._answer_in_phase(batch, now)
 
     def _answer_in_phase(self, batch: Batch, now: int) -> list[Answered]:
         """Let the current phase answer what it can; return the answers to requests that this finishes, durable."""
         phase, asked = self._predictor.phase, self._predictor.clock()["asked"]
         given = self._predictor.answer(*batch.left(), one_phase=True)
-        some = batch.take(given.class_indices)
-        learned_from = slice(some.start, some.start + min(max(0, phase.window - asked), len(given.class_indices)))
+        some = batch.take(given.class_indices, given.tickets)
+        wanted = phase.queries if given.tickets and phase.window else phase.window
+        learned_from = slice(some.start, some.start + min(max(0, wanted - asked), len(given.class_indices)))
         entries, finished, kept = batch.finish(some, phase.number)
         progress = self._predictor.clock()
+        over = given.tickets and (progress["closed"] or progress["asked"] >= phase.queries)
         rows = self._store.write(
             Transaction(
                 time=now,
@@ -303,18 +284,31 @@ class AnsweringService(Guarded):
                 answers=kept,
                 keep=self._expiry,
                 journal=batch.journal_part(learned_from),
+                close_slots=self._slots_of_window(asked, progress["asked"]) if over else 0,
             )
         )
         self._tail.extend(rows)
         for row in rows:
             self._clients[row.client] = self._clients.get(row.client, 0) + row.answers
-        self._status = self._current_status()
+        self._status = self._reporter.status()
         for client, key, stored in kept:
             if stored.rest is not None:
                 self._unfinished[client, key] = stored
             elif self._unfinished:
                 self._unfinished.pop((client, key), None)
-        return [Answered(self._labels(indices), first, replayed=False) for indices, first in finished]
+        return [
+            Answered(self._labels(indices), first, replayed=False, tickets=ticket_names(tickets) if tickets else None)
+            for indices, first, tickets in finished
+        ]
+
+    def _slots_of_window(self, before: int, asked: int) -> int:
+        """How many slots the next phase learns from: those carried over, and those of the window."""
+        return self._store.position.slots - before + min(asked, self._predictor.phase.window)
+
+    def _begin_due_phases(self, now: int) -> None:
+        """Begin the next phase if this one is over. Labelled rows may be there for several."""
+        while self._predictor.answers_left_in_phase_ == 0:
+            self._begin_next_phase(now)
 
     def _begin_next_phase(self, now: int) -> None:
         """Begin the next phase. Its state is on the disk before the store refers to it.
@@ -325,13 +319,14 @@ class AnsweringService(Guarded):
         self._predictor.turn_over()
         opened = save_phase(self._predictor, self.home.folder)
         self._store.begin_phase(opened, time=now, labeller=self._predictor.clock()["labeller"])
-        self._status = self._current_status()
+        self._status = self._reporter.status()
         self._wipe_after = 0.0
 
     def _runs(self, requests: Sequence[PendingRequest]) -> list[tuple[str, int]] | None:
         """The clients as runs of rows. Each anonymous query counts as a client, unless groups are protected."""
         grouped = self._predictor.guarantee_.unit == "group"
-        if not grouped and all(one.client == ANONYMOUS for one in requests):
+        named = grouped or self._predictor.takes_feedback_  # whoever gives a label must be known
+        if not named and all(one.client == ANONYMOUS for one in requests):
             return None
         runs: list[tuple[str, int]] = []
         number = self._predictor.answered_
@@ -348,13 +343,7 @@ class AnsweringService(Guarded):
         return list(map(self._classes.__getitem__, class_indices.tolist()))  # sooner than by NumPy for a single row
 
     def _left(self) -> int | None:
-        horizon = self._predictor.answers
-        return None if isinstance(horizon, str) else int(str(horizon)) - self._predictor.answered_
-
-    def _arrays(self, part: JournalPart) -> tuple[Array, Array, Array | None]:
-        rows = np.frombuffer(part.rows, dtype=np.float64).reshape(-1, self.columns)
-        indices = np.frombuffer(part.class_indices, dtype=self._dtype)
-        return rows, indices, None if part.clients is None else client_of_each_row(part.clients)
+        return answers_left(self._predictor)
 
     def _refusal(self) -> Halted:
         return Halted(str(self.halted), soon=self.halt is not None and self.halt.kind in ("system", "stop"))
@@ -366,6 +355,55 @@ class AnsweringService(Guarded):
         self._status = replace(self._status, halted=self.halted)
         self._store.close()
         log.error("%s\n%s", self.halted, self.halt.trace)
+
+    # ── later labels ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add_labelled(self, request: LabelledRequest) -> Receipt | Exception:
+        """Take labelled rows for the phases to come; they are durable when this returns. One thread at a time.
+
+        Refusals follow public rules: `RefusedLabels` for the wrong shape, or if the predictor takes none; `KeyReused`;
+        `Halted`.
+        """
+        found = self._taking(lambda now: self._later.add_labelled(request, now, lambda: self._try_to_begin(now)))
+        if isinstance(found, Receipt):
+            self._last_phase = False  # what was missing may be there now
+            self._status = self._reporter.status()
+        return found
+
+    def withdraw_labelled(self, client: str, numbers: Sequence[int]) -> int | Exception:
+        """Forget labelled rows of a client, by the numbers of its receipts; how many of them still waited.
+
+        Their places stay, empty. Rows of a phase that is complete cannot be withdrawn: they have been learned from, or
+        are about to be, and then they are deleted.
+        """
+        return self._taking(lambda now: self._later.withdraw_labelled(client, numbers, now))
+
+    def feedback(self, given: Sequence[Feedback]) -> Exception | None:
+        """Take labels of queries that were answered; they are durable when this returns. One thread at a time.
+
+        None for labels that count and for those that do not: nobody may know which.
+        """
+        return self._taking(lambda now: self._later.feedback(given, now))
+
+    def _taking(self, take: Callable[[int], Taken]) -> Taken | Exception:
+        """Take something, or say why not; a failure halts, as for answers."""
+        self._guard.check()
+        if self.halted is not None:
+            return self._refusal()
+        try:
+            return take(self._clock())
+        except (RefusedLabels, KeyReused) as error:  # by public rules, before anything was changed
+            return error
+        except Exception as error:
+            self._halt(error)
+            return self._refusal()
+
+    def _try_to_begin(self, now: int) -> None:
+        """Begin the next phase if this one is over and there can be one."""
+        try:
+            self._begin_due_phases(now)
+        except BudgetExhausted:
+            self._last_phase = True
 
     # ── observing ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -405,39 +443,6 @@ class AnsweringService(Guarded):
         """Check all of the store, while it is in use. May be called from any thread."""
         return self._store.verify()
 
-    def _current_status(self) -> Status:
-        predictor, position = self._predictor, self._store.position
-        phase = predictor.phase
-        if phase.number != self._reviewed:  # neither of these changes within a phase
-            past = self._store.phases(PHASES + 1)
-            self._past = tuple(PastPhase(*one) for one in past if one[0] < phase.number)
-            self._one_answer = predictor.one_answer_
-            self._reviewed = phase.number
-        return Status(
-            guarantee=predictor.guarantee_,
-            phase=phase.number,
-            answers_in_phase=phase.queries,
-            answers_left_in_phase=phase.queries if phase.endless else predictor.answers_left_in_phase_,
-            answers_left=self._left(),
-            answered=predictor.answered_,
-            rows=phase.rows,
-            teachers=phase.teachers,
-            rows_gathered=predictor.rows_gathered_,
-            rows_wanted=phase.handed_on,
-            client_cap=predictor.client_cap_,
-            learning=predictor.learning_,
-            drift=predictor.drift_,
-            ledger_length=position.length,
-            ledger_head=position.head.hex(),
-            last_time=position.time / 1000 if position.length else None,
-            halted=self.halted,
-            past=self._past,
-            one_answer=self._one_answer,
-            phase_never_ends=phase.endless,
-            public_model=predictor.model_ is not None,
-            besides=predictor.spent_besides_,
-        )
-
     # ── maintenance ───────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
@@ -457,10 +462,8 @@ class AnsweringService(Guarded):
         if not self.needs_maintenance:
             return
         try:
-            if self._predictor.answers_left_in_phase_ == 0 and not self._last_phase:
-                self._begin_next_phase(self._clock())
-        except BudgetExhausted:
-            self._last_phase = True
+            if not self._last_phase:
+                self._try_to_begin(self._clock())
         except Exception as error:
             self._halt(error)
         self._wipe()

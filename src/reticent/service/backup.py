@@ -208,8 +208,16 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
     _take_back(file)
     with home.unfinished(folder) as new:
         made = _unpacked(file, new)
-        continues = made.retired == RETIRED or (made.retired is None and head is not None)
+        final = made.retired == RETIRED
+        later = "truth" in verification.settings_of(new / STORE)  # then the log does not show all that was learned from
+        continues = final or (made.retired is None and head is not None)
         _check_model(file, new)
+        if later and head is not None and not final:
+            raise ValueError(
+                "--head is not enough for a predictor that takes later labels: the answer log does not show which of "
+                "them the original has learned from since. A final backup continues; without --head, the records of "
+                "this one can be restored"
+            )
         if head is not None and head.strip().lower() != made.head:
             raise ValueError(
                 f"--head {head} is not the hash at which this backup ends, after {made.length:,} entries of its answer "
@@ -225,6 +233,8 @@ def restore(file: Path, folder: Path, *, head: str | None = None) -> tuple[Backu
             restored.store.verify()
             if continues:
                 restored.store.mark(RESTORED, time=_now())
+                if not final:
+                    home.restored_path(new, restored.store.position.phase).touch(mode=0o600)
             elif restored.store.retired is None:
                 restored.store.mark(INCOMPLETE, time=_now())
         if continues:

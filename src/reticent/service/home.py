@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Self
 from reticent.privacy.guard import Guard, Guarded
 from reticent.service import halting
 from reticent.service.files import sync
+from reticent.service.requests import runs_of
 from reticent.service.store.protocol import (
     HANDED_OVER,
     INCOMPLETE,
     RETIRED,
     Damaged,
+    JournalPart,
     OpenedPhase,
     Retired,
     StoreType,
@@ -116,6 +118,7 @@ class Home(Guarded):
     | `keys.sqlite` | who may ask: hashes of keys, and limits |
     | `witness` | how long the answer log is, to detect a store that has lost something |
     | `phase-<i>.state` | what phase i knows; as secret as the data |
+    | `phase-<i>.restored` | says that the state of phase i is from a backup that was not a final one |
     | `halted` | why the service stopped answering, if it did and has not started since |
     | `lock` | held by the server, gone with its process, however that ends |
 
@@ -215,6 +218,8 @@ class Home(Guarded):
                 "classes": str(len(predictor.classes_)),
                 "id": os.urandom(16).hex(),
             }
+            if predictor.truth is not None:
+                settings["truth"] = str(predictor.truth)
             at = int(1000 * (time.time() if now is None else now))
             store.create(new / STORE, settings, opened, predictor.clock(), time=at).close()
             sync_folder(new)
@@ -225,6 +230,11 @@ class Home(Guarded):
     def state(self) -> Path:
         """The file with the state of the current phase."""
         return state_path(self.folder, self.store.position.phase)
+
+    @property
+    def may_lack_answers(self) -> bool:
+        """Whether the state of this phase came from a backup, after which the original may have continued unseen."""
+        return restored_path(self.folder, self.store.position.phase).exists()
 
     def wipe(self) -> None:
         """Wipe what belonged to past phases from the disk: files, and rows in the store."""
@@ -281,13 +291,22 @@ def state_path(folder: Path, phase: int) -> Path:
     return folder / f"phase-{phase}.state"
 
 
+def restored_path(folder: Path, phase: int) -> Path:
+    """The file that says that a phase was restored from a backup that was not a final one."""
+    return folder / f"phase-{phase}.restored"
+
+
 def save_phase(predictor: EverlastingPredictor, folder: Path) -> OpenedPhase:
     """Write the state of the current phase, which is on the disk when this returns."""
     path, phase = state_path(folder, predictor.phase.number), predictor.phase
     predictor.save(path)
     seal = seal_of(path)
     assert seal is not None
-    return OpenedPhase(phase.number, phase.rows, phase.answers, json.dumps(predictor.event_.to_json()), seal)
+    event = json.dumps(predictor.event_.to_json())
+    tickets, owners = zip(*slots, strict=True) if (slots := predictor.open_slots_) else ((), ())
+    carried = JournalPart(runs_of(map(str, owners)), b"", b"", bytes.fromhex("".join(tickets))) if tickets else None
+    waiting = predictor.labelled_from_
+    return OpenedPhase(phase.number, phase.rows, phase.answers, event, seal, carried, waiting)
 
 
 def seal_of(path: Path) -> str | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.service.store.later_labels import TICKET
 from reticent.service.store.protocol import Entry, JournalPart, StoredAnswer
 
 Array = NDArray[Any]
@@ -51,13 +52,15 @@ class Answered(NamedTuple):
     """The labels for the rows of a request, the phase that gave the first of them, and whether it is a repeat.
 
     `probabilities` has one row per label and one column per class, in the order of `AnsweringService.classes`; None if
-    they were not asked for.
+    they were not asked for. `tickets` has one per label, by which the true label can be given later; None if the
+    predictor takes no feedback.
     """
 
     labels: list[Any]
     phase: int
     replayed: bool
     probabilities: NDArray[np.float64] | None = None
+    tickets: list[str] | None = None
 
 
 @dataclass(slots=True)
@@ -65,7 +68,7 @@ class PendingRequest:
     """A request within a batch: the rows that had no answer before it, and the answers to those that had, if any.
 
     `kept` is what is stored of its idempotency key and of its body, None for a request without a key. `phase` gave the
-    first answer, if a later phase continues the request.
+    first answer, if a later phase continues the request, and `tickets` are those of the answers that it had.
     """
 
     client: str
@@ -73,6 +76,7 @@ class PendingRequest:
     kept: tuple[str, bytes] | None
     class_indices: Array | None = None
     phase: int | None = None
+    tickets: bytes = b""
 
     @classmethod
     def interrupted(cls, client: str, key: str, stored: StoredAnswer, columns: int, dtype: Any) -> Self:
@@ -81,17 +85,20 @@ class PendingRequest:
         indices = np.frombuffer(stored.class_indices, dtype=dtype)
         if not 0 < len(rows) < len(indices):
             raise ValueError("an interrupted request must have rows with an answer and rows without one")
-        return cls(client, rows, (key, stored.digest), indices[: len(indices) - len(rows)], stored.phase)
+        answered = len(indices) - len(rows)
+        kept, tickets = (key, stored.digest), stored.tickets[: TICKET * answered]
+        return cls(client, rows, kept, indices[:answered], stored.phase, tickets)
 
     def __len__(self) -> int:
         return len(self.rows) + (0 if self.class_indices is None else len(self.class_indices))
 
 
 class FinishedRequest(NamedTuple):
-    """The answers to all rows of a request, and the phase that gave the first of them."""
+    """The answers to all rows of a request, the phase that gave the first of them, and their tickets, if any."""
 
     class_indices: Array
     phase: int
+    tickets: bytes = b""
 
 
 class Batch:
@@ -103,6 +110,7 @@ class Batch:
         self.clients = None if runs is None else client_of_each_row(runs)
         self.ends = list(accumulate(len(one.rows) for one in requests))
         self.class_indices = np.empty(len(self.rows), dtype=dtype)
+        self.tickets = b""  # of the rows that are answered
         self.answered = 0  # rows
         self.finished = 0  # requests
 
@@ -115,9 +123,11 @@ class Batch:
         """The rows that have no answer yet, and the client of each."""
         return self.rows[self.answered :], None if self.clients is None else self.clients[self.answered :]
 
-    def take(self, class_indices: Array) -> slice:
-        """Take a phase's answers to the next rows; return which rows these are."""
+    def take(self, class_indices: Array, tickets: Sequence[str] | None = None) -> slice:
+        """Take a phase's answers to the next rows, with their tickets if any; return which rows these are."""
         some = slice(self.answered, self.answered + len(class_indices))
+        if tickets:
+            self.tickets += bytes.fromhex("".join(tickets))
         self.class_indices[some] = class_indices
         self.answered = some.stop
         return some
@@ -139,6 +149,7 @@ class Batch:
             if (cost := stop - max(begin, some.start)) <= 0:
                 break
             complete, indices, first = stop == end, self.class_indices[begin:stop], one.phase or phase
+            tickets = one.tickets + self.tickets[TICKET * begin : TICKET * stop]
             if one.class_indices is not None:
                 indices = np.concatenate([one.class_indices, indices])
             # All answers of a request are entered with its last one: it may be refused if there is no next phase.
@@ -148,12 +159,13 @@ class Batch:
                 key, digest = one.kept
                 rest = None if complete else self.rows[stop:end].tobytes()
                 written = indices.tobytes() + bytes((end - stop) * indices.itemsize)  # as long as it will be
-                kept.append((one.client, key, StoredAnswer(digest, written, first, rest)))
+                padded = tickets + bytes(TICKET * (end - stop)) if tickets else b""
+                kept.append((one.client, key, StoredAnswer(digest, written, first, rest, padded)))
             if not complete:
                 one.phase = first
                 break
             self.finished += 1
-            found.append(FinishedRequest(indices, first))
+            found.append(FinishedRequest(indices, first, tickets))
         return [Entry(one, answers[one], phase, cost) for one, cost in costs.items()], found, kept
 
     def journal_part(self, some: slice) -> JournalPart | None:
@@ -161,7 +173,8 @@ class Batch:
         if some.stop == some.start:
             return None
         runs = None if self.runs is None else _some_runs(self.runs, some.start, some.stop)
-        return JournalPart(runs, self.rows[some].tobytes(), self.class_indices[some].tobytes())
+        tickets = self.tickets[TICKET * some.start : TICKET * some.stop]
+        return JournalPart(runs, self.rows[some].tobytes(), self.class_indices[some].tobytes(), tickets)
 
 
 def digest(body: bytes) -> bytes:
@@ -202,6 +215,21 @@ def with_probabilities(
 def client_of_each_row(runs: list[tuple[str, int]]) -> Array:
     """The client of each row, from runs of clients."""
     return np.repeat(np.array([client for client, _ in runs]), [count for _, count in runs])
+
+
+def runs_of(names: Iterable[str]) -> list[tuple[str, int]]:
+    """Names as runs.
+
+    >>> runs_of(["ann", "ann", "bob"])
+    [('ann', 2), ('bob', 1)]
+    """
+    return [(name, sum(1 for _ in same)) for name, same in groupby(names)]
+
+
+def ticket_names(tickets: bytes) -> list[str] | None:
+    """Tickets as they are handed out; None if there are none."""
+    digits = tickets.hex()
+    return [digits[one : one + 2 * TICKET] for one in range(0, len(digits), 2 * TICKET)] or None
 
 
 def _some_runs(runs: list[tuple[str, int]], first: int, last: int) -> list[tuple[str, int]]:

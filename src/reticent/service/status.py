@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reticent.predictors.engines import Drift
 from reticent.privacy.guarantee import Guarantee
+
+if TYPE_CHECKING:  # it takes long to import
+    from reticent.predictors.everlasting import EverlastingPredictor
+    from reticent.service.store.protocol import AnswerStore
+
+PHASES = 20  # past phases in the status
 
 
 @dataclass(frozen=True)
@@ -19,8 +25,35 @@ class PastPhase:
 
 
 @dataclass(frozen=True)
+class PhaseQuality:
+    """How well a phase answered, from noisy counts that are released.
+
+    `right` is the share of right answers, from `low` to `high` with 95 % confidence; None if too few slots have a
+    label. `recall` has one share per class of `Status.classes`, None for a class with too few rows.
+    """
+
+    phase: int
+    rows: int  # or slots, that judged it
+    right: float | None
+    low: float | None
+    high: float | None
+    recall: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """An alarm: the phase that raised it, and how many queries had been answered then."""
+
+    phase: int
+    answered: int
+
+
+@dataclass(frozen=True)
 class Status:
     """Public numbers only: functions of who asked when and how often, never of a row, a vote or a label.
+
+    Of labels that arrive later, it says how many labelled rows came, which is public, and what was released of the
+    quality of past phases. Of feedback it says nothing: nobody may know whether there was any.
 
     `drift` is the result of a private test on queries, and `one_answer` a property of a private model. Both the
     test and the model are released, and the guarantee covers them. Votes affect when a phase closes only for labellers
@@ -55,6 +88,93 @@ class Status:
     phase_never_ends: bool = False  # false for phases that follow each other without end
     public_model: bool = False  # whether a released model answers, which may be exported
     besides: tuple[float, float] | None = None  # ε and δ that training rows pay besides phases, such as for a schema
+    classes: tuple[Any, ...] = ()
+    truth: str | None = None  # where later labels come from: "rows", "feedback", "both", or None
+    phase_rows: int | None = None  # labelled rows, or slots, of a phase
+    labelled_received: int = 0  # labelled rows, in all
+    labelled_waiting: int = 0  # for phases to come
+    quality: tuple[PhaseQuality, ...] = ()  # of the last phases
+    alarms: tuple[Alarm, ...] = ()
+    alarm_since: int | None = None  # the phase that raised the alarm that stands
+
+    @property
+    def quality_warning(self) -> str | None:
+        """What every answer says while an alarm stands: "alarm since phase 12"."""
+        return None if self.alarm_since is None else f"alarm since phase {self.alarm_since}"
+
+
+def answers_left(predictor: EverlastingPredictor) -> int | None:
+    """How many answers are left in all; None if there is no limit."""
+    horizon = predictor.answers
+    return None if isinstance(horizon, str) else int(str(horizon)) - predictor.answered_
+
+
+class StatusReporter:
+    """Reads the public numbers of a predictor and its store.
+
+    Parameters
+    ----------
+    predictor : EverlastingPredictor
+        The predictor.
+    store : AnswerStore
+        Its store.
+    """
+
+    def __init__(self, predictor: EverlastingPredictor, store: AnswerStore) -> None:
+        self._predictor, self._store = predictor, store
+        self._reviewed = 0  # the phase that the next belong to
+        self._of_phase: dict[str, Any] = {}
+
+    def status(self) -> Status:
+        """The public numbers now. They are those of what is stored: call it after a transaction."""
+        predictor, position = self._predictor, self._store.position
+        phase = predictor.phase
+        if phase.number != self._reviewed:
+            self._of_phase, self._reviewed = self._review(), phase.number
+        return Status(
+            guarantee=predictor.guarantee_,
+            phase=phase.number,
+            answers_in_phase=phase.queries,
+            answers_left_in_phase=phase.queries if phase.endless else predictor.answers_left_in_phase_,
+            answers_left=answers_left(predictor),
+            answered=predictor.answered_,
+            rows=phase.rows,
+            teachers=phase.teachers,
+            rows_gathered=predictor.rows_gathered_,
+            rows_wanted=phase.handed_on,
+            client_cap=predictor.client_cap_,
+            learning=predictor.learning_,
+            drift=predictor.drift_,
+            ledger_length=position.length,
+            ledger_head=position.head.hex(),
+            last_time=position.time / 1000 if position.length else None,
+            halted=None,
+            phase_never_ends=phase.endless,
+            public_model=predictor.model_ is not None,
+            besides=predictor.spent_besides_,
+            labelled_received=position.labelled,
+            labelled_waiting=predictor.labelled_waiting_,
+            **self._of_phase,
+        )
+
+    def _review(self) -> dict[str, Any]:
+        """What does not change within a phase."""
+        predictor = self._predictor
+        past = self._store.phases(PHASES + 1)
+        truth = predictor.truth
+        return {
+            "past": tuple(PastPhase(*one) for one in past if one[0] < predictor.phase_),
+            "one_answer": predictor.one_answer_,
+            "classes": tuple(predictor.classes_.tolist()),
+            "truth": None if truth is None else str(truth),
+            "phase_rows": predictor.phase_rows_,
+            "quality": tuple(
+                PhaseQuality(one.phase, one.rows, one.right, one.low, one.high, one.recall)
+                for one in predictor.quality_[-PHASES:]
+            ),
+            "alarms": tuple(Alarm(one.phase, one.answered) for one in predictor.alarms_),
+            "alarm_since": predictor.alarm_since_,
+        }
 
 
 KEPT = (

@@ -182,19 +182,22 @@ class ChainFactory(PrivateModels):
         indices: Integers,
         previous: Any,
         unsafe_noise: Noise | None,
-        labels: int | None = None,
+        phase: Phase | None = None,
     ) -> Any:
-        """A private model of the rows at these indices; it starts from the previous *model*, which was released."""
+        """A private model of the rows at these indices; it starts from the previous *model*, which was released.
+
+        `phase` is given for a phase whose rows have true labels, or none.
+        """
         learner = self.prepared()
         if isinstance(learner, PrivateLogisticRegression) and previous is not None:
-            if self.truth is not None:
+            if phase is not None:
                 changed = phase_rules.continuation(
-                    learner, previous, rows=labels or len(indices), columns=self.columns
+                    learner, previous, phase=phase.number, rows=phase.labels or len(indices), columns=self.columns
                 )
             else:
                 changed = self.continuation(learner, previous)
             learner.set_params(**changed)
-        return self.trained(learner, rows, indices, unsafe_noise, labels)
+        return self.trained(learner, rows, indices, unsafe_noise, None if phase is None else phase.labels)
 
     def continuation(self, learner: PrivateLogisticRegression, previous: PrivateLogisticRegression) -> dict[str, Any]:
         """The parameters by which a linear learner continues from a released model, on rows with its own labels."""
@@ -316,7 +319,7 @@ class ChainEngine(ModelAnswers):
             if len(indices) < factory.fewest_to_train:  # clients were barred, or had more queries than their share
                 return self._followed_by(phase, self.model, None, self.event, retrained=False)
             last = self.models[-1][1]  # not the model that answers, if an older one was chosen
-            model = factory.train(rows, indices, last, unsafe_noise, phase.labels)
+            model = factory.train(rows, indices, last, unsafe_noise, phase)
             return self._followed_by(phase, model, None, model.event_, retrained=True)
         if factory.retrain == "never" or len(indices) < factory.fewest or self.frozen:
             return self._followed_by(phase, self.model, self.reference, self.event, retrained=False, due=self.due)

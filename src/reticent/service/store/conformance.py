@@ -7,15 +7,13 @@ the package hypothesis, and nothing of the project's own tests.
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from reticent.service.store.hashing import canonical, first_hash
+from reticent.service.store.conformance_model import CLIENTS, FIRST, KEYS, NAMELESS, SETTINGS, START, Model
+from reticent.service.store.later_labels import LabelledPart, LabelledTransaction, SlotLabel
 from reticent.service.store.protocol import (
-    FINAL_MARKS,
     RESTORED,
     RETIRED,
     AnswerStore,
@@ -24,17 +22,13 @@ from reticent.service.store.protocol import (
     NotStored,
     OpenedPhase,
     StoredAnswer,
-    Superseded,
     Transaction,
 )
 
-SETTINGS = {"format": "conformance", "id": "0" * 32}
-CLIENTS, KEYS = ("ann", "bob", "Zoë"), ("k0", "k1", "k2")
-FIRST = OpenedPhase(1, 10, 12, "{}", "seal-1")
-START = 1_000
 STORE_MEMBERS = (
-    "settings", "position", "retired", "refresh", "write", "begin_phase", "mark", "delete_expired", "wipe",
-    "stored_answer", "unfinished_requests", "journal", "clients", "phases", "tail", "verify", "close",
+    "settings", "position", "retired", "refresh", "write", "write_labelled", "withdraw_labelled", "write_labels",
+    "begin_phase", "mark", "delete_expired", "wipe", "stored_answer", "unfinished_requests", "journal", "slot_labels",
+    "stored_receipt", "labelled_since", "clients", "phases", "tail", "verify", "close",
 )  # fmt: skip
 HARNESS_MEMBERS = ("create", "open", "crash", "crash_during")
 
@@ -57,118 +51,6 @@ class StoreHarness(Protocol):
         `moment` says when. It is 0 for a crash before the first step that the store takes, 1 before the second, and so
         on. If there are fewer steps, crash when the store has taken all of them but has not returned.
         """
-
-
-@dataclass
-class Model:
-    """What a store must hold, in memory and by the plainest means."""
-
-    time: int = START
-    phase: int = 1
-    asked: int = 0
-    answered: int = 0
-    closed: bool = False
-    labeller: Any = None
-    seal: str = FIRST.seal
-    log: list[tuple[int, Entry]] = field(default_factory=list)
-    phases: dict[int, list[int]] = field(default_factory=lambda: {1: [FIRST.rows, FIRST.answers, 0]})
-    clients: dict[str, int] = field(default_factory=dict)
-    answers: dict[tuple[str, str], tuple[StoredAnswer, int]] = field(default_factory=dict)
-    journal: list[tuple[str | None, bytes, bytes]] = field(default_factory=list)  # one item for each row
-
-    @property
-    def left(self) -> int:
-        """How many answers the phase may still count."""
-        return self.phases[self.phase][1] - self.asked
-
-    @property
-    def retired(self) -> str | None:
-        """The final mark at the end of the log."""
-        last = self.log[-1][1] if self.log else None
-        return last.client if last is not None and last.cost == 0 and last.client in FINAL_MARKS else None
-
-    def refusal(self, batch: Transaction) -> type[NotStored] | None:
-        """The error that a transaction must raise, if any."""
-        if self.retired is not None:
-            return NotStored
-        fits = batch.phase == self.phase and batch.after in (None, self.asked) and batch.cost <= self.left
-        return None if fits and all(self._may_keep(batch, *one) for one in batch.answers) else Superseded
-
-    def _may_keep(self, batch: Transaction, client: str, key: str, stored: StoredAnswer) -> bool:
-        if (client, key) not in self.answers:
-            return True
-        before, expires = self.answers[client, key]
-        if before.rest is None:
-            return expires <= max(batch.time, self.time)
-        return before.digest == stored.digest and len(before.rest) > len(stored.rest or b"")
-
-    def write(self, batch: Transaction) -> None:
-        """What an accepted transaction changes."""
-        self.time = max(self.time, batch.time)
-        for entry in batch.entries:
-            self._append(entry)
-        self.asked, self.answered = self.asked + batch.cost, self.answered + batch.cost
-        self.phases[self.phase][2] += batch.cost
-        self.closed, self.labeller = batch.closed, batch.labeller
-        for client, key, stored in batch.answers:
-            self.answers[client, key] = stored, self.time + batch.keep
-        if batch.journal is not None:
-            self.journal += rows_of(batch.journal)
-
-    def begin(self, opened: OpenedPhase, time: int) -> None:
-        """What a new phase changes."""
-        self.time, self.phase = max(self.time, time), opened.number
-        self.asked, self.closed, self.labeller = 0, False, None
-        self.phases[opened.number] = [opened.rows, opened.answers, 0]
-        self.seal, self.journal = opened.seal, []
-
-    def mark(self, word: str, time: int) -> None:
-        """What a mark changes."""
-        self.time = max(self.time, time)
-        self._append(Entry(word, 0, self.phase, 0))
-
-    def _append(self, entry: Entry) -> None:
-        self.log.append((self.time, entry))
-        self.clients[entry.client] = self.clients.get(entry.client, 0) + entry.answers
-
-    def compare(self, store: AnswerStore) -> None:
-        """Compare everything that a handle shows with what it must show."""
-        now = store.refresh()
-        counts = {"asked": self.asked, "answered": self.answered, "closed": self.closed, "labeller": self.labeller}
-        assert now == store.position
-        assert dict(store.settings) == SETTINGS
-        assert now.progress == counts
-        assert (now.phase, now.seal, now.time) == (self.phase, self.seal, self.time)
-        assert now.answers_in_phase == self.phases[self.phase][1]
-        assert store.retired == self.retired
-        head = first_hash(SETTINGS)
-        found = store.tail(len(self.log) + 1)
-        assert [(row.time, Entry(row.client, row.answers, row.phase, row.cost)) for row in found] == self.log
-        for number, row in enumerate(found, start=1):
-            assert (row.number, row.previous) == (number, head), "numbers and hashes must be one chain"
-            head = hashlib.sha256(canonical(number, *self.log[number - 1], head)).digest()
-            assert row.hash == head
-        assert (now.length, now.head) == (len(self.log), head)
-        assert store.clients() == self.clients
-        assert store.phases(99) == [(number, one[0], one[2]) for number, one in sorted(self.phases.items())]
-        assert [row for part in store.journal() for row in rows_of(part)] == self.journal
-        open_requests = {(client, key): kept for client, key, kept in store.unfinished_requests()}
-        assert open_requests == {name: kept for name, (kept, _) in self.answers.items() if kept.rest is not None}
-        for client in CLIENTS:
-            for key in KEYS:
-                kept, expires = self.answers.get((client, key), (None, 0))
-                hidden = kept is None or kept.rest is not None or expires <= self.time
-                assert store.stored_answer(client, key, 0) == (None if hidden else kept)
-
-
-def rows_of(part: JournalPart) -> list[tuple[str | None, bytes, bytes]]:
-    """The rows of a part of the journal, one by one: client, row and class index."""
-    runs = part.clients
-    count = len(part.class_indices)
-    names = [None] * count if runs is None else [client for client, many in runs for _ in range(many)]
-    size = len(part.rows) // count
-    rows = [part.rows[size * one : size * (one + 1)] for one in range(count)]
-    return list(zip(names, rows, (bytes([one]) for one in part.class_indices), strict=True))
 
 
 def check(
@@ -245,6 +127,11 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
         unique_by=lambda one: (one[0], one[1]),
     )
 
+    lessons = st.tuples(
+        st.sampled_from(CLIENTS), st.sampled_from((None, *KEYS)), st.integers(1, 3), st.sampled_from((0, 0, 0, 1))
+    )
+    answers_of = st.tuples(st.sampled_from((*CLIENTS, NAMELESS)), st.integers(0, 40), st.integers(-1, 2))
+
     class Machine(RuleBasedStateMachine):
         def __init__(self) -> None:
             super().__init__()
@@ -269,26 +156,33 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
         def handle(self, index: int) -> AnswerStore:
             return self.handles[index % len(self.handles)]
 
-        def batch(self, asked: Any, tick: int, *, anonymous: bool, after: int | None, labeller: Any) -> Transaction:
+        def ticket(self, number: int) -> bytes:
+            return number.to_bytes(16, "big")
+
+        def batch(
+            self, asked: Any, tick: int, *, anonymous: bool, after: int | None, labeller: Any, tickets: bool = False
+        ) -> Transaction:
             """Answers to some questions: client, key, rows with an answer, and rows that still have none."""
             model, kept = self.model, []
             entries: dict[str, Entry] = {}
-            rows = indices = b""
+            rows = indices = slots = b""
             runs: list[tuple[str, int]] = []
             for client, key, count, rest in asked:
                 left = rest if key is not None else 0
                 _, given, _, cost = entries.get(client, (client, 0, model.phase, 0))
                 entries[client] = Entry(client, given + (0 if left else count), model.phase, cost + count)
                 drawn = [(self.drawn + one) % 256 for one in range(count)]
-                self.drawn += count
+                given_out = b"".join(self.ticket(self.drawn + one) for one in range(count)) if tickets else b""
+                slots, self.drawn = slots + given_out, self.drawn + count
                 rows, indices = rows + b"".join(bytes([one]) * 8 for one in drawn), indices + bytes(drawn)
                 runs.append((client, count))
                 if key is not None:
                     before = model.answers.get((client, key), (None, 0))[0]
                     digest = before.digest if before is not None and count < 3 else bytes([self.drawn % 256]) * 32
-                    answer = StoredAnswer(digest, bytes(drawn) + bytes(left), model.phase, bytes(8 * left) or None)
+                    unasked = bytes(8 * left) or None
+                    answer = StoredAnswer(digest, bytes(drawn) + bytes(left), model.phase, unasked, given_out)
                     kept.append((client, key, answer))
-            journal = None if after is None else JournalPart(None if anonymous else runs, rows, indices)
+            journal = None if after is None else JournalPart(None if anonymous else runs, rows, indices, slots)
             return Transaction(
                 time=model.time + tick,
                 phase=model.phase,
@@ -298,6 +192,7 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
                 answers=kept,
                 keep=10,
                 journal=journal,
+                close_slots=len(model.slots) if self.drawn % 5 == 0 else 0,
             )
 
         def fitting(self, asked: Any) -> Any:
@@ -323,10 +218,16 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
                 return
             raise AssertionError(f"the store must refuse this transaction with {refused.__name__}")
 
-        @rule(index=which, asked=questions, tick=ticks, anonymous=st.booleans(), journal=st.booleans())
-        def write(self, index: int, asked: Any, tick: int, anonymous: bool, journal: bool) -> None:
-            after = self.model.asked if journal else None
-            batch = self.batch(self.fitting(asked), tick, anonymous=anonymous, after=after, labeller={"n": self.drawn})
+        @rule(index=which, asked=questions, tick=ticks, anonymous=st.booleans(), journal=st.sampled_from((0, 1, 2)))
+        def write(self, index: int, asked: Any, tick: int, anonymous: bool, journal: int) -> None:
+            batch = self.batch(
+                self.fitting(asked),
+                tick,
+                anonymous=anonymous,
+                after=self.model.asked if journal else None,
+                labeller={"n": self.drawn},
+                tickets=journal == 2,
+            )
             if batch.entries:
                 self.send(self.handle(index), batch)
 
@@ -358,10 +259,69 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
             )
             self.send(self.handle(index), batch)
 
-        @rule(index=which, answers=st.integers(1, 12), skip=st.sampled_from((1, 1, 1, 0, 2)))
-        def begin_phase(self, index: int, answers: int, skip: int) -> None:
+        def lesson(self, sent: Any, tick: int) -> LabelledTransaction:
+            """Labelled rows, whose number is right unless they came late."""
+            client, key, count, late = sent
+            self.drawn += count
+            model, row = self.model, bytes([self.drawn % 256]) * 8
+            first = max(0, len(model.labelled) - late)
+            part = LabelledPart(first, row * count, b"\xff\xff\xff\xff" * count, [(client, count)])
+            return LabelledTransaction(
+                time=model.time + tick, phase=model.phase, client=client, part=part, count=count, reply=row, key=key,
+                digest=row, keep=10,
+            )  # fmt: skip
+
+        @rule(index=which, sent=lessons, tick=ticks)
+        def write_labelled(self, index: int, sent: Any, tick: int) -> None:
+            batch = self.lesson(sent, tick)
+            refused = self.model.refuses_labelled(batch)
+            if refused is None:
+                self.handle(index).write_labelled(batch)
+                self.model.write_labelled(batch)
+                return
+            try:
+                self.handle(index).write_labelled(batch)
+            except refused:
+                return
+            raise AssertionError(f"the store must refuse these labelled rows with {refused.__name__}")
+
+        @precondition(lambda self: self.model.retired is None)
+        @rule(index=which, client=st.sampled_from(CLIENTS), numbers=st.lists(st.integers(0, 9), max_size=3), tick=ticks)
+        def withdraw_labelled(self, index: int, client: str, numbers: list[int], tick: int) -> None:
+            model, now = self.model, self.model.time + tick
+            found = self.handle(index).withdraw_labelled(client, numbers, phase=model.phase, time=now)
+            sent = model.labelled
+            own = tuple(one for one in numbers if one < len(sent) and sent[one][1] == client)
+            assert set(found) <= set(own), "a client may withdraw its own rows alone"
+            assert {one for one in own if one >= model.over} <= set(found), "a row that waits may be withdrawn"
+            model.withdraw(found, now)
+
+        def labels(self, given: Any) -> list[SlotLabel]:
+            """Labels for slots that may be open, closed, of others, or not there."""
+            known = [ticket for ticket, _ in self.model.slots]
+            return [
+                SlotLabel(known[place] if place < len(known) else self.ticket(10**9 + place), client, label)
+                for client, place, label in given
+            ]
+
+        @precondition(lambda self: self.model.retired is None)
+        @rule(index=which, given=st.lists(answers_of, min_size=1, max_size=4))
+        def write_labels(self, index: int, given: Any) -> None:
+            store, labels = self.handle(index), self.labels(given)
+            before = store.refresh()
+            assert store.write_labels(labels) == self.model.write_labels(labels)
+            assert store.refresh() == before, "labels of queries must not move the position, the time or a hash"
+
+        @rule(
+            index=which, answers=st.integers(1, 12), skip=st.sampled_from((1, 1, 1, 0, 2)), carried=st.integers(0, 3),
+            over=st.integers(0, 3),
+        )  # fmt: skip
+        def begin_phase(self, index: int, answers: int, skip: int, carried: int, over: int) -> None:
             number = self.model.phase + skip
-            opened = OpenedPhase(number, answers, answers, "{}", f"seal-{number}")
+            tickets = b"".join(ticket for ticket, _ in self.model.slots[::-1][:carried])
+            held = JournalPart([("ann", len(tickets) // 16)], b"", b"", tickets) if tickets else None
+            waiting = min(len(self.model.labelled), self.model.over + over)
+            opened = OpenedPhase(number, answers, answers, "{}", f"seal-{number}", held, waiting)
             if self.model.retired is None and skip == 1:
                 self.handle(index).begin_phase(opened, time=self.model.time)
                 self.model.begin(opened, self.model.time)
@@ -415,6 +375,27 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
             after = copy.deepcopy(self.model)
             after.write(batch)
             if self.handles[0].position.length != len(self.model.log):  # all of it, or nothing
+                self.model = after
+
+        @rule(index=which, sent=lessons, moment=st.integers(0, 12))
+        def crash_during_labelled_rows(self, index: int, sent: Any, moment: int) -> None:
+            store, batch = self.handle(index), self.lesson(sent, 1)
+            if self.model.refuses_labelled(batch) is not None:
+                return
+            self.harness.crash_during(store, lambda: store.write_labelled(batch), moment)
+            self.handles = [_handle(self.harness.open(), "open")]
+            if self.handles[0].position.labelled != len(self.model.labelled):  # all of them, or none
+                self.model.write_labelled(batch)
+
+        @precondition(lambda self: self.model.retired is None)
+        @rule(index=which, given=st.lists(answers_of, min_size=1, max_size=4), moment=st.integers(0, 12))
+        def crash_during_labels(self, index: int, given: Any, moment: int) -> None:
+            store, labels = self.handle(index), self.labels(given)
+            self.harness.crash_during(store, lambda: store.write_labels(labels), moment)
+            self.handles = [_handle(self.harness.open(), "open")]
+            after = copy.deepcopy(self.model)
+            after.write_labels(labels)
+            if {one.ticket: one.label for one in self.handles[0].slot_labels()} == after.labels:  # all of them, or none
                 self.model = after
 
         @invariant()

@@ -7,6 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from reticent.service.store.later_labels import (
+    LabelledPart,
+    LabelledTransaction,
+    SlotLabel,
+    StoredReceipt,
+    WithdrawnPart,
+)
+
 # Rows of the answer log that count nothing and record what became of the store, in place of a client. After the first
 # three nothing is answered: a backup is to continue in its place, a backup does, or answers may be missing. The last
 # one lets a restored backup continue.
@@ -60,35 +68,49 @@ class StoredAnswer(NamedTuple):
 
     `digest` identifies the body, `class_indices` are the answers to all its rows, `phase` gave the first of them.
     `rest` holds the rows that have no answer yet, if a phase ended in the middle of the request. The last class
-    indices are then zeros, one for each of these rows. None means that the request is finished.
+    indices are then zeros, one for each of these rows. None means that the request is finished. `tickets` are those of
+    the answers, `TICKET` bytes each, in the same way; empty if the predictor takes no feedback.
     """
 
     digest: bytes
     class_indices: bytes
     phase: int
     rest: bytes | None = None
+    tickets: bytes = b""
 
 
 class JournalPart(NamedTuple):
     """Queries that the next phase learns from, with their answers.
 
-    `clients` is a list of runs `[client, number of rows]`, or None if all queries are anonymous.
+    `clients` is a list of runs `[client, number of rows]`, or None if all queries are anonymous. If queries get
+    feedback, `tickets` has one of `TICKET` bytes for each of them, and each has a slot for a label. A part of tickets
+    alone is of queries of the phase before, which are in the saved state of this one.
     """
 
     clients: list[tuple[str, int]] | None
     rows: bytes
     class_indices: bytes
+    tickets: bytes = b""
+
+
+AnyPart = JournalPart | LabelledPart | WithdrawnPart
 
 
 @dataclass(frozen=True)
 class OpenedPhase:
-    """A phase that begins: its public numbers, its event as JSON, and the seal of the file that holds its state."""
+    """A phase that begins: its public numbers, its event as JSON, and the seal of the file that holds its state.
+
+    `carried` has the tickets and clients of queries in that file that get feedback in this phase. Labelled rows before
+    number `waiting_from` wait no more: a phase has learned from them.
+    """
 
     number: int
     rows: int
     answers: int
     event: str
     seal: str
+    carried: JournalPart | None = None
+    waiting_from: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +138,8 @@ class Transaction:
         For how many milliseconds to keep them.
     journal : JournalPart or None, default None
         Those of the queries that the next phase learns from.
+    close_slots : int, default 0
+        How many slots of the phase, the first ones, take no more labels from now on.
     """
 
     time: int
@@ -127,6 +151,7 @@ class Transaction:
     answers: Sequence[tuple[str, str, StoredAnswer]] = ()
     keep: int = 0
     journal: JournalPart | None = None
+    close_slots: int = 0
 
     @property
     def cost(self) -> int:
@@ -150,6 +175,8 @@ class Position:
     `progress` has the answers counted in this phase (`asked`) and in all (`answered`), whether the phase is `closed`,
     and the state of the `labeller`. `length` and `head` are the number of rows and the last hash of the answer log,
     `journal` is the hash of the journal. `needs_wiping` says that deleted rows of a phase may still be on the disk.
+    `labelled` counts the labelled rows of all phases, `slots` those of this one, of which the first `closed_slots` take
+    no more labels.
     """
 
     phase: int
@@ -161,6 +188,9 @@ class Position:
     length: int
     head: bytes
     journal: bytes
+    labelled: int = 0
+    slots: int = 0
+    closed_slots: int = 0
 
 
 @dataclass(frozen=True)
@@ -180,14 +210,15 @@ class AnswerStore(Protocol):
     together. `reticent.service.store.conformance` tests them.
 
     *Order.* Transactions are totally ordered. The store, not the caller, assigns everything that depends on the
-    order: the numbers, times and hashes of log rows, the counts of a phase, and the positions of queries in the
-    journal. Row numbers are 1, 2, 3, … without a gap, and each row contains the hash of the row before. Times never
-    decrease.
+    order: the numbers, times and hashes of log rows, the counts of a phase, the numbers of labelled rows, and the
+    positions of queries and labelled rows in the journal, which is one order of both. Row numbers are 1, 2, 3, …
+    without a gap, and each row contains the hash of the row before. Times never decrease.
 
     *All or nothing.* A transaction is stored as a whole or not at all, in every view that anyone has of the store.
 
-    *Durable before return.* When `write`, `begin_phase` or `mark` returns, no crash of the process or of the machine
-    can undo the transaction. What a read returns is durable as well.
+    *Durable before return.* When `write`, `write_labelled`, `withdraw_labelled`, `write_labels`, `begin_phase` or
+    `mark` returns, no crash of the process or of the machine can undo the transaction. What a read returns is durable
+    as well.
 
     *Crashes.* A transaction during which the process is killed, or that raises any other exception than
     `Superseded` and `ValueError`, is found as a whole by the next `open`, or not at all. Nobody may have seen its
@@ -200,6 +231,15 @@ class AnswerStore(Protocol):
     finished is replaced only by one with the same digest and fewer rows left, and it does not expire. A transaction
     that would do anything else raises `Superseded`, so that two processes that answer the same request at the same
     time count it once.
+
+    *One receipt for a key.* The same holds for labelled rows: under a key of a client they are stored once, until the
+    receipt expires.
+
+    *Slots.* Each ticket of the journal has a slot for a label. `write_labels` writes it in place: another label takes
+    the place of the first, until the slot is closed by `Transaction.close_slots` or `begin_phase`. No slot is opened
+    again. Only the client that asked may write it; of those without a name, each may write all. Nothing else changes,
+    whatever `write_labels` is given: not the log, its head, the time, the position, the hash of the journal, or the
+    space that is used. So nobody sees whether a query has a label.
 
     *Failures tell nothing.* Whether a transaction succeeds, how long it takes and how much space it uses depend on
     sizes, times, clients and keys. They do not depend on rows, class indices or the state of the labeller.
@@ -234,8 +274,72 @@ class AnswerStore(Protocol):
             What a batch of answers changes.
         """
 
+    def write_labelled(self, batch: LabelledTransaction, /) -> None:
+        """Append labelled rows to the journal, and keep the receipt. `Superseded` if others came first.
+
+        Parameters
+        ----------
+        batch : LabelledTransaction
+            The rows, who sent them, and the reply.
+        """
+
+    def withdraw_labelled(self, client: str, numbers: Sequence[int], /, *, phase: int, time: int) -> tuple[int, ...]:
+        """Append to the journal which labelled rows a client withdraws; return their numbers.
+
+        Numbers of rows of other clients are left out, and of requests that no phase to come can have. `Superseded` in
+        another phase.
+
+        Parameters
+        ----------
+        client : str
+            Who withdraws.
+        numbers : sequence of int
+            The numbers of the rows.
+        phase : int
+            The phase that is expected.
+        time : int
+            The time of the service, in milliseconds since 1970.
+        """
+
+    def write_labels(self, labels: Sequence[SlotLabel], /) -> list[SlotLabel]:
+        """Write labels of queries into their slots; return those that count, with the client that asked.
+
+        A ticket that is not known, of another client, or of a slot that is closed takes as long, and changes nothing.
+        What is returned is as secret as the labels.
+
+        Parameters
+        ----------
+        labels : sequence of SlotLabel
+            Tickets, who gives the labels, and the labels. Later ones take the place of earlier ones.
+        """
+
+    def slot_labels(self) -> list[SlotLabel]:
+        """The labels that were written in the current phase, in order of slots, each with the client that asked."""
+
+    def stored_receipt(self, client: str, key: str, time: int, /) -> StoredReceipt | None:
+        """The receipt that this client received for labelled rows under this key, unless it has expired.
+
+        Parameters
+        ----------
+        client : str
+            The id of the client.
+        key : str
+            The hash of its idempotency key.
+        time : int
+            The time of the service, in milliseconds since 1970.
+        """
+
+    def labelled_since(self, time: int, /) -> dict[str, int]:
+        """How many labelled rows each client has sent after a time, which is at most a day ago.
+
+        Parameters
+        ----------
+        time : int
+            Milliseconds since 1970.
+        """
+
     def begin_phase(self, opened: OpenedPhase, /, *, time: int, labeller: Any = None) -> None:
-        """Make a phase the current one and empty the journal. `Superseded` unless it is the next phase.
+        """Make a phase the current one; empty the journal and the slots. `Superseded` unless it is the next phase.
 
         Parameters
         ----------
@@ -259,7 +363,7 @@ class AnswerStore(Protocol):
         """
 
     def delete_expired(self, time: int, /) -> bool:
-        """Delete stored answers that have expired; return whether there were any.
+        """Delete stored answers and receipts that have expired; return whether there were any.
 
         Parameters
         ----------
@@ -286,7 +390,7 @@ class AnswerStore(Protocol):
     def unfinished_requests(self) -> list[tuple[str, str, StoredAnswer]]:
         """Client, key and what is stored of each request that still has rows without an answer."""
 
-    def journal(self) -> Iterator[JournalPart]:
+    def journal(self) -> Iterator[AnyPart]:
         """The journal of the current phase, in order. `Damaged` if it is not the one that was written."""
 
     def clients(self) -> dict[str, int]:

@@ -14,7 +14,7 @@ from reticent.service.files import sync
 from reticent.service.store.protocol import FINAL_MARKS, Damaged, LogRow, OpenedPhase, Position
 
 APPLICATION = 0x72657469  # "reti", in the header of the file, so that no other database is taken for a store
-VERSION = 2
+VERSION = 3
 SECRET = 256  # bytes of the progress, always: the space that it takes must not depend on its content
 
 TABLES = """
@@ -32,17 +32,27 @@ CREATE TABLE phases (
 CREATE TABLE clients (client TEXT PRIMARY KEY, answers INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE answers (
   client TEXT NOT NULL, key TEXT NOT NULL, digest BLOB NOT NULL, codes BLOB NOT NULL, phase INTEGER NOT NULL,
-  expires INTEGER NOT NULL, rest BLOB, PRIMARY KEY (client, key)
+  expires INTEGER NOT NULL, rest BLOB, tickets BLOB NOT NULL DEFAULT x'', PRIMARY KEY (client, key)
 ) WITHOUT ROWID;
 CREATE INDEX answers_by_expiry ON answers (expires) WHERE rest IS NULL;
 CREATE TABLE journal (
-  number INTEGER PRIMARY KEY, clients TEXT NOT NULL, rows BLOB NOT NULL, codes BLOB NOT NULL, hash BLOB NOT NULL
+  number INTEGER PRIMARY KEY, clients TEXT NOT NULL, rows BLOB NOT NULL, codes BLOB NOT NULL, hash BLOB NOT NULL,
+  tickets BLOB NOT NULL DEFAULT x''
 );
 CREATE TABLE position (
   one INTEGER PRIMARY KEY CHECK (one = 1), phase INTEGER NOT NULL, seal TEXT NOT NULL, clock BLOB NOT NULL,
-  time INTEGER NOT NULL, untidy INTEGER NOT NULL, length INTEGER NOT NULL, head BLOB NOT NULL, journal BLOB NOT NULL
+  time INTEGER NOT NULL, untidy INTEGER NOT NULL, length INTEGER NOT NULL, head BLOB NOT NULL, journal BLOB NOT NULL,
+  labelled INTEGER NOT NULL DEFAULT 0, slots INTEGER NOT NULL DEFAULT 0, closed_slots INTEGER NOT NULL DEFAULT 0
 );
 """
+LABELS = """
+CREATE TABLE labels (part INTEGER PRIMARY KEY, cells BLOB NOT NULL);
+CREATE TABLE labelled (
+  first INTEGER PRIMARY KEY, count INTEGER NOT NULL, client TEXT NOT NULL, time INTEGER NOT NULL, key TEXT,
+  digest BLOB NOT NULL, reply BLOB NOT NULL, expires INTEGER NOT NULL, waiting INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX labelled_by_key ON labelled (client, key) WHERE key IS NOT NULL;
+"""  # of later labels: the slots of queries, and who sent which labelled rows
 
 # What turns a store of version v into one of version v + 1. All steps, and the new version, are one transaction.
 UPGRADES: dict[int, Callable[[sqlite3.Connection], None]] = {}
@@ -55,7 +65,18 @@ def _with_rest(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX answers_by_expiry ON answers (expires) WHERE rest IS NULL")
 
 
+def _with_later_labels(db: sqlite3.Connection) -> None:
+    """Version 3 also keeps tickets, labelled rows and labels of queries. No predictor of version 2 takes them."""
+    for table in ("answers", "journal"):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN tickets BLOB NOT NULL DEFAULT x''")
+    for column in ("labelled", "slots", "closed_slots"):
+        db.execute(f"ALTER TABLE position ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0")
+    for statement in statements(LABELS):
+        db.execute(statement)
+
+
 UPGRADES[1] = _with_rest
+UPGRADES[2] = _with_later_labels
 
 
 # ── connections and transactions ──────────────────────────────────────────────────────────────────────────────────
@@ -125,7 +146,7 @@ def vacuum_into(db: sqlite3.Connection, target: Path) -> None:
 
 def create_tables(db: sqlite3.Connection) -> None:
     """The tables of a new store, within a transaction."""
-    for statement in statements(TABLES):
+    for statement in statements(TABLES + LABELS):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION}")
     db.execute(f"PRAGMA user_version = {VERSION}")
@@ -202,11 +223,11 @@ def read_settings(db: sqlite3.Connection) -> dict[str, str]:
 
 def read_position(db: sqlite3.Connection) -> Position:
     """How far a store has come."""
-    phase, answers, seal, progress, time, untidy, length, head, journal = db.execute(
-        "SELECT phase, answers, seal, clock, time, untidy, length, head, journal "
+    phase, answers, seal, progress, time, untidy, *others = db.execute(
+        "SELECT phase, answers, seal, clock, time, untidy, length, head, journal, labelled, slots, closed_slots "
         "FROM position LEFT JOIN phases ON phases.number = position.phase"
     ).fetchone()
-    return Position(phase, answers, seal, json.loads(progress), time, bool(untidy), length, head, journal)
+    return Position(phase, answers, seal, json.loads(progress), time, bool(untidy), *others)
 
 
 def read_tail(db: sqlite3.Connection, limit: int) -> list[LogRow]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +13,12 @@ from typing import Any, Self
 
 from reticent.privacy.guard import Guard, Guarded
 from reticent.service.files import sync
-from reticent.service.store import schema, verification
-from reticent.service.store.hashing import check_log_rows, first_hash, log_rows
-from reticent.service.store.journal import LooseParts, journal_hash
+from reticent.service.store import schema, slots, verification
+from reticent.service.store.hashing import first_hash, log_rows
+from reticent.service.store.journal import LooseParts, journal_hash, unpack
+from reticent.service.store.later_labels import LabelledTransaction, SlotLabel, StoredReceipt, WithdrawnPart
 from reticent.service.store.protocol import (
+    AnyPart,
     Damaged,
     Entry,
     JournalPart,
@@ -31,9 +32,9 @@ from reticent.service.store.protocol import (
     Verified,
 )
 from reticent.service.store.schema import packed, read_position, read_retirement, read_tail, transaction
+from reticent.service.store.slots import SlotIndex
 from reticent.service.store.witness import Witness
 
-TAIL = 1000  # rows of the answer log that are checked whenever a store is opened; `verify` checks all
 EXPIRED = 64  # expired answers that a transaction deletes, or twice as many as it adds; `delete_expired` deletes all
 
 
@@ -84,7 +85,8 @@ class SQLiteStore(Guarded):
                 self.settings = schema.read_settings(self._db)
                 self.position = read_position(self._db)
                 self._loose = LooseParts(self.position.journal)
-                self._check_ends()
+                self._index: SlotIndex | None = None  # made when it is needed
+                verification.check_ends(self._db, self.path, self.settings, self.position)
                 self.retired = read_retirement(self._db)
                 self._witness = Witness(self.path)
                 self._update_witness()
@@ -114,7 +116,7 @@ class SQLiteStore(Guarded):
             db.executemany("INSERT INTO settings VALUES (?, ?)", settings.items())
             schema.insert_phase(db, opened)
             db.execute(
-                "INSERT INTO position VALUES (1, ?, ?, ?, ?, 0, 0, ?, ?)",
+                "INSERT INTO position VALUES (1, ?, ?, ?, ?, 0, 0, ?, ?, 0, 0, 0)",
                 (opened.number, opened.seal, packed(progress), time, start, start),
             )
         db.close()
@@ -144,7 +146,7 @@ class SQLiteStore(Guarded):
         return self._commit(batch.time, batch)
 
     def begin_phase(self, opened: OpenedPhase, /, *, time: int, labeller: Any = None) -> None:
-        """Make a phase the current one and empty the journal."""
+        """Make a phase the current one; empty the journal and the slots."""
         self._commit(time, opened=opened, labeller=labeller)
 
     def mark(self, word: str, /, *, time: int) -> None:
@@ -173,13 +175,17 @@ class SQLiteStore(Guarded):
                 log: dict[str, Any] = {"time": time, "length": now.length + len(rows), "head": head}
                 loose = self._loose
                 if batch is not None:
-                    loose, journal = self._append_journal(batch.journal, now.journal)
-                    after = replace(now, **log, progress=_advanced(now.progress, batch), journal=journal)
+                    loose, log["journal"] = self._append_journal(loose, batch.journal, now.journal)
+                    if batch.journal is not None and batch.journal.tickets:
+                        log["slots"] = slots.open_slots(db, now.slots, batch.journal.tickets)
+                    if batch.close_slots > now.closed_slots:
+                        log["closed_slots"] = batch.close_slots
+                    after = replace(now, **log, progress=_advanced(now.progress, batch))
                     self._keep_answers(batch, after.time)
                 elif opened is not None:
-                    after = _in_phase(replace(now, **log), opened, labeller, first_hash(self.settings))
-                    loose = LooseParts(after.journal)
                     db.execute("DELETE FROM journal")
+                    loose, log["slots"], log["journal"] = self._begin_slots(opened)
+                    after = _in_phase(replace(now, **log), opened, labeller)
                     schema.insert_phase(db, opened)
                 else:
                     after = replace(now, **log)
@@ -188,11 +194,17 @@ class SQLiteStore(Guarded):
                 self._move(after)
         except sqlite3.Error as error:
             raise NotStored(f"nothing was stored: {error}") from error
-        self.position, self._loose = after, loose
+        self._moved(now, after, loose, batch.journal if batch is not None else None)
         if word is not None:
             self.retired = read_retirement(db)
         self._update_witness()
         return rows
+
+    def _moved(self, before: Position, after: Position, loose: LooseParts, part: JournalPart | None) -> None:
+        """Follow a transaction of this handle."""
+        self.position, self._loose = after, loose
+        if self._index is not None and self._index.end == before.journal and after.phase == before.phase:
+            self._index.add(part, after.journal)
 
     def _current(self) -> Position:
         """The position at the start of a transaction. Another handle may have moved it since this one looked."""
@@ -234,9 +246,10 @@ class SQLiteStore(Guarded):
         if not batch.answers:
             return
         kept = self._db.executemany(
-            "INSERT INTO answers (client, key, digest, codes, phase, rest, expires) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "INSERT INTO answers (client, key, digest, codes, phase, rest, tickets, expires) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (client, key) DO UPDATE SET digest = excluded.digest, codes = excluded.codes, "
-            "phase = excluded.phase, rest = excluded.rest, expires = excluded.expires "
+            "phase = excluded.phase, rest = excluded.rest, tickets = excluded.tickets, expires = excluded.expires "
             f"WHERE (answers.rest IS NULL AND answers.expires <= {int(time)}) OR (answers.rest IS NOT NULL "
             "AND answers.digest = excluded.digest AND length(answers.rest) > COALESCE(length(excluded.rest), 0))",
             [(client, key, *stored, time + batch.keep) for client, key, stored in batch.answers],
@@ -249,43 +262,131 @@ class SQLiteStore(Guarded):
         most = max(EXPIRED, 2 * added)
         self._db.execute(f"DELETE FROM answers WHERE (client, key) IN ({expired})", (time, most))
 
-    def _append_journal(self, part: JournalPart | None, end: bytes) -> tuple[LooseParts, bytes]:
+    def _append_journal(self, loose: LooseParts, part: AnyPart | None, end: bytes) -> tuple[LooseParts, bytes]:
         """Append a part to the journal whose hash is `end`; return what is loose now, and the new hash."""
         if part is None:
-            return self._loose, end
-        loose, (clients, rows, class_indices), replaced, end = self._loose.add(part, end)
+            return loose, end
+        loose, packed_part, replaced, end = loose.add(part, end)
         if replaced:
             self._db.execute("DELETE FROM journal WHERE number > (SELECT MAX(number) FROM journal) - ?", (replaced,))
         self._db.execute(
-            "INSERT INTO journal (clients, rows, codes, hash) VALUES (?, ?, ?, ?)",
-            (json.dumps(clients), rows, class_indices, end),
+            "INSERT INTO journal (clients, rows, codes, tickets, hash) VALUES (?, ?, ?, ?, ?)", (*packed_part, end)
         )
         return loose, end
 
     def _move(self, after: Position) -> None:
         self._db.execute(
             "UPDATE position SET phase = ?, seal = ?, clock = ?, time = ?, untidy = ?, length = ?, head = ?, "
-            "journal = ?",
+            "journal = ?, labelled = ?, slots = ?, closed_slots = ?",
             (after.phase, after.seal, packed(after.progress), after.time, after.needs_wiping, after.length, after.head,
-             after.journal),
+             after.journal, after.labelled, after.slots, after.closed_slots),
         )  # fmt: skip
 
     def _update_witness(self) -> None:
         assert self._witness is not None
         self._witness.write(self.position.length, self.position.head)
 
+    # ── later labels ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write_labelled(self, batch: LabelledTransaction, /) -> None:
+        """Append labelled rows to the journal, and keep the receipt; it is on the disk when this returns."""
+        self._guard.check()
+        batch.check()
+
+        def store(now: Position) -> tuple[AnyPart, int]:
+            if batch.part.first != now.labelled:
+                raise Superseded(f"the store has {now.labelled} labelled rows, not {batch.part.first}")
+            slots.keep_receipt(self._db, batch, now.time)
+            return batch.part, batch.count
+
+        self._commit_labelled(batch.time, batch.phase, store)
+
+    def withdraw_labelled(self, client: str, numbers: Sequence[int], /, *, phase: int, time: int) -> tuple[int, ...]:
+        """Append to the journal which labelled rows a client withdraws; return their numbers."""
+        own: list[int] = []
+
+        def store(now: Position) -> tuple[AnyPart | None, int]:
+            own.extend(slots.own_numbers(self._db, client, numbers))
+            return WithdrawnPart(tuple(own)) if own else None, 0
+
+        self._commit_labelled(time, phase, store)
+        return tuple(own)
+
+    def _commit_labelled(self, time: int, phase: int, store: Callable[[Position], tuple[AnyPart | None, int]]) -> None:
+        """Append a part that counts no answer to the journal of this phase, in one transaction."""
+        try:
+            with transaction(self._db):
+                now = self._current()
+                self._check_fits(now, None, None)
+                if phase != now.phase:
+                    raise Superseded(f"the store is in phase {now.phase}: phase {phase} takes no labelled rows")
+                part, count = store(now)
+                loose, journal = self._append_journal(self._loose, part, now.journal)
+                after = replace(now, time=max(now.time, time), journal=journal, labelled=now.labelled + count)
+                self._move(after)
+        except sqlite3.Error as error:
+            raise NotStored(f"nothing was stored: {error}") from error
+        self._moved(now, after, loose, None)
+
+    def _begin_slots(self, opened: OpenedPhase) -> tuple[LooseParts, int, bytes]:
+        """Empty the slots, and open those of queries that were carried over: what is loose, how many, and the hash."""
+        db, start = self._db, first_hash(self.settings)
+        db.execute("DELETE FROM labels")
+        db.execute("UPDATE labelled SET waiting = 0 WHERE first + count <= ?", (opened.waiting_from,))
+        if opened.carried is None:
+            return LooseParts(start), 0, start
+        loose, journal = self._append_journal(LooseParts(start), opened.carried, start)
+        return loose, slots.open_slots(db, 0, opened.carried.tickets), journal
+
+    def write_labels(self, labels: Sequence[SlotLabel], /) -> list[SlotLabel]:
+        """Write labels of queries into their slots, in place; return those that count."""
+        try:
+            with transaction(self._db):
+                now = self._current()
+                self._check_fits(now, None, None)
+                index = self._slot_index(now)
+                return slots.write_cells(self._db, index, labels, slots=now.slots, closed=now.closed_slots)
+        except sqlite3.Error as error:
+            raise NotStored(f"nothing was stored: {error}") from error
+
+    def _slot_index(self, now: Position) -> SlotIndex:
+        if self._index is None or self._index.end != now.journal:
+            self._index = SlotIndex.read(self._db, now.journal)
+        return self._index
+
+    def slot_labels(self) -> list[SlotLabel]:
+        """The labels that were written in the current phase, in order of slots."""
+        with self._refusing_damage(), transaction(self._db):  # one view of both
+            return slots.read_labels(self._db, self._slot_index(self._current()))
+
+    def stored_receipt(self, client: str, key: str, time: int, /) -> StoredReceipt | None:
+        """The receipt that this client received for labelled rows under this key, unless it has expired."""
+        with self._refusing_damage():
+            found = self._db.execute(
+                "SELECT digest, reply FROM labelled "
+                "WHERE client = ? AND key = ? AND expires > (SELECT MAX(time, ?) FROM position)",
+                (client, key, time),
+            ).fetchone()
+        return None if found is None else StoredReceipt(*found)
+
+    def labelled_since(self, time: int, /) -> dict[str, int]:
+        """How many labelled rows each client has sent after a time."""
+        with self._refusing_damage():
+            query = "SELECT client, SUM(count) FROM labelled WHERE time > ? GROUP BY client"
+            return dict(self._db.execute(query, (time,)))
+
     # ── deleting ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def delete_expired(self, time: int, /) -> bool:
-        """Delete stored answers that have expired; return whether there were any."""
+        """Delete stored answers and receipts that have expired; return whether there were any."""
         try:
             with transaction(self._db):
-                gone = self._db.execute(
-                    "DELETE FROM answers WHERE rest IS NULL AND expires <= (SELECT MAX(time, ?) FROM position)", (time,)
-                )
+                (now,) = self._db.execute("SELECT MAX(time, ?) FROM position", (time,)).fetchone()
+                gone = self._db.execute("DELETE FROM answers WHERE rest IS NULL AND expires <= ?", (now,)).rowcount
+                gone += slots.delete_receipts(self._db, now)
         except sqlite3.Error as error:
             raise NotStored(f"expired answers were not deleted: {error}") from error
-        return gone.rowcount > 0
+        return gone > 0
 
     def wipe(self) -> None:
         """Give the pages of deleted rows back, empty the write-ahead log, and remove copies of older versions.
@@ -318,7 +419,7 @@ class SQLiteStore(Guarded):
         """The finished answer that this client received under this key, unless it has expired."""
         with self._refusing_damage():
             found = self._db.execute(
-                "SELECT digest, codes, phase FROM answers "
+                "SELECT digest, codes, phase, rest, tickets FROM answers "
                 "WHERE client = ? AND key = ? AND rest IS NULL AND expires > (SELECT MAX(time, ?) FROM position)",
                 (client, key, time),
             ).fetchone()
@@ -327,30 +428,28 @@ class SQLiteStore(Guarded):
     def unfinished_requests(self) -> list[tuple[str, str, StoredAnswer]]:
         """Client, key and what is stored of each request that still has rows without an answer; there are few."""
         with self._refusing_damage():
-            query = "SELECT client, key, digest, codes, phase, rest FROM answers WHERE rest IS NOT NULL"
+            query = "SELECT client, key, digest, codes, phase, rest, tickets FROM answers WHERE rest IS NOT NULL"
             return [(client, key, StoredAnswer(*kept)) for client, key, *kept in self._db.execute(query)]
 
-    def journal(self) -> Iterator[JournalPart]:
+    def journal(self) -> Iterator[AnyPart]:
         """The journal of the current phase, in order; `Damaged` if it is not the one that was written."""
         found_hash = end = first_hash(self.settings)
         number = 0
         # One statement sees the parts and the end of the same moment, whatever is written meanwhile.
         query = (
-            "SELECT position.journal, number, clients, rows, codes, hash "
+            "SELECT position.journal, number, hash, clients, rows, codes, tickets "
             "FROM position LEFT JOIN journal ON 1 ORDER BY number"
         )
         with self._refusing_damage():
-            for now, found, clients, rows, class_indices, noted in self._db.execute(query):
+            for now, found, noted, *stored in self._db.execute(query):
                 end = now
                 if found is None:  # there is no part
                     break
-                named = json.loads(clients)
-                runs = None if named is None else [(str(one), int(many)) for one, many in named]
-                part = JournalPart(runs, rows, class_indices)
-                found_hash, number = journal_hash(found_hash, part), number + 1
+                about, rows, indices, tickets = stored
+                found_hash, number = journal_hash(found_hash, (about, rows, indices, tickets)), number + 1
                 if noted != found_hash or found != number:
                     raise Damaged(f"{self.path} is damaged: part {found} of its journal is not what was written")
-                yield part
+                yield unpack((about, rows, indices, tickets))
         if found_hash != end:
             raise Damaged(f"{self.path} is damaged: its journal is not complete")
 
@@ -374,22 +473,6 @@ class SQLiteStore(Guarded):
         """Check all records, while the store is in use. May be called from any thread."""
         return verification.verify(self.path)
 
-    # ── checking ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _check_ends(self) -> None:
-        """Check the end of the answer log, the counts and the witness, in the same time however long the log is."""
-        now = self.position
-        last = read_tail(self._db, TAIL)
-        (length,) = self._db.execute("SELECT COALESCE(MAX(number), 0) FROM ledger").fetchone()
-        start = first_hash(self.settings) if len(last) == length else last[0].previous
-        head, _ = check_log_rows(last, length - len(last), start, self.path)
-        if (length, head) != (now.length, now.head):
-            raise Damaged(f"{self.path} is damaged: its answer log does not end where it should")
-        counted = dict(self._db.execute("SELECT number, counted FROM phases"))
-        if counted.get(now.phase) != now.progress["asked"] or sum(counted.values()) != now.progress["answered"]:
-            raise Damaged(f"{self.path} is damaged: its phases do not have the counts that they should")
-        verification.check_witness(self._db, self.path, self.settings, length)
-
     def _refusing_damage(self) -> AbstractContextManager[None]:
         return schema.refusing_damage(self.path)
 
@@ -400,7 +483,7 @@ def _advanced(progress: Mapping[str, Any], batch: Transaction) -> dict[str, Any]
     return {**progress, "asked": asked, "answered": answered, "closed": batch.closed, "labeller": batch.labeller}
 
 
-def _in_phase(now: Position, opened: OpenedPhase, labeller: Any, journal: bytes) -> Position:
+def _in_phase(now: Position, opened: OpenedPhase, labeller: Any) -> Position:
     """The position after a phase has begun."""
     return replace(
         now,
@@ -409,5 +492,5 @@ def _in_phase(now: Position, opened: OpenedPhase, labeller: Any, journal: bytes)
         seal=opened.seal,
         progress={**now.progress, "asked": 0, "closed": False, "labeller": labeller},
         needs_wiping=True,
-        journal=journal,
+        closed_slots=0,
     )

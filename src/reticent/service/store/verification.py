@@ -16,6 +16,8 @@ from reticent.service.store.protocol import Damaged, LogRow, Position, Verified
 from reticent.service.store.schema import read_position, read_retirement, read_settings, refusing_damage
 from reticent.service.store.witness import Witness
 
+TAIL = 1000  # rows of the answer log that are checked whenever a store is opened; `verify` checks all
+
 
 def verify(path: str | os.PathLike[str]) -> Verified:
     """Check all of a store: every page, every hash, that all counts add up, and that nothing is lost.
@@ -50,6 +52,20 @@ def verify(path: str | os.PathLike[str]) -> Verified:
     return Verified(length, head.hex(), phases)
 
 
+def check_ends(db: sqlite3.Connection, path: Path, settings: Mapping[str, str], now: Position) -> None:
+    """Check the end of the answer log, the counts and the witness, in the same time however long the log is."""
+    last = schema.read_tail(db, TAIL)
+    (length,) = db.execute("SELECT COALESCE(MAX(number), 0) FROM ledger").fetchone()
+    start = first_hash(settings) if len(last) == length else last[0].previous
+    head, _ = check_log_rows(last, length - len(last), start, path)
+    if (length, head) != (now.length, now.head):
+        raise Damaged(f"{path} is damaged: its answer log does not end where it should")
+    counted = dict(db.execute("SELECT number, counted FROM phases"))
+    if counted.get(now.phase) != now.progress["asked"] or sum(counted.values()) != now.progress["answered"]:
+        raise Damaged(f"{path} is damaged: its phases do not have the counts that they should")
+    check_witness(db, path, settings, length)
+
+
 def check_witness(
     db: sqlite3.Connection,
     path: Path,
@@ -81,8 +97,8 @@ def copy_store(path: str | os.PathLike[str], target: Path) -> Position:
 def create_witness(path: Path) -> None:
     """Create the witness of a copy that has none. The copy must have been checked in another way."""
     with reading(path, any_version=True) as db:
-        now = read_position(db)
-    Witness.create(path, now.length, now.head)
+        length, head = db.execute("SELECT length, head FROM position").fetchone()
+    Witness.create(path, length, head)
 
 
 def origin(path: Path) -> tuple[str, str | None]:
