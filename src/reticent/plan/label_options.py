@@ -73,7 +73,7 @@ def chain_with_labels(task: LearningTask) -> Option:
     size = "" if labels == enough else f", phase_rows={math.ceil(labels / _share(task))}"
     why = (
         f"one private model per phase of {labels:,} labels, which come with about {found.period:,.0f} queries; it "
-        "starts from the last model"
+        f"starts from the last model{_lateness(task, found)}"
     )
     phases = [_phase(1, task.rows, found.first), *(_phase(number, labels, found.period) for number in (2, 3))]
     estimator = _chain(task, f"{_source(task)}{size}")
@@ -101,10 +101,17 @@ def votes_with_labels(task: LearningTask) -> Option:
     why = (
         f"{phases[0].teachers:,} teachers of {task.recipe.rows_per_teacher} rows vote on every query; a phase of "
         f"{found.labels:,} labels begins after about {found.period:,.0f} queries, or with turn_over() once they are "
-        "there"
+        f"there{_lateness(task, found)}"
     )
     total = _over_time(task, loss, found)
     return task.option(VOTES, total, noise, estimator, why, phases=phases, teachers=phases[0].teachers)
+
+
+def _lateness(task: LearningTask, found: Pace) -> str:
+    """What to know if labels come later than a phase."""
+    if task.drift == "none" or task.label_delay <= found.labels / float(task.later_labels):
+        return ""
+    return "; labels come late: of a change that goes back before they come, it learns what is over"
 
 
 def _labels(task: LearningTask, enough: int) -> int:

@@ -22,15 +22,16 @@ from reticent.teachers.pate_settings import active_queries, auto_teachers
 NO_PUBLIC_ROWS = "it needs public rows without labels, at least some hundred"
 LABEL_OPTIONS = ("chain with labels", "votes with labels")
 LEARN = "labels will come: learn from them, not from answers of its own"
-NO_LABELS = "no labels are expected to come later: if some will, say how many by later_labels"
+NO_LABELS = "no labels are expected to come later; if some will, say so and ask again"
 DANGER = (
     "DANGER: it learns from its own answers, and nothing shows it that they have become wrong; on recorded streams it "
     "ended below a model that never changes"
 )
 GET_LABELS = (
     "Nothing here follows the drift. Learning from one's own answers does not, unless classes stay well apart, and may "
-    "end below a model that never changes. Get labels for some of the later queries: a tenth is enough on most streams "
-    "(later_labels). Until then take one private model, and test it from time to time on rows whose labels you know."
+    "end below a model that never changes. Get labels for some of the later queries, and ask again: a tenth of them is "
+    "enough on most streams. Until then take one private model, and test it from time to time on rows whose labels you "
+    "know."
 )
 
 
@@ -367,7 +368,7 @@ class LearningTask:
             return (
                 "Drift is followed without labels, which works only as long as most answers are right: if classes "
                 "overlap, or swap faster than phases follow each other, errors are learned and nothing shows it. Set "
-                "an alarm, and get labels if you can (later_labels)."
+                "an alarm, and get labels if you can."
             )
         return "A private model would need far fewer rows, if one suits the data."
 
