@@ -24,8 +24,8 @@ LABEL_OPTIONS = ("chain with labels", "votes with labels")
 LEARN = "labels will come: learn from them, not from answers of its own"
 NO_LABELS = "no labels are expected to come later; if some will, say so and ask again"
 DANGER = (
-    "DANGER: it learns from its own answers, and nothing shows it that they have become wrong; on recorded streams it "
-    "ended below a model that never changes"
+    "DANGER: it learns from its own answers, and nothing shows it that they have become wrong; on most recorded "
+    "streams it ended below a model that never changes"
 )
 GET_LABELS = (
     "Nothing here follows the drift. Learning from one's own answers does not, unless classes stay well apart, and may "
