@@ -7,9 +7,7 @@ parts alone.
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from experiments.drawing import style, svg
-from experiments.everlasting_cases import ANSWERING, ATTACKERS, CASES, PUBLIC, STEPS, Case, Found, Setting
+from experiments.everlasting_cases import ANSWERING, ATTACKERS, CASES, PUBLIC, STEPS
 from experiments.everlasting_streams import Halfspace
+from experiments.measurements import Measurements, Setting
 from experiments.table import Table
 
-MEASURED = Path(__file__).with_name("everlasting.json")
+MEASUREMENTS = Measurements(Path(__file__).with_name("everlasting.json"), CASES)
 
 
 def measure(folder: Path, *parts: str) -> None:
@@ -34,43 +33,13 @@ def measure(folder: Path, *parts: str) -> None:
     *parts : str
         The parts to measure; all of them if none is named.
     """
-    for case in CASES:
-        chosen = not parts or case.part in parts or f"{case.part}/{case.name}" in parts
-        if not chosen or _read().get(case.part, {}).get(case.name, {}).get("setting") == case.setting:
-            continue
-        start = time.process_time()
-        found = case.run(case.setting, folder)
-        if sys.stderr.isatty() or parts:
-            print(f"{case.part}/{case.name}: {time.process_time() - start:.0f} s", file=sys.stderr, flush=True)
-        _keep(case, found)
+    MEASUREMENTS.measure(folder, *parts)
     _results.cache_clear()
-
-
-def _keep(case: Case, found: Found) -> None:
-    """Read again before writing: another process may have measured another part."""
-    kept = _read()
-    kept.setdefault(case.part, {})[case.name] = {"setting": case.setting, **found}
-    index = {(each.part, each.name): number for number, each in enumerate(CASES)}
-    ordered: dict[str, dict[str, Any]] = {}
-    for part, name in sorted(((p, n) for p in kept for n in kept[p]), key=lambda each: index.get(each, len(index))):
-        ordered.setdefault(part, {})[name] = kept[part][name]
-    text = json.dumps({"made by": "reticent experiment everlasting --data DIR", "results": ordered},
-                      indent=1, ensure_ascii=False)  # fmt: skip
-    whole = MEASURED.with_suffix(".part")
-    whole.write_text(text + "\n", encoding="utf-8")
-    whole.replace(MEASURED)
-
-
-def _read() -> dict[str, dict[str, Any]]:
-    if not MEASURED.is_file():
-        return {}
-    results: dict[str, dict[str, Any]] = json.loads(MEASURED.read_text(encoding="utf-8"))["results"]
-    return results
 
 
 @cache
 def _results() -> dict[str, dict[str, Any]]:
-    return _read()
+    return MEASUREMENTS.read()
 
 
 # ── tables ────────────────────────────────────────────────────────────────────────────────────────────────────────

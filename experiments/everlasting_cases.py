@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from experiments.everlasting_streams import (
     recorded,
     rounded,
 )
+from experiments.measurements import Case, Found, Setting
 from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.learners import PrivateLogisticRegression, ThresholdLearner
@@ -37,24 +37,11 @@ from reticent.predictors.phases import noise_of_one
 from reticent.teachers import LogisticTeacher
 from reticent.teachers.pate import PATEClassifier
 
-Setting = dict[str, Any]
-Found = dict[str, Any]
-
 DELTA = 1e-6
 SEED = 1
 STEPS = 40  # parts of a stream whose accuracy is plotted
 EPSILONS: tuple[float, ...] = (0.5, 1, 2, 8)  # of the map
 ANSWERING = ("one-shot", "pate", "votes", "chain")
-
-
-@dataclass(frozen=True)
-class Case:
-    """Something to measure: all numbers that decide what comes out, and how it is done."""
-
-    part: str
-    name: str
-    setting: Setting
-    run: Callable[[Setting, Path], Found]
 
 
 # ── streams that stay as they are ─────────────────────────────────────────────────────────────────────────────────

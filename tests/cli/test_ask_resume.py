@@ -93,7 +93,7 @@ def test_what_a_server_was_paid_is_not_paid_again(
         killed("add", "pass", nth=2, at_once=20)
     capsys.readouterr()
     assert cli.main(resume) == 2  # the server is gone: it would be another client that asks, and pays
-    assert "asked with another key, or of a server" in capsys.readouterr().err
+    assert "sent with another key, or to a server" in capsys.readouterr().err
     assert answered(clinic) == 45 + 40
 
 

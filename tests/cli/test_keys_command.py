@@ -28,14 +28,14 @@ def test_keys(run: Reticent, fitted: Path) -> None:
     (shown,) = json.loads(run("keys", "list", "clinic", "--json").out)
     assert shown == {
         "id": token[:12], "name": "ward 3", "scopes": ["ask", "observe"], "rate": 10.0, "burst": 10, "quota": 99,
-        "revoked": False, "used": 0,
+        "daily_rows": None, "revoked": False, "used": 0,
     }  # fmt: skip
     assert "10/s, 10 at once, 99 in all; 0 used\n" in run("keys", "list", "clinic").out
     changed = run("keys", "set", "clinic", "ward 3", "--rate", "20", "--quota", "none")
     assert changed == (0, f"the key of ward 3 ({token[:12]}) now has: 20/s, 20 at once\n", "")
     assert "50 at once" in run("keys", "set", "clinic", token[:12], "--burst", "50").out
     assert "no limits" in run("keys", "set", "clinic", "ward 3", "--rate", "none").out
-    assert "give --rate, --burst or --quota" in run("keys", "set", "clinic", "ward 3").err
+    assert "give --rate, --burst, --quota or --rows-per-day" in run("keys", "set", "clinic", "ward 3").err
     assert "must be a whole number, or none" in run("keys", "set", "clinic", "ward 3", "--quota", "many").err
     assert "quota must be at least 0, got -1" in run("keys", "set", "clinic", "ward 3", "--quota=-1").err
     assert "there is no key of the name or id 'x'" in run("keys", "set", "clinic", "x", "--quota", "1").err

@@ -130,3 +130,28 @@ def test_publishing_as_written(tmp_path: Path) -> None:
     json, onnx = re.findall(r"^\['yes'\] (\[\[.*?\]\])", shown, flags=re.MULTILINE)
     assert json == onnx
     assert re.search(r"^\[('(yes|no)' ?){5}\] rows$", shown, flags=re.MULTILINE), shown
+
+
+# ── docs/guides/labels-that-come-later.md ──────────────────────────────────────────────────────────────────────────
+
+LATER = DOCS / "guides" / "labels-that-come-later.md"
+
+
+@pytest.mark.slow
+def test_labels_that_come_later_as_written(tmp_path: Path) -> None:
+    with reserved_port() as port:
+        ready = f"until curl -sf http://127.0.0.1:{port}/v2/health/ready >ready; do kill -0 $server; sleep 0.1; done"
+        command = 'reticent serve loans --on-alarm "touch quality-is-lost"\n'
+        text = typed(LATER)
+        assert text.count(command) == 1
+        serve = f"{command.strip()} --port {port} &\nserver=$!\ntrap 'kill $server' EXIT\n{ready}\n"
+        code, shown = typed_in(tmp_path, text.replace(command, serve))
+    assert code == 0, shown
+    assert re.search(r"At 130 per day a new phase begins every \d", shown)
+    assert "4,000 rows of month-3.csv are taught; their numbers, by which they can be withdrawn: 8,000–11,999" in shown
+    assert "10 of 10 rows were still waiting, and are withdrawn" in shown
+    assert "4,000 answers in answers.csv" in shown
+    assert re.search(r"^quality of phase \d+: \d", shown, flags=re.MULTILINE), shown
+    assert "labelled rows: 12,000 received in all" in shown
+    assert re.search(r"^answer_id,late\n[0-9a-f]{32},(no|yes)$", shown, flags=re.MULTILINE), shown
+    assert "4,000 labels of known.csv are sent" in shown

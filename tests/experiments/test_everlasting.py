@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 
 from experiments import everlasting, everlasting_cases, everlasting_streams
 from experiments.everlasting import sustained, winner
-from experiments.everlasting_cases import Case
 from experiments.everlasting_streams import (
     Checkers,
     Clusters,
@@ -119,35 +117,6 @@ def test_tables_and_plots_are_the_same_every_time() -> None:
 
 
 # ── measuring ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_what_is_kept_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs: list[str] = []
-
-    def run(setting: dict[str, Any], folder: Path) -> dict[str, Any]:
-        runs.append(setting["name"])
-        return {"twice": 2 * setting["number"]}
-
-    def cases(number: int) -> list[Case]:
-        return [Case("part", name, {"name": name, "number": number}, run) for name in ("a", "b")] + [
-            Case("other", "c", {"name": "c", "number": 1}, run)
-        ]
-
-    monkeypatch.setattr(everlasting, "MEASURED", tmp_path / "kept.json")
-    monkeypatch.setattr(everlasting, "CASES", cases(1))
-    everlasting.measure(tmp_path, "part/b")
-    assert runs == ["b"]
-    everlasting.measure(tmp_path)
-    assert runs == ["b", "a", "c"]
-    text = (tmp_path / "kept.json").read_text(encoding="utf-8")
-    everlasting.measure(tmp_path)
-    assert (tmp_path / "kept.json").read_text(encoding="utf-8") == text
-    assert list(json.loads(text)["results"]["part"]) == ["a", "b"], "in the order of the cases"
-    monkeypatch.setattr(everlasting, "CASES", cases(3))
-    everlasting.measure(tmp_path)
-    assert runs == ["b", "a", "c", "a", "b"], "with another setting it is another case"
-    assert everlasting._read()["part"]["a"] == {"setting": {"name": "a", "number": 3}, "twice": 6}
-    everlasting._results.cache_clear()
 
 
 @pytest.mark.slow

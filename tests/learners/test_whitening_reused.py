@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from reticent.learners import PrivateLogisticRegression, logistic_fit, second_moments
+from reticent.learners import PrivateLogisticRegression, logistic_fit
 from reticent.learners.linear import Linear
-from reticent.learners.whitening import Whitening
+from reticent.learners.whitening import Whitening, moderate_start
 from reticent.predictors.engines.private_model import model_state, restored_model
 from reticent.privacy import fits
 from reticent.privacy.events import Composed, Repeated
@@ -97,6 +97,17 @@ def test_a_descent_in_the_map_learns_from_few_rows_what_plain_rows_do_not_teach(
     assert plain.score(X[12_000:], flipped[12_000:]) < 0.8
 
 
+def test_a_start_in_a_new_map_is_moderate() -> None:
+    usual = np.random.default_rng(0).normal(size=(9, 3))
+    assert np.array_equal(moderate_start(usual), usual)
+    assert np.array_equal(moderate_start(np.zeros((4, 2))), np.zeros((4, 2)))
+    for far in (usual * 1e100, usual * np.where(np.arange(9) == 4, 1e300, 1)[:, None], usual * 1e9):
+        found = moderate_start(far)
+        assert np.linalg.norm(found, axis=0).max() <= 10 + 1e-9
+        assert np.array_equal(np.sign(found), np.sign(usual))
+    assert np.allclose(moderate_start(usual * 1e6) / moderate_start(usual * 1e9), 1)
+
+
 def test_a_model_of_tiny_values_can_be_continued() -> None:
     X, y = badly_scaled(3000)
     X[:, 0] /= 300
@@ -108,11 +119,11 @@ def test_a_model_of_tiny_values_can_be_continued() -> None:
         continued(model, whitening=None, rounds=0).fit(X, y)
 
 
-@pytest.mark.parametrize(("most", "followed"), [(second_moments.HEAVY, True), (np.inf, False)])
+@pytest.mark.parametrize(("limited", "followed"), [(moderate_start, True), (np.asarray, False)])
 def test_a_column_that_begins_to_vary_does_not_drown_the_others(
-    most: float, followed: bool, monkeypatch: pytest.MonkeyPatch
+    limited: Any, followed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(second_moments, "HEAVY", most)
+    monkeypatch.setattr(logistic_fit, "moderate_start", limited)
     X, y = badly_scaled(6000)
     still = X * [0, 1, 1, 1, 1, 1, 1]
     model = learner("plain").fit(still[:3000], y[:3000])

@@ -139,7 +139,7 @@ def test_replayed_from_any_save_it_is_the_same(engine: str, source: str, grouped
 
 
 
-def still_tested(tmp_path: Path, **how: bool) -> bool:
+def still_tested(tmp_path: Path, **how: Any) -> bool:
     """Whether a loaded predictor still tests its old rows, with the same noise."""
     model = votes(
         truth=None, phase_rows="auto", growth=2, held_back=0, alarm=QualityAlarm(accuracy=0.5), gauge_share=0.25

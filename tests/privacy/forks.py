@@ -39,7 +39,9 @@ from reticent.service.datasets.records import RecordLog
 from reticent.service.datasets.registry import Registry
 from reticent.service.home import Home
 from reticent.service.keys import KeyTable, make_key
+from reticent.service.labels import Feedback, LabelledRequest
 from reticent.service.requests import Request, digest
+from reticent.service.store.later_labels import LabelledTransaction, SlotLabel, TaughtPart
 from reticent.service.store.protocol import Entry, OpenedPhase, Transaction
 from reticent.service.store.sqlite import SQLiteStore
 from reticent.service.store.verification import verify
@@ -125,7 +127,7 @@ def everlasting_recipe(**options: Any) -> Recipe:
             "fit", "fit_with_noise", "load", "learned", "learn_elsewhere", "phase", "phase_", "event_",
             "answers_left_in_phase_", "answered_", "rows_gathered_", "client_cap_", "rows_of_client", "one_answer_",
             "learning_", "drift_", "comparison_", "spent_besides_", "quality_", "alarms_", "alarm_since_", "models_",
-            "labelled_waiting_", "phase_rows_",
+            "labelled_waiting_", "phase_rows_", "labelled_from_", "open_slots_", "takes_feedback_", "takes_labelled_",
             "learns_from_queries_", "dtype_", "engine_", "closes_early_", "model_", "no_probabilities_",
         ),
     )  # fmt: skip
@@ -189,6 +191,11 @@ def stored(thing: Any) -> Hashable:
 def entry(thing: SQLiteStore) -> Transaction:
     phase = thing.position.phase
     return Transaction(time=1, phase=phase, entries=[Entry("ann", 0, phase, 0)])
+
+
+def lesson(thing: SQLiteStore) -> LabelledTransaction:
+    part = TaughtPart(thing.position.labelled, bytes(8), bytes(4))
+    return LabelledTransaction(time=1, phase=thing.position.phase, client="ann", part=part, count=1)
 
 
 def next_phase(thing: SQLiteStore) -> OpenedPhase:
@@ -291,6 +298,14 @@ RECIPES: dict[str, Recipe] = {
             "stored_answer": (call("stored_answer", "key", 1), "ann"),
             "unfinished_requests": (bare("unfinished_requests"), None),
             "journal": (lambda thing, data: list(thing.journal()), None),
+            "write_labelled": (lambda thing, data: thing.write_labelled(lesson(thing)), None),
+            "withdraw_labelled": (
+                lambda thing, data: thing.withdraw_labelled("ann", [0], phase=thing.position.phase, time=1), None,
+            ),
+            "write_labels": (call("write_labels"), [SlotLabel(bytes(16), "ann", 0)]),
+            "slot_labels": (bare("slot_labels"), None),
+            "stored_receipt": (call("stored_receipt", "key", 1), "ann"),
+            "labelled_since": (call("labelled_since"), 0),
             "clients": (bare("clients"), None),
             "tail": (call("tail"), 1),
             "phases": (call("phases"), 1),
@@ -301,13 +316,20 @@ RECIPES: dict[str, Recipe] = {
     "Home": Recipe(
         home_of,
         {"wipe": (bare("wipe"), None)},
-        ("create", "close", "state", "next_rows"),
+        ("create", "close", "state", "next_rows", "may_lack_answers"),
         look=stored,
         counts=False,
     ),
     "AnsweringService": Recipe(
         lambda folder: AnsweringService(home_of(folder), elsewhere=False),
-        {"answer": (call("answer"), asked()), "maintain": (bare("maintain"), None)},
+        {
+            "answer": (call("answer"), asked()),
+            "maintain": (bare("maintain"), None),
+            "add_labelled": (call("add_labelled"), LabelledRequest("ann", X[:1], np.zeros(1, int), None, None, b"")),
+            "withdraw_labelled": (call("withdraw_labelled", [0]), "ann"),
+            "feedback": (call("feedback"), [Feedback("ann", np.zeros(1, int), ["0" * 32])]),
+            "taught": (call("taught"), 0),
+        },
         (
             "columns",
             "no_probabilities",

@@ -66,16 +66,6 @@ def break_it(mode: str) -> None:
         SQLiteStore.write = lambda self, batch: written(  # type: ignore[method-assign]
             self, type(batch)(**{**batch.__dict__, "close_slots": 0})
         )
-    if mode == "hasty":  # tells before it has stored
-        stored = SQLiteStore.write_labelled
-        waiting: list[Any] = []
-
-        def later(self: SQLiteStore, batch: Any) -> None:
-            for one in waiting:
-                stored(self, one)
-            waiting[:] = [batch]
-
-        SQLiteStore.write_labelled = later  # type: ignore[method-assign]
 
 
 def live(folder: Path, steps: list[Step], first: int, tell: Callable[[str], None], mode: str) -> None:
@@ -108,13 +98,13 @@ def taken_down(lines: list[str], known: dict[str, str]) -> tuple[int, list[str]]
     """How many steps were done, and what differs from what is known."""
     done, wrong = 0, []
     for line in lines:
-        what, which, learned = line.split(" ", 2)
+        what, which, _ = line.split(" ", 2)
         if what == "done":
             done = int(which) + 1
         elif what == "error":
             wrong.append(line)
-        elif known.setdefault(f"{what} {which}" if what == "phase" else what, f"{which} {learned}") != f"{which} {learned}":
-            wrong.append(f"another {line}, not {known[f'{what} {which}' if what == 'phase' else what]}")
+        elif (before := known.setdefault(which if what == "phase" else what, line)) != line:
+            wrong.append(f"{line}, where it was {before}")
     return done, wrong
 
 
@@ -125,21 +115,28 @@ def killed_at_points(folder: Path, truth: str, mode: str) -> dict[str, Any]:
     shutil.copytree(folder, copy)
     _, wrong = taken_down(forked(lambda tell: live(copy, steps, 0, tell, "whole")), known)
     shutil.rmtree(copy)
-    phases = sum(one.startswith("phase") for one in known)
+    phases = len(known) - 1
     point, done = 0, 0
     while not wrong and done < len(steps):
         point += 1
         shutil.copytree(folder, copy)
 
         def run(tell: Callable[[str], None], point: int = point) -> None:
-            at_point(point)
-            live(copy, steps, 0, tell, mode)
+            count = at_point(point)
+
+            def tell_counted(line: str) -> None:
+                count()
+                tell(line)
+
+            live(copy, steps, 0, tell_counted, mode)
 
         done, wrong = taken_down(forked(run), known)
-        rest, first = wrong, done
         if not wrong and done < len(steps):
-            _, rest = taken_down(forked(lambda tell, first=first: live(copy, steps, first, tell, mode)), known)  # type: ignore[misc]
-        wrong = wrong or rest
+
+            def go_on(tell: Callable[[str], None], first: int = done) -> None:
+                live(copy, steps, first, tell, mode)
+
+            _, wrong = taken_down(forked(go_on), known)
         shutil.rmtree(copy)
     return {"kills": point - 1, "faults": wrong[:2], "phases": phases}
 

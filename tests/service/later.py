@@ -13,7 +13,7 @@ from reticent.concepts import Thresholds
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
-from reticent.service.labels import Feedback, LabelledRequest, Receipt
+from reticent.service.labels import Feedback, LabelledRequest, LabelReceipt
 from reticent.service.requests import Answered, Request, digest
 
 CLASSES = ("no", "yes")
@@ -59,7 +59,7 @@ def lesson(
     return LabelledRequest(client, rows, np.full(count, label), None, key, digest((key or "").encode()))
 
 
-def teach(service: AnsweringService, key: str | None, count: int, **options: Any) -> Receipt:
+def teach(service: AnsweringService, key: str | None, count: int, **options: Any) -> LabelReceipt:
     found = service.add_labelled(lesson(service, key, count, **options))
     if isinstance(found, Exception):
         raise found
@@ -88,6 +88,6 @@ def gathered(service: AnsweringService) -> tuple[list[list[float]], list[int]]:
 
 def labels_given(service: AnsweringService) -> list[int]:
     """The labels of all open slots, in order; −1 for none."""
-    intake = service._predictor._machine.intake
+    intake: Any = service._predictor._machine.intake
     found = [one for slots in (intake._slots, intake._held) if slots is not None for one in slots.places.contents()[2]]
     return [int(one) for one in found]

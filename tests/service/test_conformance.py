@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reticent.service.store import conformance
-from reticent.service.store.later_labels import LabelledPart, LabelledTransaction, SlotLabel
+from reticent.service.store.later_labels import LabelledTransaction, SlotLabel, TaughtPart
 from reticent.service.store.protocol import AnswerStore, LogRow, OpenedPhase, Position, StoredAnswer, Transaction
 from reticent.service.store.sqlite import SQLiteStore
 
@@ -211,7 +211,7 @@ class LosesLabelledRows(SQLiteStore):
     """Keeps the receipt, and not the rows."""
 
     def _append_journal(self, loose: Any, part: Any, end: bytes) -> Any:
-        return super()._append_journal(loose, None if isinstance(part, LabelledPart) else part, end)
+        return super()._append_journal(loose, None if isinstance(part, TaughtPart) else part, end)
 
 
 class LearnsTwice(SQLiteStore):

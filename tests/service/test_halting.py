@@ -179,7 +179,7 @@ def test_only_a_message_that_was_written_here_is_repeated() -> None:
     with pytest.raises(ValueError, match=MARKER) as theirs:
         Client(f"http://localhost:{MARKER}", model="clinic")
     assert MARKER not in traces.message_of(theirs.value)
-    assert "reticent.service.client:" in traces.message_of(theirs.value)
+    assert "reticent.service.client_base:" in traces.message_of(theirs.value)
 
 
 def test_errors_that_cause_each_other_are_rendered_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ from later import (
 
 from reticent import BudgetExhausted
 from reticent.predictors.alarms import QualityAlarm
+from reticent.service import backup
 from reticent.service.answering import AnsweringService
 from reticent.service.home import STORE, Home
-from reticent.service.labels import Feedback, Receipt, RefusedLabels
+from reticent.service.labels import Feedback, LabelReceipt, RefusedLabels
 from reticent.service.requests import KeyReused
 from reticent.service.store import verification
 
@@ -44,7 +46,7 @@ def again(service: AnsweringService) -> AnsweringService:
 def test_labelled_rows_survive_a_restart_and_begin_phases(tmp_path: Path) -> None:
     service = answering_of(tmp_path / "clinic", chain(truth="rows", phase_rows=40))
     first = teach(service, "monday", 30)
-    assert first == Receipt(rows=30, kept=30, first=0, phase=2, missing=10)
+    assert first == LabelReceipt(rows=30, kept=30, first=0, phase=2, missing=10)
     assert teach(service, "tuesday", 5).first == 30
     service = again(service)
     assert (service.status().labelled_received, service.status().labelled_waiting) == (35, 35)
@@ -60,10 +62,14 @@ def test_labelled_rows_survive_a_restart_and_begin_phases(tmp_path: Path) -> Non
     service.close()
 
 
-def test_maintenance_begins_all_phases_that_are_due(tmp_path: Path) -> None:
+def test_maintenance_begins_the_phases_that_are_due_one_at_a_time(tmp_path: Path) -> None:
+    """Or whoever teaches rows for hundreds of phases would wait, between two requests, until all are learned."""
     service = answering_of(tmp_path / "clinic", chain(truth="rows", phase_rows=40))
     teach(service, "monday", 85)
     service.maintain()
+    assert (service.status().phase, service.needs_maintenance) == (2, True)
+    service.maintain()
+    assert not service.needs_maintenance
     assert (service.status().phase, service.status().labelled_waiting) == (3, 5)
     assert not service.needs_maintenance
     service.close()
@@ -118,15 +124,15 @@ def test_votes_wait_for_labelled_rows_and_go_on_with_them(tmp_path: Path) -> Non
     service = answering_of(tmp_path / "clinic", votes(truth="rows", phase_rows=100, growth=0.2))
     left = service.status().answers_left_in_phase
     ask(service, "a", left)
-    with pytest.raises(BudgetExhausted, match="needs 100 more rows by add_labelled"):
+    with pytest.raises(BudgetExhausted, match="needs 100 more labelled rows"):
         ask(service, "b", 5)
     service.maintain()
     assert service.halted is None
     teach(service, "monday", 60)
-    with pytest.raises(BudgetExhausted, match="needs 40 more rows by add_labelled"):
+    with pytest.raises(BudgetExhausted, match="needs 40 more labelled rows"):
         ask(service, "b", 5)
     service = again(service)
-    with pytest.raises(BudgetExhausted, match="needs 40 more rows"):
+    with pytest.raises(BudgetExhausted, match="needs 40 more labelled rows"):
         ask(service, "b", 5)
     teach(service, "tuesday", 40)
     assert ask(service, "b", 5).phase == 2
@@ -136,7 +142,7 @@ def test_votes_wait_for_labelled_rows_and_go_on_with_them(tmp_path: Path) -> Non
 def test_a_request_cut_off_by_missing_rows_is_finished_when_they_come(tmp_path: Path) -> None:
     service = answering_of(tmp_path / "clinic", votes(truth="rows", phase_rows=100, growth=0.2))
     left = service.status().answers_left_in_phase
-    with pytest.raises(BudgetExhausted, match="needs 100 more rows"):
+    with pytest.raises(BudgetExhausted, match="needs 100 more labelled rows"):
         ask(service, "a", left + 5)
     teach(service, "monday", 100)
     assert len(ask(service, "a", left + 5).labels) == left + 5
@@ -152,7 +158,8 @@ def test_labelled_rows_are_refused_by_shape_alone(tmp_path: Path) -> None:
     assert isinstance(service.add_labelled(good._replace(groups=["a", "b", "c"])), RefusedLabels)
     assert isinstance(service.add_labelled(good._replace(rows=good.rows[:0], labels=good.labels[:0])), RefusedLabels)
     assert isinstance(service.feedback([Feedback("ann", np.array([1]), tickets=["x"])]), RefusedLabels)
-    assert isinstance(service.add_labelled(good._replace(rows=np.full((3, 2), np.nan), labels=np.full(3, -1))), Receipt)
+    unreadable = good._replace(rows=np.full((3, 2), np.nan), labels=np.full(3, -1))
+    assert isinstance(service.add_labelled(unreadable), LabelReceipt)
     assert (service.status().labelled_received, service.halted) == (3, None)
     service.close()
 
@@ -164,7 +171,7 @@ def test_groups_are_kept_with_labelled_rows(tmp_path: Path) -> None:
     service = answering_of(tmp_path / "clinic", grouped)
     given = lesson(service, "a", 4)._replace(groups=["p", "p", "q", "7"])
     found = service.add_labelled(given)
-    assert isinstance(found, Receipt)
+    assert isinstance(found, LabelReceipt)
     assert found.rows == 4
     assert found.kept < 4, "person 7 was there on day one"
     assert isinstance(service.add_labelled(given._replace(idempotency_key=None, groups=None)), RefusedLabels)
@@ -307,4 +314,58 @@ def test_an_alarm_is_in_the_status_and_survives(tmp_path: Path) -> None:
     assert len(now.quality[-1].recall) == len(now.classes) == 2
     service = again(service)
     assert (service.status().alarms, service.status().quality) == (now.alarms, now.quality)
+    service.close()
+
+
+# ── backups ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_old_rows_are_tested_no_more_after_a_restore_that_may_lack_answers(tmp_path: Path) -> None:
+    """The original may have tested them with the same noise, after its last answer."""
+    service = answering_of(tmp_path / "clinic", votes(alarm=QualityAlarm(accuracy=0.6), gauge_share=0.1))
+    ask(service, "a", 3)
+    service = again(service)
+    assert service._predictor._machine.watch._test is not None
+    head = service.status().ledger_head
+    service.close()
+    backup.write(tmp_path / "clinic", tmp_path / "monday.backup")
+    shutil.rmtree(tmp_path / "clinic")
+    assert backup.restore(tmp_path / "monday.backup", tmp_path / "moved", head=head)[1]
+    service = opened(Home(tmp_path / "moved"))
+    for one in (service, again(service)):  # also after the next start
+        assert one._predictor._machine.watch._test is None
+    ask(one, "b", one.status().answers_left_in_phase + 1)
+    assert (one.status().phase, one.status().alarms) == (2, ())
+    one.maintain()
+    assert not list((tmp_path / "moved").glob("*.restored"))
+    one.close()
+
+
+def test_old_rows_are_tested_on_after_a_final_backup(tmp_path: Path) -> None:
+    service = answering_of(tmp_path / "clinic", votes(alarm=QualityAlarm(accuracy=0.6), gauge_share=0.1))
+    service.close()
+    backup.write(tmp_path / "clinic", tmp_path / "last.backup", final=True)
+    assert backup.restore(tmp_path / "last.backup", tmp_path / "moved")[1]
+    service = opened(Home(tmp_path / "moved"))
+    assert service._predictor._machine.watch._test is not None
+    service.close()
+
+
+def test_with_later_labels_only_a_final_backup_continues(tmp_path: Path) -> None:
+    """Phases may have begun since without an answer, and then the log ends with the same hash."""
+    service = answering_of(tmp_path / "clinic", chain(truth="rows", phase_rows=40))
+    teach(service, "monday", 30)
+    backup.write(tmp_path / "clinic", tmp_path / "monday.backup")
+    head = service.status().ledger_head
+    teach(service, "tuesday", 30)
+    service.maintain()
+    assert (service.status().phase, service.status().ledger_head) == (2, head)
+    service.close()
+    with pytest.raises(ValueError, match="--head is not enough for a predictor that takes later labels"):
+        backup.restore(tmp_path / "monday.backup", tmp_path / "moved", head=head)
+    assert not backup.restore(tmp_path / "monday.backup", tmp_path / "records")[1]
+    backup.write(tmp_path / "clinic", tmp_path / "last.backup", final=True)
+    assert backup.restore(tmp_path / "last.backup", tmp_path / "moved")[1]
+    service = opened(Home(tmp_path / "moved"))
+    assert (service.status().phase, service.status().labelled_waiting) == (2, 20)
     service.close()

@@ -32,7 +32,8 @@ from stand_in import (
     until,
 )
 
-from reticent.service.client import AsyncClient, Client, UntrustedCertificate
+from reticent.service.client import AsyncClient, Client
+from reticent.service.client_base import UntrustedCertificate
 from reticent.service.http import bodies, calls, server
 from reticent.service.http.access import Keyring
 from reticent.service.http.bodies import Limits

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from stand_in import MIXED, Column, Rules
 
-from reticent.service.http import open_inference
+from reticent.service.http import metadata, open_inference
 from reticent.service.http.problems import Problem
 
 
@@ -274,8 +274,8 @@ def test_labels_keep_their_type(classes: tuple[Any, ...], datatype: str) -> None
 
 
 def test_metadata_says_what_can_be_sent() -> None:
-    assert open_inference.metadata("m", Rules())["inputs"] == [{"name": "rows", "datatype": "FP64", "shape": [-1, 2]}]
-    assert open_inference.metadata("m", MIXED)["inputs"] == [
+    assert metadata.metadata("m", Rules())["inputs"] == [{"name": "rows", "datatype": "FP64", "shape": [-1, 2]}]
+    assert metadata.metadata("m", MIXED)["inputs"] == [
         {"name": "age", "datatype": "FP64", "shape": [-1]},
         {"name": "sex", "datatype": "BYTES", "shape": [-1]},
     ]

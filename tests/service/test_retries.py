@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from shop import WITHOUT_LATER_LABELS, MODEL, labels, new_answering, new_home
+from shop import MODEL, WITHOUT_LATER_LABELS, labels, new_answering, new_home
 from test_faults import run
 
 from reticent.errors import BudgetExhausted
@@ -33,6 +33,7 @@ from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
 from reticent.service.keys import ANONYMOUS
 from reticent.service.requests import Answered, Batch, Halted, KeyReused, Request, digest, hashed_key
+from reticent.service.store.protocol import JournalPart
 
 DAY = 24 * 3600 * 1000
 EVENTS = 6  # of a phase that ends: before and after its last answers, before and after it learns and stores the next
@@ -110,7 +111,9 @@ class Watched:
         present = self.answering.status().phase
         parts = [self.learned.get(one, set()) for one in range(2, present + 1)]
         journal = [
-            np.frombuffer(one.rows)[:: self.answering.columns].tolist() for one in self.answering._store.journal()
+            np.frombuffer(one.rows)[:: self.answering.columns].tolist()
+            for one in self.answering._store.journal()
+            if isinstance(one, JournalPart)
         ]
         gathered = [one for part in journal for one in part]
         assert len(set(gathered)) == len(gathered), "a row is gathered twice"

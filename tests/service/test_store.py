@@ -181,7 +181,7 @@ def test_many_small_parts_of_the_journal_become_few(
         if number % 11 == 10:
             one.close()
             one = SQLiteStore(one.path)
-    parts = list(one.journal())
+    parts = [part for part in one.journal() if isinstance(part, JournalPart)]
     assert len(parts) < len(sizes) / 2
     assert (b"".join(part.rows for part in parts), b"".join(part.class_indices for part in parts)) == (rows, codes)
     if not nobody:
@@ -196,7 +196,7 @@ def test_parts_of_nobody_and_of_somebody_stay_apart(tmp_path: Path, monkeypatch:
     for asked in range(1, 13):
         part = JournalPart(None if asked % 4 == 0 else [("ann", 1)], bytes([asked] * 8), b"\0")
         one.write(batch(asked, Entry("ann", 1, 1, 1), journal=part))
-    parts = list(one.journal())
+    parts = [part for part in one.journal() if isinstance(part, JournalPart)]
     assert [part.clients for part in parts] == [[("ann", 3)], None] * 3
     assert b"".join(part.rows for part in parts) == b"".join(bytes([asked] * 8) for asked in range(1, 13))
     one.close()

@@ -58,8 +58,7 @@ def test_an_older_store_is_kept_and_upgraded(tmp_path: Path, monkeypatch: pytest
     answering.close()
     head = verification.verify(folder / home.STORE).head
     with sqlite3.connect(folder / home.STORE) as db:
-        db.executescript(WITHOUT_LATER_LABELS)
-        db.execute("ALTER TABLE clients RENAME TO askers")
+        db.executescript(WITHOUT_LATER_LABELS + "ALTER TABLE clients RENAME TO askers")
         db.execute("ALTER TABLE phases DROP COLUMN event")
         db.executescript("DROP INDEX answers_by_expiry; ALTER TABLE answers DROP COLUMN rest;"
                          "CREATE INDEX answers_by_expiry ON answers (expires)")  # fmt: skip

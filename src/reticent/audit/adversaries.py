@@ -1,10 +1,11 @@
-"""The players of the everlasting game: samples, queries, views, adversaries, and the rules that adversaries obey."""
+"""The players of the everlasting game: samples, moves, views, adversaries, and the rules that adversaries obey."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import permutations
 from typing import Any, NamedTuple, Protocol
 
@@ -53,25 +54,87 @@ class Query(NamedTuple):
     client: Hashable | None = None
 
 
+class Labelled(NamedTuple):
+    """A labelled row for a phase to come.
+
+    Parameters
+    ----------
+    row : tuple
+        The row, in the first world.
+    label : hashable
+        Its label, in the first world.
+    other : pair of tuple and label, optional
+        Row and label in the second world. A labelled row that has one is a challenge.
+    group : hashable, optional
+        The group that the row belongs to.
+    """
+
+    row: Row
+    label: Any
+    other: tuple[Row, Any] | None = None
+    group: Hashable | None = None
+
+
+class Same(Enum):
+    """Stands for what is the same in both worlds, where None has a meaning."""
+
+    SAME = "same"
+
+
+SAME = Same.SAME
+
+
+class Feedback(NamedTuple):
+    """The label of an earlier query. What a function returns may depend on an answer that the adversary cannot see.
+
+    Parameters
+    ----------
+    query : int
+        The number of the query, from 0 on.
+    label : hashable, None or callable
+        The label in the first world; None if no feedback is given there. A function is called with the answer.
+    other : hashable, None or callable, default SAME
+        The label in the second world. Feedback that has another one is a challenge, of the unit that its query is.
+    client : hashable, optional
+        The client who gives it.
+    """
+
+    query: int
+    label: Any
+    other: Any = SAME
+    client: Hashable | None = None
+
+
+Move = Query | Labelled | Feedback
+
+
+def is_challenge(move: Move) -> bool:
+    """Whether a move differs between the worlds."""
+    return move.other is not SAME if isinstance(move, Feedback) else move.other is not None
+
+
 class Seen(NamedTuple):
     """What the adversary sees of one round.
 
     Parameters
     ----------
     answer : hashable
-        The answer, the error that refused it, or `HIDDEN`.
+        The answer, the error that refused it, or `HIDDEN`. For labelled rows and feedback, the reply.
     before : int or None
         The number of the phase that answers; None during training.
     phase : int or None
         `phase_` after the round; None if the predictor has no phases.
     left : int or None
         `answers_left_in_phase_` after the round; None if the predictor has no phases.
+    released : hashable, default None
+        `released_` after the round: models, qualities, alarms and counts of rows; None if the predictor has none.
     """
 
     answer: Hashable
     before: int | None
     phase: int | None
     left: int | None
+    released: Hashable = None
 
 
 View = tuple[Seen, ...]
@@ -83,8 +146,8 @@ class Adversary(Protocol):
     def training(self) -> tuple[Sample, Sample]:
         """Return the samples of the two worlds: equal, or different in one row (or in the rows of one group)."""
 
-    def ask(self, view: View) -> Query | None:
-        """Return the next query, given everything seen so far; None to stop."""
+    def ask(self, view: View) -> Move | None:
+        """Return the next move, given everything seen so far; None to stop."""
 
 
 # ── strategies ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -133,27 +196,64 @@ class RandomStrategy:
 
 @dataclass(frozen=True)
 class Script:
-    """An adversary that asks a fixed list of queries, whatever it sees.
+    """An adversary that makes a fixed list of moves, whatever it sees.
 
     Parameters
     ----------
     samples : pair of Sample
         The training samples of the two worlds.
-    queries : tuple of Query
-        The queries, in order.
+    queries : tuple of Query, Labelled or Feedback
+        The moves, in order.
     """
 
     samples: tuple[Sample, Sample]
-    queries: tuple[Query, ...]
+    queries: tuple[Move, ...]
 
     def training(self) -> tuple[Sample, Sample]:
         """Return the given samples."""
         return self.samples
 
-    def ask(self, view: View) -> Query | None:
-        """Return the next of the queries."""
+    def ask(self, view: View) -> Move | None:
+        """Return the next of the moves."""
         asked = len(view) - 1
         return self.queries[asked] if asked < len(self.queries) else None
+
+
+@dataclass(frozen=True)
+class AdaptiveScript:
+    """An adversary that chooses each move among a few, by a hash of the seed and of the view.
+
+    Parameters
+    ----------
+    seed : int
+        Which of the strategies this is.
+    samples : pair of Sample
+        The training samples of the two worlds.
+    choices : tuple of tuples of Query, Labelled or Feedback
+        For each round, the moves that may be made. A challenge should be the only move of its round.
+
+    Examples
+    --------
+    >>> sample = Sample(((0,), (1,)), (0, 1))
+    >>> AdaptiveScript(7, (sample, sample), ((Query((0,)),), (Labelled((1,), 1), Labelled((1,), 0)))).ask(())
+    Query(row=(0,), other=None, client=None)
+    """
+
+    seed: int
+    samples: tuple[Sample, Sample]
+    choices: tuple[tuple[Move, ...], ...]
+
+    def training(self) -> tuple[Sample, Sample]:
+        """Return the given samples."""
+        return self.samples
+
+    def ask(self, view: View) -> Move | None:
+        """Return one of the moves of the round."""
+        made = max(len(view) - 1, 0)
+        if made >= len(self.choices):
+            return None
+        hashed = hashlib.blake2b(repr((self.seed, *view)).encode(), digest_size=8).digest()
+        return self.choices[made][int.from_bytes(hashed, "little") % len(self.choices[made])]
 
 
 def random_strategies(
@@ -229,25 +329,47 @@ def neighbouring_samples(adversary: Adversary) -> tuple[Sample, Sample]:
     return first, second
 
 
-def challenge_rule(adversary: Adversary, unit: str) -> Callable[[View, Query], None]:
+def challenge_rule(adversary: Adversary, unit: str) -> Callable[[View, Move], None]:
     """Return a function that raises `ValueError` if a challenge is one too many.
 
-    An adversary may challenge once: with one training row or with one query. With `unit="client"` all challenges must
-    come from one client.
+    All contents that differ must belong to one unit: one training row, one labelled row, or one query with its
+    feedback. With `unit="client"`: the training rows and labelled rows of one group, and the queries and feedback of
+    the client with the same name.
     """
-    first, second = adversary.training()
-    spent: set[Hashable] = {("a training row",)} if _differences(Sample(*first), Sample(*second)) else set()
+    first, second = (Sample(*sample) for sample in adversary.training())
+    different = _differences(first, second)
+    spent: set[Hashable] = set()
+    if different:
+        spent.add(_person(None if first.groups is None else first.groups[different[0]], unit) or ("a training row",))
 
-    def check(view: View, query: Query) -> None:
-        earlier = set(spent)
-        for round_, seen in enumerate(view[1:]):
-            if seen.answer == HIDDEN:
-                asked = adversary.ask(view[: round_ + 1])
-                earlier.add(("a client", asked.client) if asked is not None and unit == "client" else ("a query",))
-        if earlier and (unit != "client" or earlier != {("a client", query.client)} or query.client is None):
-            raise ValueError("ask must challenge at most once: one training row, one query, or one client's queries")
+    def check(view: View, move: Move) -> None:
+        earlier, queries = set(spent), 0
+        for round_ in range(len(view)):
+            made = adversary.ask(view[: round_ + 1]) if round_ < len(view) - 1 else move
+            if made is not None and is_challenge(made):
+                earlier.add(_unit_of(made, unit, round_, queries))
+            queries += isinstance(made, Query)
+        if len(earlier) > 1:
+            raise ValueError(
+                "ask must challenge at most once: one training row, one labelled row, one query with its feedback, or "
+                "all rows and queries of one client"
+            )
 
     return check
+
+
+def _unit_of(move: Move, unit: str, round_: int, queries: int) -> Hashable:
+    """What is protected of which a challenge is part; `queries` came before it."""
+    name = move.group if isinstance(move, Labelled) else move.client
+    if (person := _person(name, unit)) is not None:
+        return person
+    if isinstance(move, Labelled):
+        return ("a labelled row", round_)
+    return ("a query", move.query if isinstance(move, Feedback) else queries)
+
+
+def _person(name: Hashable | None, unit: str) -> Hashable | None:
+    return ("a client", str(name)) if unit == "client" and name is not None else None
 
 
 def _differences(first: Sample, second: Sample) -> list[int]:

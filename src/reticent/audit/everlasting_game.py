@@ -1,8 +1,8 @@
 """The game that defines private everlasting prediction: played exactly on tiny instances, by sampling on real ones.
 
-Two worlds differ in one training row, or in one query, whose own answer stays hidden. An adversary chooses everything
-else, sees everything else, and asks for as long as it likes. If its views have nearly the same law in both worlds, the
-row and the query are protected.
+Two worlds differ in one training row, in one labelled row that comes later, or in one query, whose own answer stays
+hidden, and its feedback. An adversary chooses everything else, sees everything else, and asks for as long as it likes.
+If its views have nearly the same law in both worlds, the row and the query are protected.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from reticent.audit.adversaries import (
     Sample,
     View,
     challenge_rule,
+    is_challenge,
     listed_adversaries,
     neighbouring_samples,
 )
@@ -101,8 +102,9 @@ def everlasting_game(
 ) -> GameValue:
     """Play the everlasting privacy game on every outcome of the noise.
 
-    The predictor's real code runs. Everything observable is in the view: answers, the errors that refuse them, and
-    after each round `phase_` and `answers_left_in_phase_`. Only the answer to a challenge is hidden.
+    The predictor's real code runs. Everything observable is in the view: answers, replies, the errors that refuse them,
+    and after each round `phase_`, `answers_left_in_phase_` and `released_`. Only the answer to a challenge is hidden,
+    and what is said to its feedback.
 
     A step of the game leads from a state of the predictor, kept as bytes, to an observation and the next state.
     `audit.law` finds the law of each step once, however many adversaries take it, and equal states are merged. So the
@@ -121,10 +123,10 @@ def everlasting_game(
     adversaries : Adversary or iterable of Adversary
         Who plays. Each plays a game of its own.
     rounds : int
-        Queries per game.
+        Moves per game: queries, labelled rows and feedback.
     unit : {"row", "client"}, default "row"
-        What is protected. With "client", all queries of one client may be challenges. If samples have groups, all rows
-        of one group may differ.
+        What is protected. With "client", all queries and feedback of one client may be challenges, and all training and
+        labelled rows of the group of the same name. If samples have groups, all rows of one group may differ.
     clock : bool, default True
         Whether the adversary sees phases. With False it sees answers and errors only.
     tail_bits : int, default 80
@@ -179,7 +181,7 @@ def _play(steps: GameSteps, player: Adversary, sample: Sample, *, world: int, ro
             if query is None:
                 _add(ended, view, low, high)
                 continue
-            if query.other is not None:
+            if is_challenge(query):
                 check(view, query)
             outcomes, lost = steps.next(state, query, world)
             missing += -(-high * lost >> BITS)
@@ -280,7 +282,7 @@ def everlasting_attack(
         predictor = make(system)
         view: View = (fit_and_observe(predictor, samples[world]),)
         while len(view) <= count and (query := adversary.ask(view)) is not None:
-            if query.other is not None:
+            if is_challenge(query):
                 check(view, query)
             view = (*view, answer(predictor, query, world))
         return verdict(view)

@@ -15,19 +15,21 @@ from reticent.cli.demo import demo
 from reticent.cli.dispatch import run
 from reticent.cli.experiment import experiment
 from reticent.cli.export import export
+from reticent.cli.feedback import feedback
 from reticent.cli.fit import fit
 from reticent.cli.plan import plan
 from reticent.cli.restore import restore
 from reticent.cli.schema import schema
 from reticent.cli.serve import serve
 from reticent.cli.status import status
+from reticent.cli.teach import teach
 
 app = App(
     name="reticent",
     help="Private learning and private prediction: answers every question, never tells who taught it.",
     version=lambda: version("reticent"),
 )
-for command in (schema, fit, serve, ask, status, export, backup, restore, experiment, demo):
+for command in (schema, fit, serve, ask, teach, feedback, status, export, backup, restore, experiment, demo):
     app.command(command)
 app.command(plan, help_flags=[], version_flags=[])  # it has a help of its own for each function that plans
 

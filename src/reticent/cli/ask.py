@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.cli.columns import KnownColumns
 from reticent.cli.errors import UsageError, as_usage_errors
-from reticent.cli.opening import open_predictor, schema_of
+from reticent.cli.feedback import ANSWER_ID
+from reticent.cli.opening import schema_of
 from reticent.cli.options import Flag
 from reticent.cli.own_parts import Own, OwnParts
 from reticent.cli.progress import progress_bar
-from reticent.cli.running_server import address_of, naming_the_key, read_key
+from reticent.cli.running_server import here_or_served, naming_the_key, read_key, who_sends
 
 if TYPE_CHECKING:
-    from reticent.cli.answer_file import AnswerFile
     from reticent.data.schema import Schema
     from reticent.service.answering import AnsweringService
     from reticent.service.client import Client
-    from reticent.service.tables import TableFile
 
 ROWS_PER_REQUEST = 10_000
-PROBABILITIES = "probabilities"  # the output of a server that has them
+PROBABILITIES, ANSWER_IDS = "probabilities", "answer_ids"  # outputs of a server that has them
 
 
 def ask(
@@ -50,7 +50,8 @@ def ask(
     table
         A CSV, Parquet or Arrow file with the columns of the schema.
     out
-        A CSV file to write the answers to, one per row, in the order of the table.
+        A CSV file to write the answers to, one per row, in the order of the table. If the predictor takes feedback, it
+        also has the column answer_id, by which `reticent feedback` gives the true labels later.
     url
         The address of a server.
     key_file
@@ -65,19 +66,25 @@ def ask(
         Show no progress.
     """
     from reticent.cli.answer_file import AnswerFile, check_out
+    from reticent.cli.sent_rows import send_all
     from reticent.service import tables
 
     with as_usage_errors(), naming_the_key(key_file), ExitStack() as cleanup:
         found = tables.open_table(table)
         check_out(out, resume)
         answerer = cleanup.enter_context(_answerer(name, url, read_key(key_file), own, probabilities))
-        tables.check_columns(found, answerer.columns)
+        tables.check_columns(found, answerer.columns.names)
         with progress_bar("counting rows", quiet=quiet) as advance:
             rows = found.count(advance)
         answers = cleanup.enter_context(AnswerFile(out, answerer.header, rows, table.stat().st_size, answerer.client))
+        known = answerer.columns
         advance = cleanup.enter_context(progress_bar("asking", rows, quiet=quiet))
+        chunks = found.chunks(known.names, None, ROWS_PER_REQUEST, known.numbers, as_floats=True)
         try:
-            _ask_all(found, answerer, answers, advance)
+            send_all(
+                chunks, answers, lambda chunk, key: answers.add(answerer.ask(chunk, key)), advance,
+                rows=ROWS_PER_REQUEST,
+            )  # fmt: skip
         except BaseException as error:
             answers.leave(error)
             raise
@@ -92,89 +99,49 @@ class Answerer:
 
     Attributes
     ----------
-    kinds : dict of str to str
-        For every column, "number" or "category".
+    columns : KnownColumns
+        The columns to ask with.
     header : list of str
-        Headers of the columns of answers: the target and, with probabilities, the classes.
+        Headers of the columns of answers: the target and, with feedback, answer_id; with probabilities, the classes.
     client : str
         Who asks. Idempotency keys belong to a client.
     ask : callable
         Maps columns and an idempotency key to the cells of each answer.
     """
 
-    kinds: dict[str, str]
+    columns: KnownColumns
     header: list[str]
     client: str
     ask: Callable[[dict[str, Any], str], list[list[Any]]]
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns to ask with, in order."""
-        return list(self.kinds)
-
-    @property
-    def numbers(self) -> set[str]:
-        """The columns that are numbers."""
-        return {name for name, kind in self.kinds.items() if kind == "number"}
-
-
-def _ask_all(table: TableFile, answerer: Answerer, answers: AnswerFile, advance: Callable[[int], None]) -> None:
-    """Ask for all rows without an answer, in requests that are halved while the server finds them too large."""
-    from reticent.service.client_messages import ServiceError
-
-    columns, size, skip = answerer.columns, ROWS_PER_REQUEST, answers.done
-    advance(skip)
-    for chunk in table.chunks(columns, None, rows=ROWS_PER_REQUEST, numbers=answerer.numbers):
-        left = len(chunk[columns[0]])
-        start, skip = min(left, skip), max(0, skip - left)
-        while start < left:
-            part = slice(start, min(left, start + (answers.pending or size)))
-            key = answers.begin(part.stop - part.start)
-            try:
-                cells = answerer.ask({each: values[part] for each, values in chunk.items()}, key)
-            except ServiceError as error:
-                if error.kind != "too-large" or part.stop - part.start == 1:
-                    raise
-                size = (part.stop - part.start) // 2  # a request that is refused costs nothing
-                answers.pending = None
-                continue
-            answers.add(cells)
-            advance(part.stop - part.start)
-            start = part.stop
 
 
 @contextmanager
 def _answerer(
     name: str, url: str | None, key: str | None, own: OwnParts | None, probabilities: bool
 ) -> Iterator[Answerer]:
-    from reticent.service.home import AlreadyServed
-
-    if url is None:
-        try:
-            answering = open_predictor(name, own)
-        except AlreadyServed:
-            url = address_of(name)
-        else:
-            with ExitStack() as cleanup:
-                cleanup.callback(answering.close)
-                if probabilities and (why := answering.no_probabilities) is not None:
-                    raise UsageError(f"--probabilities: {why}")
-                schema = schema_of(answering.home.folder, answering.home.model)
-                yield Answerer(
-                    kinds=_kinds(schema),
-                    header=_header(schema.target, schema.classes if probabilities else ()),
-                    client="here",
-                    ask=lambda chunk, key: ask_predictor(answering, schema, chunk, key, probabilities),
-                )
-            return
     from reticent.service.client import Client
 
-    with Client(url, model=name, key=key) as client:
-        kinds, target = _columns_of_server(name, client)
-        header = _header(target, _classes_of_server(client) if probabilities else ())
-        who = "nobody" if key is None else key.partition(".")[0]  # the id of the key, which is no secret
+    with here_or_served(name, url, key, own) as found:
+        if not isinstance(found, Client):
+            if probabilities and (why := found.no_probabilities) is not None:
+                raise UsageError(f"--probabilities: {why}")
+            schema = schema_of(found.home.folder, found.home.model)
+            yield Answerer(
+                columns=KnownColumns.of_schema(schema),
+                header=_header(schema.target, schema.classes if probabilities else (), ids=_gives_ids(found)),
+                client="here",
+                ask=lambda chunk, key: ask_predictor(found, schema, chunk, key, probabilities),
+            )
+            return
+        columns = KnownColumns.of_server(name, found)
+        outputs = {output["name"] for output in found.metadata()["outputs"]}
+        classes = _classes_of_server(found) if probabilities else ()
+        header = _header(columns.target or "answer", classes, ids=ANSWER_IDS in outputs)
         yield Answerer(
-            kinds, header, who, lambda chunk, key: _ask_server(client, _typed(chunk, kinds), key, probabilities)
+            columns,
+            header,
+            who_sends(key),
+            lambda chunk, key: _ask_server(found, columns.typed(chunk), key, probabilities, ids=ANSWER_ID in header),
         )
 
 
@@ -199,7 +166,8 @@ def ask_predictor(
     Returns
     -------
     list of list
-        For each row its label and, if wanted, the probability of every class.
+        For each row its label and, if the predictor takes feedback, its answer_id, or if wanted, the probability of
+        every class.
     """
     from reticent.service.keys import ANONYMOUS
     from reticent.service.requests import Request, digest
@@ -210,26 +178,38 @@ def ask_predictor(
     if isinstance(found, Exception):
         raise found
     if found.probabilities is None:
-        return _cells(found.labels, None)
+        return _cells(found.labels, found.tickets, None)
     order = [answering.classes.index(one) for one in schema.classes]  # that of a server
-    return _cells(found.labels, found.probabilities[:, order])
+    return _cells(found.labels, None, found.probabilities[:, order])
 
 
-def _ask_server(client: Client, columns: dict[str, Any], key: str, probabilities: bool) -> list[list[Any]]:
+def _ask_server(
+    client: Client, columns: dict[str, Any], key: str, probabilities: bool, *, ids: bool
+) -> list[list[Any]]:
+    if ids:
+        answers = client.ask_with_answer_ids(columns, idempotency_key=key)
+        return _cells(answers.labels.tolist(), answers.answer_ids.tolist(), None)
     if not probabilities:
-        return _cells(client.ask(columns, idempotency_key=key).tolist(), None)
+        return _cells(client.ask(columns, idempotency_key=key).tolist(), None, None)
     found = client.ask_with_probabilities(columns, idempotency_key=key)
-    return _cells(found.labels.tolist(), found.probabilities)
+    return _cells(found.labels.tolist(), None, found.probabilities)
 
 
-def _cells(labels: list[Any], probabilities: Any) -> list[list[Any]]:
+def _cells(labels: list[Any], ids: Sequence[str] | None, probabilities: Any) -> list[list[Any]]:
     """The cells of each answer."""
+    if ids is not None:  # one private model takes no feedback, and nothing else has probabilities
+        return [[label, one] for label, one in zip(labels, ids, strict=True)]
     rest = [[]] * len(labels) if probabilities is None else probabilities.tolist()
     return [[label, *others] for label, others in zip(labels, rest, strict=True)]
 
 
-def _header(target: str, classes: Iterable[Any]) -> list[str]:
-    return [target, *(f"P({one})" for one in classes)]
+def _header(target: str, classes: Iterable[Any], *, ids: bool) -> list[str]:
+    return [target, *([ANSWER_ID] if ids else []), *(f"P({one})" for one in classes)]
+
+
+def _gives_ids(answering: AnsweringService) -> bool:
+    """Whether labels can be given later, by the ids of answers."""
+    return answering.status().truth in ("feedback", "both")
 
 
 def _classes_of_server(client: Client) -> list[str]:
@@ -238,30 +218,3 @@ def _classes_of_server(client: Client) -> list[str]:
     if all(output["name"] != PROBABILITIES for output in found["outputs"]):
         raise UsageError("--probabilities: the server has none. Serve one private model with --probabilities")
     return list(found["parameters"]["classes"])
-
-
-def _typed(chunk: dict[str, Any], kinds: dict[str, str]) -> dict[str, Any]:
-    """Columns as they are sent: a CSV file has text where the service wants numbers."""
-    from reticent.data.cells import as_numbers, as_text
-
-    return {
-        name: as_numbers(chunk[name]) if kind == "number" else [as_text(cell) for cell in chunk[name]]
-        for name, kind in kinds.items()
-    }
-
-
-def _columns_of_server(name: str, client: Client) -> tuple[dict[str, str], str]:
-    """The columns and the target: from the predictor's folder if it is on this machine, else from the server."""
-    from reticent.service import home
-
-    folder = home.folder_of(name)
-    if (folder / home.MODEL).is_file():
-        schema = schema_of(folder, home.read_model(folder))
-        return _kinds(schema), schema.target
-    found = client.metadata()
-    text = {tensor["name"] for tensor in found["inputs"] if tensor["datatype"] == "BYTES"}
-    return {each: "category" if each in text else "number" for each in found["parameters"]["columns"]}, "answer"
-
-
-def _kinds(schema: Schema) -> dict[str, str]:
-    return {column.name: column.kind for column in schema.columns}

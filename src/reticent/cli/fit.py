@@ -22,6 +22,7 @@ from reticent.cli.fit_plan import BetterOption, FitChoice, Learner, choose
 from reticent.cli.notices import one_answer
 from reticent.cli.options import Flag, Number, whole_number
 from reticent.cli.progress import progress_bar
+from reticent.cli.truth_options import NOTHING_LATER, Truth, TruthOptions
 from reticent.errors import OneAnswerWarning, PrivacyWarning
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def fit(
     compare: Flag = False,
     yes: Flag = False,
     quiet: Flag = False,
+    later: Truth = None,
 ) -> int:
     """Make a predictor from a table, ready to be served.
 
@@ -124,8 +126,8 @@ def fit(
     from reticent.predictors.parameters import CheckedParameters
     from reticent.service import home, tables
 
-    if not 0 < client_share <= 1:
-        raise UsageError(f"--client-share must be above 0 and at most 1, got {float(client_share):g}")
+    later = later or NOTHING_LATER
+    _check_options(learner, later, client_share, compare=compare)
     with as_usage_errors():
         folder = _new_folder(name)
         share = checked_schema_share(schema_share)
@@ -143,6 +145,7 @@ def fit(
         labels = price_of_labels(rows, epsilon=epsilon, share=label_part)
         options: dict[str, Any] = {
             "answers": answers, "drift": drift, "client_share": client_share, "client_phases": client_phases,
+            "later": later,
         }  # fmt: skip
         purchase, kept = None, _schema_file(folder, bought=declared is None)
         if declared is None:
@@ -182,6 +185,12 @@ def fit(
             home.Home.create(folder, predictor, _model(choice, rows, epsilon, delta, share)).close()
     _report(predictor, choice, rows, folder)
     return 0
+
+
+def _check_options(learner: str, later: TruthOptions, client_share: Any, *, compare: bool) -> None:
+    if not 0 < client_share <= 1:
+        raise UsageError(f"--client-share must be above 0 and at most 1, got {float(client_share):g}")
+    later.check(learner, compare=compare)
 
 
 def _pay(
@@ -225,11 +234,15 @@ def _report(predictor: EverlastingPredictor, choice: FitChoice, rows: int, folde
     if predictor.comparison_ is not None:
         print("\n" + compared_in_words(predictor.comparison_))
     schema, promised, name = choice.schema, predictor.guarantee_, shlex.quote(folder.name)
-    made = "one private model" if not choice.learns_from_queries else f"a predictor ({choice.option_name})"
+    made = "one private model" if not choice.has_phases else f"a predictor ({choice.option_name})"
     who = "each row of the table" if schema.group is None else f"all rows of one {schema.group!r} together"
-    queries = "and each query" if choice.learns_from_queries else "and not queries"
-    if choice.learns_from_queries and schema.group is not None:
+    queries = "and each query" if choice.has_phases else "and not queries"
+    if choice.later.takes_rows:
+        queries = f"each row that is taught later, {queries}"
+    if choice.has_phases and schema.group is not None:
         queries = "and all queries of one client together"
+        if choice.later.takes_rows:
+            who = f"all rows of one {schema.group!r} together, also those that are taught later"
     print(
         f"\nMade: {made} of {rows:,} rows and {len(schema.columns):,} column{'s' * (len(schema.columns) > 1)}, in "
         f"{folder}\n"
@@ -350,8 +363,9 @@ def _predictor(choice: FitChoice, compare: bool, *, client_share: Any, client_ph
         besides=choice.besides,
         answers=choice.answers,
         classes=list(choice.schema.classes),
-        engine="auto" if choice.learns_from_queries else "model",
+        engine="auto" if choice.has_phases else "model",
         **choice.phases,
+        **choice.later.predictor_parameters(),
         client_share=client_share,
         client_phases=client_phases,
     )
@@ -386,7 +400,8 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
     Returns
     -------
     Rows
-        Numbers, class indices in the ascending order of the classes, and the group of each row if the schema has one.
+        Numbers, class indices in the ascending order of the classes, and the name of each row's group if the schema
+        has groups.
     """
     import numpy as np
 
@@ -399,7 +414,7 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
     groups = None if schema.group is None else np.empty(rows, dtype=np.int64)
     numbers = {column.name for column in schema.columns if column.kind == "number"}
     with progress_bar("reading rows", rows, quiet=quiet) as advance:
-        for chunk in table.chunks(_columns_read(schema), advance, numbers=numbers):
+        for chunk in table.chunks(_columns_read(schema), advance, numbers=numbers, as_floats=True):
             start = len(store)
             encoded = schema.encode(chunk)
             if start + len(encoded) > rows:
@@ -409,7 +424,10 @@ def read_rows(table: TableFile, schema: Schema, rows: int, *, quiet: bool = Fals
                 names = group_names(chunk[schema.group], table, schema.group)
                 groups[start : start + len(names)] = [known.setdefault(each, len(known)) for each in names]
     check_unchanged(table, len(store), rows)
-    return store.rows()._replace(groups=groups)
+    if groups is None:
+        return store.rows()
+    spelled = np.fromiter(known, dtype=object, count=len(known))
+    return store.rows()._replace(groups=spelled[groups])  # names: rows that are taught later may have the same
 
 
 def _model(choice: FitChoice, rows: int, epsilon: Any, delta: Any, share: Fraction) -> str:
@@ -431,4 +449,5 @@ def _model(choice: FitChoice, rows: int, epsilon: Any, delta: Any, share: Fracti
         made["labels_epsilon"] = str(choice.labels_price)
     if choice.schema_price is not None:
         made["schema_share"] = str(share)
+    made |= choice.later.toml(choice.plan.truth)
     return choice.schema.to_toml() + "\n[model]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in made.items())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from reticent.cli.errors import UsageError
+from reticent.cli.truth_options import NOTHING_LATER, TruthOptions
 
 if TYPE_CHECKING:
     from reticent.data.schema import Schema
@@ -114,6 +115,8 @@ class FitChoice:
         Where the schema comes from: a file, a guess of its width, or a private release.
     automatic : bool, default False
         Whether the learner was chosen here, and not named by the caller.
+    later : TruthOptions
+        Where labels come from after the table, and when there is an alarm.
     """
 
     schema: Schema
@@ -128,6 +131,7 @@ class FitChoice:
     labels_price: Fraction = Fraction(0)
     stage: Stage = "given"
     automatic: bool = False
+    later: TruthOptions = NOTHING_LATER
 
     @property
     def besides(self) -> tuple[Any, Any] | None:
@@ -153,13 +157,14 @@ class FitChoice:
         return OPTION_OF.get(self.learner) or _votes(self.answers)
 
     @property
-    def learns_from_queries(self) -> bool:
-        """Whether queries become rows of later phases."""
+    def has_phases(self) -> bool:
+        """Whether there are phases that learn, and not one model for ever."""
         return self.learner != "private-model"
 
     def better(self) -> BetterOption | None:
         """What is better by much; None if nothing is."""
-        if self.schema.group is not None and self.learner != "private" and len(self.plan.phases) > 1:
+        learned = self.later.truth != "rows"  # whether queries are
+        if learned and self.schema.group is not None and self.learner != "private" and len(self.plan.phases) > 1:
             least = self.plan.phases[1].teachers
             return BetterOption(
                 f"with a group, all queries of a client stay together, and the next phase needs {least:,} clients or "
@@ -168,10 +173,13 @@ class FitChoice:
                 "choose --learner private",
             )
         best, mine = self.advice.best, self._option()
+        if self.later.truth is not None:  # other options do not learn from later labels
+            best = mine
         if mine.possible and mine is best and mine.loss >= USELESS:
             return BetterOption(
-                f"{best.name} is expected to lose {best.loss:.0%} of all answers to {self.reference}, and every other "
-                "option at least as much: little can be learned from so few rows at this ε",
+                f"{best.name} is expected to lose {best.loss:.0%} of all answers to {self.reference}"
+                + ("" if self.later.truth else ", and every other option at least as much")
+                + ": little can be learned from so few rows at this ε",
                 "bring more rows, learn from fewer columns, or choose a larger --epsilon",
                 "no option is good",
             )
@@ -193,7 +201,9 @@ class FitChoice:
         return LINEAR_MODELS.get(option.name) if self.advice.reference == "linear" else None
 
     def _option(self) -> Option:
-        return next(option for option in self.advice.options if option.name == self.option_name)
+        # With later labels, all rows of the table train the first model of a chain: it is as good as one model.
+        name = "one-shot" if self.later.truth and self.learner == "private" else self.option_name
+        return next(option for option in self.advice.options if option.name == name)
 
     def required(self) -> str:
         """Why this plan is refused, and what is needed."""
@@ -223,7 +233,7 @@ class FitChoice:
         about = "about " if self.stage == "expected" else ""
         numbers = f"{about}{schema.width:,} number{'s' * (schema.width != 1)} per row"
         columns = f"{len(schema.columns):,} column{'s' * (len(schema.columns) != 1)} ({numbers})"
-        if self.stage == "found" and not self.learns_from_queries and self.plan.sustained:
+        if self.stage == "found" and not self.has_phases and self.plan.sustained:
             return f"The plan stays as it is, with {columns}."
         lines = [
             START[self.stage].format(table=table.name),
@@ -239,6 +249,12 @@ class FitChoice:
         lines += [
             *self._delta(),
             *self._who_is_learned_from(client_share, client_phases),
+            *self.later.words(self.plan.truth, group=schema.group),
+        ]
+        if self.later.truth is not None:
+            first = f"The first phase is expected to have {self.expectation()}. Later ones follow their labels."
+            return "\n".join([*lines, first, *([ONE_ROW] if schema.group is not None else [])])
+        lines += [
             "",
             f"What each option is expected to lose, of all answers, to {self.reference} (→ marks the "
             "chosen one):",
@@ -279,7 +295,7 @@ class FitChoice:
     def spending(self) -> list[str]:
         """What the budget is for, one part at a time, in plain words."""
         parts = [f"ε = {float(self.labels_price):.4g} to check labels"] if self.labels_price else []
-        what = "the first phase" if self.learns_from_queries else "the model"
+        what = "the first phase" if self.has_phases else "the model"
         if self.schema_price is None:
             return [*parts, f"{_price(self.epsilon, self.delta)} for {what}"]
         epsilon, delta = self.schema_price
@@ -308,10 +324,12 @@ class FitChoice:
 
     def _who_is_learned_from(self, share: Any, phases: int) -> list[str]:
         """Whose rows and queries are learned from."""
-        if not self.learns_from_queries:
+        if not self.has_phases:
             first = [] if self.schema.group is None else ["With a group, only its first row is learned from."]
             together = "" if self.schema.group is None else f", all rows of one {self.schema.group!r} together"
             return [*([AUTOMATIC] if self.automatic else []), *first, NO_QUERIES.format(together=together)]
+        if self.later.truth == "rows":
+            return [] if self.schema.group is None else ["With a group, only its first row is learned from."]
         if self.schema.group is None:
             return [] if len(self.plan.phases) < 2 else [_share_of_clients(share)]
         if self.learner != "private":
@@ -361,6 +379,7 @@ def choose(
     schema_price: tuple[Any, Any] | None = None,
     labels_price: Fraction = Fraction(0),
     stage: Stage = "given",
+    later: TruthOptions = NOTHING_LATER,
 ) -> FitChoice:
     """Choose the learner and plan its phases, from public numbers alone."""
     from reticent.plan.advise import advise
@@ -386,10 +405,12 @@ def choose(
     automatic = learner == "auto"
     if automatic:
         # Limits on what is learned from clients are for learners that learn from queries.
-        limited = client_share != 1 or client_phases != 1
-        learner = _automatic(advice, answers, grouped=schema.group is not None, limited=limited)
+        limited = client_share != 1 or client_phases != 1 or later.needs_phases
+        learner = LINEAR_MODELS["chain"]  # votes need far more labels per phase
+        if later.truth is None:
+            learner = _automatic(advice, answers, grouped=schema.group is not None, limited=limited)
     phases: dict[str, Any] = {"rows_per_teacher": ROWS_PER_TREE if learner == "trees" else "auto"}
-    if drift != "none" and learner != "private-model":
+    if drift != "none" and learner != "private-model" and later.truth is None:
         phases |= {"growth": DRIFT_GROWTH, "max_rows": rows}  # short phases, as advised, follow the drift
     plan = everlasting(
         rows,
@@ -397,11 +418,13 @@ def choose(
         learner=PLANNED[learner],  # type: ignore[arg-type]
         phases=4,
         **phases,
+        **later.plan_parameters(),
         **common,
     )
     return FitChoice(
-        schema, learner, answers, phases, plan, advice, epsilon, delta, schema_price, labels_price, stage, automatic
-    )
+        schema, learner, answers, phases, plan, advice, epsilon, delta, schema_price, labels_price, stage, automatic,
+        later,
+    )  # fmt: skip
 
 
 def _automatic(advice: Advice, answers: int | str, *, grouped: bool, limited: bool) -> str:

@@ -40,10 +40,11 @@ def add(
     name: str,
     who: str,
     *,
-    scope: Annotated[list[Literal["ask", "observe", "admin"]] | None, Parameter(negative="")] = None,
+    scope: Annotated[list[Literal["ask", "teach", "observe", "admin"]] | None, Parameter(negative="")] = None,
     rate: float | None = None,
     burst: Whole | None = None,
     quota: Whole | None = None,
+    rows_per_day: Whole | None = None,
 ) -> int:
     """Make a key and print it. Only its hash is stored, so the key cannot be shown again.
 
@@ -54,19 +55,22 @@ def add(
     who
         Whom the key is for; a name that no other key has.
     scope
-        What the key allows: ask (the default), observe, admin. May be given several times.
+        What the key allows: ask (the default), teach, observe, admin. May be given several times.
     rate
         Answers per second.
     burst
         Answers at once; default: the rate, as many as in one second.
     quota
         Answers in total.
+    rows_per_day
+        Labelled rows per day, by UTC, with the scope teach.
     """
     from reticent.service.keys import check_name, make_key
 
     with as_usage_errors(), _key_table(name) as table:
         check_name(who, "WHO, the name of the key,")
-        token, key = make_key(who, scope or ["ask"], rate=rate, burst=burst, quota=quota)
+        limits: dict[str, Any] = {"rate": rate, "burst": burst, "quota": quota, "daily_rows": rows_per_day}
+        token, key = make_key(who, scope or ["ask"], **limits)
         table.add(key)
     print(token)
     print(f"A key for {who}, to {' and '.join(key.scopes)}. It is not stored: write it down now.", file=sys.stderr)
@@ -99,7 +103,15 @@ def list_all(name: str, *, json: Flag = False) -> int:
     return 0
 
 
-def set_limits(name: str, who: str, *, rate: Rate = None, burst: Count = None, quota: Count = None) -> int:
+def set_limits(
+    name: str,
+    who: str,
+    *,
+    rate: Rate = None,
+    burst: Count = None,
+    quota: Count = None,
+    rows_per_day: Count = None,
+) -> int:
     """Change the limits of a key, also on a running server. The key itself and what it has used stay as they are.
 
     Parameters
@@ -114,13 +126,15 @@ def set_limits(name: str, who: str, *, rate: Rate = None, burst: Count = None, q
         Answers at once, or none for as many as in one second.
     quota
         Answers in total, including those given so far, or none for no limit.
+    rows_per_day
+        Labelled rows per day, by UTC, or none for no limit.
     """
-    given = {"rate": rate, "burst": burst, "quota": quota}
+    given = {"rate": rate, "burst": burst, "quota": quota, "daily_rows": rows_per_day}
     limits: dict[str, Any] = {
         limit: None if value == NO_LIMIT else value for limit, value in given.items() if value is not None
     }
     if not limits:
-        raise UsageError("nothing to change: give --rate, --burst or --quota")
+        raise UsageError("nothing to change: give --rate, --burst, --quota or --rows-per-day")
     with as_usage_errors(), _key_table(name) as table:
         key = table.change(who, **limits)
     print(f"the key of {key.name} ({key.id}) now has: {_limits(key)}")
@@ -193,6 +207,7 @@ def _public(key: Key) -> dict[str, object]:
         "rate": key.rate,
         "burst": key.burst,
         "quota": key.quota,
+        "daily_rows": key.daily_rows,
         "revoked": key.revoked is not None,
     }
 
@@ -200,4 +215,5 @@ def _public(key: Key) -> dict[str, object]:
 def _limits(key: Key) -> str:
     limits = [f"{key.rate:g}/s, {key.burst} at once"] if key.rate else []
     limits += [f"{key.quota:,} in all"] if key.quota is not None else []
+    limits += [f"{key.daily_rows:,} labelled rows a day"] if key.daily_rows is not None else []
     return ", ".join(limits) or "no limits"

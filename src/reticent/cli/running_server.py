@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reticent.cli.errors import UsageError
-from reticent.cli.opening import existing_folder
+from reticent.cli.opening import existing_folder, open_predictor
+
+if TYPE_CHECKING:
+    from reticent.cli.own_parts import OwnParts
+    from reticent.service.answering import AnsweringService
+    from reticent.service.client import Client
 
 ADDRESS = "address"  # a file in the predictor's folder, written by `serve` while it runs
 
@@ -37,6 +43,44 @@ def served_at(folder: Path) -> str | None:
         except ProcessLookupError:
             return None
     return address
+
+
+@contextmanager
+def here_or_served(
+    name: str, url: str | None, key: str | None, own: OwnParts | None
+) -> Iterator[AnsweringService | Client]:
+    """The predictor itself, opened here; or a client of its server, if one runs or a URL is given.
+
+    Parameters
+    ----------
+    name : str
+        The predictor.
+    url : str or None
+        The address of a server.
+    key : str or None
+        The key to send.
+    own : OwnParts or None
+        Parts of the predictor that are not in its folder.
+    """
+    from reticent.service.client import Client
+    from reticent.service.home import AlreadyServed
+
+    if url is None:
+        try:
+            answering = open_predictor(name, own)
+        except AlreadyServed:
+            url = address_of(name)
+        else:
+            with closing(answering):
+                yield answering
+            return
+    with Client(url, model=name, key=key) as client:
+        yield client
+
+
+def who_sends(key: str | None) -> str:
+    """Who a client is, for records: the id of its key, which is no secret."""
+    return "nobody" if key is None else key.partition(".")[0]
 
 
 def read_key(key_file: Path | None) -> str | None:

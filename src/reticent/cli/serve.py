@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from reticent.cli.own_parts import Own
 from reticent.cli.running_server import ADDRESS
 
 if TYPE_CHECKING:
+    from reticent.service.alarm_hook import AlarmHook
     from reticent.service.answering import AnsweringService
     from reticent.service.http.access import Keyring
 
@@ -33,6 +35,7 @@ def serve(
     tls_key: Path | None = None,
     behind_proxy: Flag = False,
     probabilities: Flag = False,
+    on_alarm: str | None = None,
     own: Own = None,
 ) -> int:
     """Answer queries over HTTP until Ctrl-C, SIGTERM or SIGHUP; the dashboard is at /.
@@ -58,6 +61,10 @@ def serve(
     probabilities
         Let answers carry the probability of every class. Only for one private model, which is public (`reticent fit
         --learner private-model`).
+    on_alarm
+        A command to run, or a URL to post to, when an alarm is raised (`reticent fit --alarm-accuracy`). A command has
+        the phase in $RETICENT_ALARM_PHASE and all facts, as JSON, in $RETICENT_ALARM; a URL gets the same JSON. Only
+        public facts are sent. That it fails is logged, and changes nothing.
     """
     from reticent.service import traces
     from reticent.service.http.batching import WAITING_NUMBERS, WAITING_ROWS, Batcher
@@ -72,6 +79,7 @@ def serve(
         until_served.callback(answering.close)
         if probabilities and (why := answering.no_probabilities) is not None:
             raise UsageError(f"--probabilities: {why}")
+        hook = None if on_alarm is None else _alarm_hook(on_alarm, name, answering)
         keyring = _keyring(folder, answering)
         binding = Binding(
             host=host,
@@ -92,12 +100,22 @@ def serve(
         address.write_text(binding.address, encoding="utf-8")
         cleanup.callback(address.unlink, missing_ok=True)
         print(f"{name}: {binding.address} (dashboard; /docs says how to ask). Ctrl-C ends it.", flush=True)
+        if hook is not None:
+            cleanup.enter_context(hook)
         until_served.pop_all()  # from here on the server closes it, after all requests are answered
         serve(service, binding)
     if answering.halt is None:
         return 0
     print(f"reticent: {name} has stopped answering: {answering.halt.words(folder)}", file=sys.stderr)
     return answering.halt.code
+
+
+def _alarm_hook(on_alarm: str, name: str, answering: AnsweringService) -> AlarmHook:
+    from reticent.service.alarm_hook import AlarmHook
+
+    if not answering.status().raises_alarms:
+        raise UsageError("--on-alarm: this predictor raises none; reticent fit makes one with --alarm-accuracy")
+    return AlarmHook(on_alarm, name, answering.home.folder, answering.status)
 
 
 def check_known(host: str) -> None:
@@ -128,7 +146,8 @@ def check_free(host: str, port: int) -> None:
 
 def _keyring(folder: Path, answering: AnsweringService) -> Keyring:
     from reticent.service.home import KEYS
-    from reticent.service.http.access import Keyring
+    from reticent.service.http.access import DAY, Keyring
     from reticent.service.keys import KeyTable
 
-    return Keyring(KeyTable(folder / KEYS), used=answering.charged())
+    today = 1000 * int(time.time() // DAY * DAY)
+    return Keyring(KeyTable(folder / KEYS), used=answering.charged(), taught=answering.taught(today))

@@ -15,6 +15,7 @@ from reticent.cli.opening import copied, existing_folder, open_predictor
 from reticent.cli.options import Flag
 from reticent.cli.own_parts import Own, OwnParts
 from reticent.cli.progress import progress_bar
+from reticent.cli.quality_words import later_labels, quality
 from reticent.cli.running_server import address_of, naming_the_key, read_key, served_at
 
 if TYPE_CHECKING:
@@ -115,7 +116,9 @@ def _status_and_close(name: str, folder: Path, answering: AnsweringService) -> d
     try:
         now, retired, halt = answering.status(), answering.home.store.retired, halting.last(folder)
         found = {"model": name, **asdict(now), "served": None, "retired": retired}
-        found["words"] = in_words(now.guarantee, public_model=now.public_model, besides=now.besides)
+        found["words"] = in_words(
+            now.guarantee, public_model=now.public_model, besides=now.besides, truth=now.truth
+        )
         if halt is not None:
             found |= {"halted": halt.words(folder), "halt": asdict(halt)}
         return found
@@ -145,6 +148,7 @@ def _as_text(name: str, found: dict[str, Any]) -> str:
         f"phase {found['phase']}: {_learned(found)}",
         f"answered: {found['answered']:,} in all; {_left(found)}",
         *_next_phase(found),
+        *quality(found),
         f"answer log: {_entries(found['ledger_length'])}, head {found['ledger_head']}",
     ]
     if past := found.get("past"):
@@ -172,6 +176,8 @@ def _next_phase(found: dict[str, Any]) -> list[str]:
     """What the next phase will learn from, and what a test of drift found before this one."""
     if found["guarantee"]["protects"] == "rows":
         return ["next phase: none, since queries are not learned from"]
+    if found.get("truth"):
+        return later_labels(found)
     return [
         f"gathered for the next phase: {found['rows_gathered']:,} of {found['rows_wanted']:,} rows, at most "
         f"{found['client_cap']:,} from one client",

@@ -244,6 +244,11 @@ class Schema:
         declared = np.maximum(self._labels.of(labels), 0)
         return self._ascending_index[declared]
 
+    def later_class_indices(self, labels: Any) -> Indices:
+        """As `class_indices`, but −1 for any other label, as later labels have it."""
+        declared = self._labels.of(labels)
+        return np.where(declared < 0, -1, self._ascending_index[declared])
+
     def other_labels(self, labels: Any) -> NDArray[np.bool_]:
         """Whether each label is none of the classes, so that it counts as the first of them."""
         return self._labels.of(labels) < 0

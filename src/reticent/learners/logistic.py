@@ -106,7 +106,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     start : Linear or None, default None
         The weights from which the descent starts; None is zero. They must be public: known without the rows, or the
         `hypothesis_` of an earlier private model, never anything else that was computed from data. After rounds,
-        weights for mapped rows are cut off at 10.
+        large weights for mapped rows are made smaller.
     whitening : Whitening or None, default None
         A public map of rows for the descent: the `whitening_` of an earlier private model. Then nothing is spent on
         finding one, and all of the budget is for the descent. With `start`, the earlier model's weights are carried

@@ -23,7 +23,7 @@ from reticent.learners.levels import reach_for_counts
 from reticent.learners.linear import Linear, Scales, check_heaviest, released_weights, start_weights
 from reticent.learners.logistic_settings import LogisticSettings
 from reticent.learners.second_moments import whiten
-from reticent.learners.whitening import Whitening
+from reticent.learners.whitening import Whitening, moderate_start
 from reticent.mechanisms.release import Release, noise_or_system, release
 from reticent.noise import Noise
 from reticent.silence import silent
@@ -94,11 +94,11 @@ def fit_rows(
         scales = Scales(length, 1, int(constant), 1)
     start, outputs = settings.start, plan.descent.outputs
     first = None if start is None else start_weights(start, scales, columns, outputs)
-    if first is not None and not plan.moments.rounds:  # rounds cut it off
+    if first is not None and not plan.moments.rounds:  # else it is made moderate
         first = first if settings.whitening is None else settings.whitening.carried_over(first)
         check_heaviest(first)
     feature_map = settings.with_fourier_features(row_map, inputs, noise_or_system(unsafe_noise))
-    seen = None
+    seen = factors = None
     with silent():
         if plan.counts is not None:
             counted, _ = release_class_counts(
@@ -112,7 +112,6 @@ def fit_rows(
         unit_rows, whitening = feature_map.unit_rows(X), settings.whitening
         if empty is not None:
             unit_rows = emptied(unit_rows, empty)
-        factors = None
         if plan.scales is not None:
             exponents, _ = release_exponents(unit_rows, sigma=plan.scales.sigma, unsafe_noise=unsafe_noise)
             factors = np.append(column_factors(exponents, plan.scales), [1.0] * constant)
@@ -128,6 +127,7 @@ def fit_rows(
                 empty=empty,
                 unsafe_noise=unsafe_noise,
             )
+            first = None if first is None else moderate_start(first)
         if whitening is not None:
             unit_rows = whitening.unit_rows(unit_rows)
         weights = descend(

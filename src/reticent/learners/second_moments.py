@@ -41,7 +41,6 @@ MOST_ROUNDS = 32
 MARGIN = 1.4  # the length to which mapped rows are shortened for the descent, in units of their root mean square length
 SHORTEST = 1e-9  # the least mean squared length of mapped rows
 NEAR, FAR = 10.0, 1000.0  # how far directions are stretched in which nothing is seen
-HEAVY = 10.0  # the largest weight for mapped rows that a descent after rounds starts from
 
 
 # ── the plan: all that is fixed before the rows are read ──────────────────────────────────────────────────────────
@@ -342,8 +341,7 @@ def whiten(
     margin : float, default 1.4
         The length to which mapped rows are shortened for the descent, in units of their root mean square length.
     start : array of shape (columns, outputs) or None, default None
-        Public weights for unit rows, and for the constant 1. They may be large in directions in which earlier rows did
-        not vary. If these rows do vary there, such weights would drown all others, so they are cut off.
+        Public weights for unit rows, and for the constant 1.
     empty : array of bool, of shape (rows,), or None, default None
         Which rows count for nothing; None for none.
     unsafe_noise : Noise or None, default None
@@ -352,8 +350,7 @@ def whiten(
     Returns
     -------
     Whitening, array of shape (columns, outputs) or None
-        The map that the last round leads to, and the weights for mapped rows that have the scores of `start`, but are
-        at most 10.
+        The map that the last round leads to, and the weights for mapped rows that have the scores of `start`.
     """
     first = np.ones(plan.columns) if factors is None else factors
     matrix, inverse, length = np.diag(first), np.diag(1 / first), 1.0
@@ -390,6 +387,5 @@ def whiten(
     # No row with a constant column gets shorter than that. To shorten rows further would only make weights larger.
     least = float(np.linalg.svd(matrix, compute_uv=False)[-1]) * factor_inside(constant) if constant else 0.0
     found_map = Whitening(matrix, max(margin * length, least), constant)
-    if start is None:
-        return found_map, None
-    return found_map, np.clip(inverse @ start * (found_map.length / factor_inside(constant)), -HEAVY, HEAVY)
+    weights = None if start is None else inverse @ start * (found_map.length / factor_inside(constant))
+    return found_map, weights

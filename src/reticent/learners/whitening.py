@@ -14,6 +14,7 @@ from reticent.learners.products import product_blocks
 
 CONSTANT = 0.3  # what the constant column counts for in a map that whitens partly
 SMALLEST = 1e-12  # an eigenvalue, in units of the largest
+OUTLYING, LONGEST = 10.0, 10.0  # of weights that a descent in a new map starts from: over their median, and in length
 CLEAR = 4  # standard deviations of the noise, above which a direction is seen
 
 
@@ -96,6 +97,27 @@ class Whitening:
         scales = np.abs(self.matrix).max(axis=1, keepdims=True)
         found = np.linalg.solve(self.matrix / scales, weights / scales)
         return np.asarray(found * (self.length / factor_inside(self.constant)))
+
+
+def moderate_start(weights: Floats) -> Floats:
+    """Weights of an earlier model for rows in a new map, limited to what a descent can correct.
+
+    The earlier model may have large weights in directions in which its rows did not vary. If rows vary there now, such
+    weights would drown all others: so weights beyond 10 times the median are cut off. Two maps may also shorten rows
+    differently, so that all weights become large together: so longer ones are shortened to length 10.
+
+    Parameters
+    ----------
+    weights : array of shape (columns, outputs)
+        Weights for mapped rows.
+
+    >>> moderate_start(np.array([[0.1], [-0.05], [1e6], [0.0]])).ravel().tolist()
+    [0.1, -0.05, 1.0, 0.0]
+    """
+    sizes = np.abs(weights)
+    middle = np.median(sizes[sizes > 0]) if sizes.any() else 0.0
+    found = np.clip(weights, -OUTLYING * middle, OUTLYING * middle)
+    return np.asarray(found * np.minimum(1.0, LONGEST / np.maximum(np.linalg.norm(found, axis=0), LONGEST)))
 
 
 def checked_whitening(whitening: Any, *, constant: bool) -> Whitening:

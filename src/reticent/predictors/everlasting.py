@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
@@ -145,6 +146,14 @@ class EverlastingPredictor(ResumablePredictor):
         What a `PrivateComparison` found before the model was trained. (model)
     quality_, alarms_, models_ : list
         What rows that judge said of past phases, the alarms raised, and the last models of a chain. All are released.
+    alarm_since_, phase_rows_, spent_besides_ : int or None, int or None, tuple or None
+        The phase of the alarm that stands, the labelled rows or slots of a phase, and what rows pay besides phases.
+    labelled_waiting_ : int
+        How many labelled rows wait for the next phases.
+    takes_labelled_, takes_feedback_ : bool
+        Whether labelled rows can be added, and whether queries get tickets for feedback.
+    labelled_from_, open_slots_ : int, list
+        The number of the oldest labelled row that may wait, and the tickets of open slots with their clients, a secret.
     learning_, learns_from_queries_, closes_early_ : bool
         Whether the next phase is being learned, whether from queries, and whether votes decide when a phase closes.
     model_, no_probabilities_ : estimator or None, str or None
@@ -245,7 +254,10 @@ class EverlastingPredictor(ResumablePredictor):
         machine = checked.machine(fitted, factory, unsafe_noise)
         if groups is not None and checked.schedule.truth is not None:
             machine.admission.bar(group_names(as_groups(groups, len(table))))
-        machine.start(rows, checked.kept_aside)
+        if checked.kept_aside is not None:
+            rows = machine.watch.keep_aside(rows, checked.kept_aside)
+        phase = machine.first_phase(len(rows.X), len(rows.X) if rows.groups is None else len(np.unique(rows.groups)))
+        machine.open(phase, factory.first(phase, rows, unsafe_noise))
         validate_data(self, X, reset=True, skip_check_array=True)
         names = [str(one) for one in getattr(self, "feature_names_in_", ())] or None
         self._begin(checked, replace(fitted, names=names), machine, seeded=unsafe_noise is not None)

@@ -26,7 +26,7 @@ from reticent.service.clock import Clock
 from reticent.service.halting import Halt
 from reticent.service.home import Home, save_phase
 from reticent.service.keys import ANONYMOUS
-from reticent.service.labels import Feedback, LabelledRequest, LabelReceiver, Receipt, RefusedLabels
+from reticent.service.labels import Feedback, LabelledRequest, LabelReceipt, LabelReceiver, RefusedLabels
 from reticent.service.learning import PhaseLearner
 from reticent.service.loading import explained
 from reticent.service.requests import (
@@ -37,6 +37,7 @@ from reticent.service.requests import (
     NothingStored,
     PendingRequest,
     Request,
+    client_runs,
     hashed_key,
     keyed_digest,
     repeated,
@@ -53,6 +54,7 @@ log = logging.getLogger("reticent.service")
 
 DAY = 24 * 3600
 SHOWN = 100  # rows of the answer log that are kept in memory
+SETTLED = (Answered, Exception)  # what a request receives that needs no draw
 PATIENCE = 5.0  # seconds before wiping is tried again
 
 
@@ -190,6 +192,8 @@ class AnsweringService(Guarded):
         except Exception as error:
             self._halt(error)
         found = [self._outcome(*pair, queue, outcomes) for pair in zip(requests, results, strict=True)]
+        if not any(request.probabilities for request in requests):
+            return found
         return [with_probabilities(*pair, self._predictor.probabilities) for pair in zip(requests, found, strict=True)]
 
     def _interrupted(self) -> list[PendingRequest]:
@@ -241,8 +245,9 @@ class AnsweringService(Guarded):
         self, request: Request, result: Any, queue: list[PendingRequest], outcomes: list[Answered | Exception]
     ) -> Answered | Exception:
         """What a request receives in the end."""
-        if isinstance(result, Answered | Exception):
-            return result
+        if isinstance(result, SETTLED):
+            found: Answered | Exception = result
+            return found
         index, repeats = result or (len(queue), False)
         if index >= len(outcomes):  # answers that were stored before a failure are handed out
             return self._refusal()
@@ -259,7 +264,8 @@ class AnsweringService(Guarded):
                 self._begin_due_phases(now)
             except BudgetExhausted as error:
                 self._last_phase = True
-                outcomes += [BudgetExhausted(str(error)) for _ in queue[batch.finished :]]
+                refusal = self._later.rows_needed() or BudgetExhausted(str(error))
+                outcomes += [type(refusal)(*refusal.args) for _ in queue[batch.finished :]]
                 return
             outcomes += self._answer_in_phase(batch, now)
 
@@ -305,10 +311,12 @@ class AnsweringService(Guarded):
         """How many slots the next phase learns from: those carried over, and those of the window."""
         return self._store.position.slots - before + min(asked, self._predictor.phase.window)
 
-    def _begin_due_phases(self, now: int) -> None:
-        """Begin the next phase if this one is over. Labelled rows may be there for several."""
+    def _begin_due_phases(self, now: int, *, one: bool = False) -> None:
+        """Begin the next phase if this one is over. Labelled rows may be there for several, or for `one` at a time."""
         while self._predictor.answers_left_in_phase_ == 0:
             self._begin_next_phase(now)
+            if one:
+                return
 
     def _begin_next_phase(self, now: int) -> None:
         """Begin the next phase. Its state is on the disk before the store refers to it.
@@ -328,16 +336,7 @@ class AnsweringService(Guarded):
         named = grouped or self._predictor.takes_feedback_  # whoever gives a label must be known
         if not named and all(one.client == ANONYMOUS for one in requests):
             return None
-        runs: list[tuple[str, int]] = []
-        number = self._predictor.answered_
-        for request in requests:
-            count = len(request.rows)
-            if request.client == ANONYMOUS and not grouped:
-                runs += [(f"{ANONYMOUS} {number + one}", 1) for one in range(count)]
-            else:
-                runs.append((request.client, count))
-            number += count
-        return runs
+        return client_runs(requests, first=self._predictor.answered_, grouped=grouped)
 
     def _labels(self, class_indices: Array) -> list[Any]:
         return list(map(self._classes.__getitem__, class_indices.tolist()))  # sooner than by NumPy for a single row
@@ -358,14 +357,14 @@ class AnsweringService(Guarded):
 
     # ── later labels ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def add_labelled(self, request: LabelledRequest) -> Receipt | Exception:
+    def add_labelled(self, request: LabelledRequest) -> LabelReceipt | Exception:
         """Take labelled rows for the phases to come; they are durable when this returns. One thread at a time.
 
         Refusals follow public rules: `RefusedLabels` for the wrong shape, or if the predictor takes none; `KeyReused`;
         `Halted`.
         """
         found = self._taking(lambda now: self._later.add_labelled(request, now, lambda: self._try_to_begin(now)))
-        if isinstance(found, Receipt):
+        if isinstance(found, LabelReceipt):
             self._last_phase = False  # what was missing may be there now
             self._status = self._reporter.status()
         return found
@@ -385,6 +384,10 @@ class AnsweringService(Guarded):
         """
         return self._taking(lambda now: self._later.feedback(given, now))
 
+    def taught(self, since: int) -> dict[str, int]:
+        """How many labelled rows each client has sent since a time in milliseconds: for limits, before the first."""
+        return self._store.labelled_since(since)
+
     def _taking(self, take: Callable[[int], Taken]) -> Taken | Exception:
         """Take something, or say why not; a failure halts, as for answers."""
         self._guard.check()
@@ -392,16 +395,16 @@ class AnsweringService(Guarded):
             return self._refusal()
         try:
             return take(self._clock())
-        except (RefusedLabels, KeyReused) as error:  # by public rules, before anything was changed
+        except (RefusedLabels, KeyReused, NothingStored) as error:  # by public rules, before anything was changed
             return error
         except Exception as error:
             self._halt(error)
             return self._refusal()
 
-    def _try_to_begin(self, now: int) -> None:
+    def _try_to_begin(self, now: int, *, one: bool = False) -> None:
         """Begin the next phase if this one is over and there can be one."""
         try:
-            self._begin_due_phases(now)
+            self._begin_due_phases(now, one=one)
         except BudgetExhausted:
             self._last_phase = True
 
@@ -454,7 +457,7 @@ class AnsweringService(Guarded):
         return over or (self._store.position.needs_wiping and time.monotonic() >= self._wipe_after)
 
     def maintain(self) -> None:
-        """Begin the next phase if this one is over, and wipe what past phases have left on the disk.
+        """Begin the next phase if this one is over, one at a time, and wipe what past phases have left on the disk.
 
         If wiping is not possible now, as when someone reads the store, it is tried again some seconds later.
         """
@@ -463,7 +466,7 @@ class AnsweringService(Guarded):
             return
         try:
             if not self._last_phase:
-                self._try_to_begin(self._clock())
+                self._try_to_begin(self._clock(), one=True)
         except Exception as error:
             self._halt(error)
         self._wipe()

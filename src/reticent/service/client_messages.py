@@ -71,7 +71,7 @@ def tensors_of(rows: Any) -> tuple[dict[str, Array], tuple[str, ...]]:
         rows = {str(name): rows[name].to_numpy() for name in rows.columns}
     if not isinstance(rows, Mapping):
         return {"rows": _matrix(rows)}, ()
-    tensors = {str(name): _column(values) for name, values in rows.items()}
+    tensors = {str(name): column_of(values) for name, values in rows.items()}
     if len({values.shape for values in tensors.values()}) > 1 or any(one.ndim != 1 for one in tensors.values()):
         raise ValueError("rows must be columns of one length")
     left_out = tuple(name for name, values in tensors.items() if values.dtype.kind in "cmMV")
@@ -94,8 +94,10 @@ def _matrix(rows: Any) -> Array:
     return as_numbers(table.ravel()).reshape(table.shape)
 
 
-def _column(values: Any) -> Array:
-    """A column of numbers, or of cells."""
+def column_of(values: Any) -> Array:
+    """A column of numbers, or of cells, of an array, a column of a data frame, or a list."""
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
     if isinstance(values, np.ndarray):
         return values
     column: Array | None = None

@@ -1,4 +1,4 @@
-"""Keys: who may ask, observe or administer, how fast, and how much in total."""
+"""Keys: who may ask, teach, observe or administer, how fast, and how much in total."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from typing import Any
 from reticent.exact import integer
 from reticent.privacy.guard import Guard, Guarded
 
-SCOPES = ("ask", "observe", "admin")
-# Whoever may ask may see the public counters as well, and an administrator may do everything.
-IMPLIED = {"ask": ("ask", "observe"), "observe": ("observe",), "admin": SCOPES}
+SCOPES = ("ask", "teach", "observe", "admin")
+# Whoever may ask or teach may see the public counters as well, and an administrator may do everything.
+IMPLIED = {"ask": ("ask", "observe"), "teach": ("teach", "observe"), "observe": ("observe",), "admin": SCOPES}
 ANONYMOUS = "anonymous"
 LARGEST = 2**63 - 1  # that SQLite holds
 UNCHANGED: Any = object()
@@ -43,6 +43,7 @@ class Key:
     quota: int | None = None  # answers in total
     created: float = 0.0
     revoked: float | None = None
+    daily_rows: int | None = None  # labelled rows per day
 
     def allows(self, scope: str) -> bool:
         """Whether a scope is among those of the key, or implied by one of them."""
@@ -59,6 +60,7 @@ def make_key(
     rate: float | None = None,
     burst: int | None = None,
     quota: int | None = None,
+    daily_rows: int | None = None,
 ) -> tuple[str, Key]:
     """A new key, to be shown once, and what is stored of it.
 
@@ -67,13 +69,15 @@ def make_key(
     name : str
         Whom the key is for.
     scopes : iterable of str, default ('ask',)
-        What it allows: "ask", "observe" or "admin".
+        What it allows: "ask", "teach", "observe" or "admin".
     rate : float or None, default None
         Answers per second; None for no limit.
     burst : int or None, default None
         Answers at once; None allows as many as in one second.
     quota : int or None, default None
         Answers in total; None for no limit.
+    daily_rows : int or None, default None
+        Labelled rows per day, by UTC; None for no limit.
 
     >>> token, key = make_key("ward 3", ["ask"], rate=100, quota=50_000)
     >>> token.startswith(key.id), key.allows("observe"), key.allows("admin")
@@ -85,7 +89,8 @@ def make_key(
         raise ValueError(f"scopes must be some of {', '.join(SCOPES)}")
     identity = secrets.token_hex(6)
     token = _token(identity)
-    return token, Key(identity, name, digest_of(token), wanted, *_limits(rate, burst, quota), time.time())
+    limits = _limits(rate, burst, quota)
+    return token, Key(identity, name, digest_of(token), wanted, *limits, time.time(), None, _checked_rows(daily_rows))
 
 
 def check_name(name: str, say: str = "name") -> None:
@@ -117,6 +122,10 @@ def _limits(rate: float | None, burst: int | None, quota: int | None) -> tuple[f
     return rate, burst, quota
 
 
+def _checked_rows(daily_rows: int | None) -> int | None:
+    return None if daily_rows is None else integer(daily_rows, "daily_rows", least=1, most=LARGEST)
+
+
 def _token(identity: str) -> str:
     return f"{identity}.{secrets.token_urlsafe(32)}"
 
@@ -144,8 +153,13 @@ class KeyTable(Guarded):
             self._connection.execute("PRAGMA synchronous = EXTRA")
             self._connection.execute(
                 "CREATE TABLE IF NOT EXISTS keys (id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, digest BLOB NOT NULL,"
-                " scopes TEXT NOT NULL, rate REAL, burst INTEGER, quota INTEGER, created REAL NOT NULL, revoked REAL)"
+                " scopes TEXT NOT NULL, rate REAL, burst INTEGER, quota INTEGER, created REAL NOT NULL, revoked REAL,"
+                " daily_rows INTEGER)"
             )
+            known = {one[1] for one in self._connection.execute("PRAGMA table_info(keys)")}
+            if "daily_rows" not in known:  # a table of an older version
+                with suppress(sqlite3.OperationalError):  # another process may have added it meanwhile
+                    self._connection.execute("ALTER TABLE keys ADD COLUMN daily_rows INTEGER")
 
     def add(self, key: Key) -> None:
         """Store a key. Its name must be new.
@@ -156,9 +170,10 @@ class KeyTable(Guarded):
             What is stored of the key.
         """
         with self._guard.claim():
-            values = (key.id, key.name, key.digest, " ".join(key.scopes), key.rate, key.burst, key.quota, key.created)
+            limits = (key.rate, key.burst, key.quota, key.created, key.daily_rows)
+            values = (key.id, key.name, key.digest, " ".join(key.scopes), *limits)
             try:
-                self._connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)", values)
+                self._connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)", values)
             except sqlite3.IntegrityError:
                 raise ValueError(
                     f"the name of a key must be one that no other key has, nor one that was revoked, got {key.name!r}"
@@ -203,6 +218,7 @@ class KeyTable(Guarded):
         rate: float | None = UNCHANGED,
         burst: int | None = UNCHANGED,
         quota: int | None = UNCHANGED,
+        daily_rows: int | None = UNCHANGED,
     ) -> Key:
         """Change the limits of a key; None removes one. The client and what it has used stay the same.
 
@@ -218,14 +234,19 @@ class KeyTable(Guarded):
             Answers at once.
         quota : int or None, default UNCHANGED
             Answers in total.
+        daily_rows : int or None, default UNCHANGED
+            Labelled rows per day.
         """
         key = self._valid(name_or_id)
         if burst is UNCHANGED:
             burst = key.burst if rate is UNCHANGED else None
         limits = _limits(key.rate if rate is UNCHANGED else rate, burst, key.quota if quota is UNCHANGED else quota)
+        daily = key.daily_rows if daily_rows is UNCHANGED else _checked_rows(daily_rows)
         with self._guard.claim():
-            self._connection.execute("UPDATE keys SET rate = ?, burst = ?, quota = ? WHERE id = ?", (*limits, key.id))
-        return replace(key, rate=limits[0], burst=limits[1], quota=limits[2])
+            self._connection.execute(
+                "UPDATE keys SET rate = ?, burst = ?, quota = ?, daily_rows = ? WHERE id = ?", (*limits, daily, key.id)
+            )
+        return replace(key, rate=limits[0], burst=limits[1], quota=limits[2], daily_rows=daily)
 
     def _valid(self, name_or_id: str) -> Key:
         """A key that can be used, by its name or id."""

@@ -15,19 +15,22 @@ from reticent.predictors import machine
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.service.requests import (
     KeyReused,
+    NothingStored,
+    RowsNeeded,
     client_of_each_row,
     hashed_key,
     keyed_digest,
     runs_of,
     ticket_names,
 )
+from reticent.service.status import answers_left
 from reticent.service.store.later_labels import (
     NO_LABEL,
     TICKET,
-    LabelledPart,
     LabelledTransaction,
     SlotLabel,
-    WithdrawnPart,
+    TaughtPart,
+    WithdrawalPart,
 )
 from reticent.service.store.protocol import AnswerStore
 
@@ -47,7 +50,8 @@ class LabelledRequest(NamedTuple):
     """Labelled rows as they were sent, already parsed and encoded by public rules.
 
     `labels` are class indices in the order of `AnsweringService.classes`, −1 for what is not one of them. `groups` has
-    one name per row if the predictor protects groups, else it is None.
+    one name per row if the predictor protects groups, else it is None. With `only_stored` it receives a stored receipt
+    or none.
     """
 
     client: str
@@ -56,9 +60,10 @@ class LabelledRequest(NamedTuple):
     groups: Sequence[Any] | None
     idempotency_key: str | None
     digest: bytes
+    only_stored: bool = False
 
 
-class Receipt(NamedTuple):
+class LabelReceipt(NamedTuple):
     """What the sender of labelled rows receives; all of it follows from numbers of rows and names of groups.
 
     Parameters
@@ -131,9 +136,9 @@ class LabelReceiver:
 
     def _parts(self) -> Iterator[Any]:
         for part in self._store.journal():
-            if isinstance(part, WithdrawnPart):
+            if isinstance(part, WithdrawalPart):
                 yield machine.WithdrawnPart(part.numbers)
-            elif isinstance(part, LabelledPart):
+            elif isinstance(part, TaughtPart):
                 groups = None if part.groups is None else client_of_each_row(part.groups)
                 yield machine.LabelledPart(self._rows(part.rows), np.frombuffer(part.labels, LABEL), groups)
             elif part.class_indices:  # the others are in the saved state
@@ -146,7 +151,7 @@ class LabelReceiver:
 
     # ── labelled rows ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def add_labelled(self, request: LabelledRequest, now: int, begin_due: Callable[[], object]) -> Receipt:
+    def add_labelled(self, request: LabelledRequest, now: int, begin_due: Callable[[], object]) -> LabelReceipt:
         """Take labelled rows; `begin_due` begins the next phase before, if this one is over."""
         self._check(request)
         name = None if request.idempotency_key is None else hashed_key(request.idempotency_key)
@@ -154,13 +159,15 @@ class LabelReceiver:
         if name is not None and (found := self._store.stored_receipt(request.client, name, now)) is not None:
             if found.digest != digest:
                 raise KeyReused("this idempotency key was used before, with another body")
-            return Receipt(**json.loads(found.reply), replayed=True)
+            return LabelReceipt(**json.loads(found.reply), replayed=True)
+        if request.only_stored:
+            raise NothingStored("no receipt is stored for this request")
         names = self._names(request)
         if self._predictor.takes_feedback_:
             begin_due()  # what arrives after the last answer of a phase is for the next one
         phase = self._predictor.phase_
         taken = self._predictor.add_labelled(request.rows, self._labels(request.labels), names)
-        receipt = Receipt(len(request.rows), taken.rows, taken.first, taken.phase, taken.missing)
+        receipt = LabelReceipt(len(request.rows), taken.rows, taken.first, taken.phase, taken.missing)
         reply = {name: value for name, value in receipt._asdict().items() if name != "replayed"}
         labels = np.asarray(request.labels, dtype=LABEL).tobytes()
         runs = None if names is None else runs_of(names)
@@ -169,7 +176,7 @@ class LabelReceiver:
                 time=now,
                 phase=phase,
                 client=request.client,
-                part=LabelledPart(taken.first, request.rows.tobytes(), labels, runs),
+                part=TaughtPart(taken.first, request.rows.tobytes(), labels, runs),
                 count=len(request.rows),
                 reply=json.dumps(reply).encode(),
                 key=name,
@@ -178,6 +185,14 @@ class LabelReceiver:
             )
         )
         return receipt
+
+    def rows_needed(self) -> RowsNeeded | None:
+        """The error while a phase without answers waits for labelled rows alone; None if it waits for nothing."""
+        predictor = self._predictor
+        missing = (predictor.phase_rows_ or 0) - predictor.labelled_waiting_
+        if predictor.takes_feedback_ or missing <= 0 or answers_left(predictor) == 0:
+            return None
+        return RowsNeeded(f"the next phase needs {missing} more labelled rows")
 
     def _check(self, request: LabelledRequest) -> None:
         """Refuse a request by public rules, before anything is changed."""

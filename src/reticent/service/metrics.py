@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: public numbers only, and the result of the private test for drift."""
+"""Metrics for Prometheus: public numbers only, and what was released: the test for drift, quality, alarms."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 REPEAT = "repeat"  # in place of a status: only its owner may learn whether its body was that of the first request
+UNCOUNTED = frozenset({"feedback"})  # endpoints that no number shows: whether anyone gave feedback is secret
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 # Of the status: name, meaning, whether it only grows.
@@ -28,6 +29,8 @@ NUMBERS = (
     ("client_cap", "Rows of the next phase that may come from one client", False),
     ("learning", "Whether the next phase is learning now", False),
     ("ledger_length", "Rows in the answer log", True),
+    ("labelled_received", "Labelled rows that came after the first phase had begun", True),
+    ("labelled_waiting", "Labelled rows that wait for the next phases", False),
 )
 
 
@@ -53,7 +56,9 @@ class Metrics:
         self._times: dict[str, Any] = {}
 
     def count(self, endpoint: str, status: int | str, seconds: float) -> None:
-        """A request that was answered, by its status, or as a `REPEAT`."""
+        """A request that was answered, by its status, or as a `REPEAT`; not if its endpoint is `UNCOUNTED`."""
+        if endpoint in UNCOUNTED:
+            return
         child = self._counts.get((endpoint, status))
         if child is None:
             child = self._counts[endpoint, status] = self._requests.labels(endpoint, str(status))
@@ -90,3 +95,32 @@ class _Status(Collector):
         ):
             yield GaugeMetricFamily(f"reticent_drift_{name}", meaning, value=float(holds))
         yield GaugeMetricFamily("reticent_halted", "Whether answering has stopped", value=float(bool(status.halted)))
+        yield from _quality(status)
+
+
+def _quality(status: Any) -> Iterable[Metric]:
+    """What was released of the quality of the last phase that was judged, and the alarms."""
+    rows = GaugeMetricFamily("reticent_phase_rows", "Labelled rows, or slots for labels, of a phase")
+    if status.phase_rows is not None:
+        rows.add_metric((), status.phase_rows)
+    yield rows
+    last = status.quality[-1] if status.quality else None
+    for name, field, meaning in (
+        ("quality", "right", "Share of right answers in the last phase that was judged"),
+        ("quality_low", "low", "Lower end of its 95 % interval"),
+        ("quality_high", "high", "Upper end of its 95 % interval"),
+        ("quality_phase", "phase", "The phase that was judged last"),
+    ):
+        family = GaugeMetricFamily(f"reticent_{name}", meaning)
+        if last is not None and (value := getattr(last, field)) is not None:
+            family.add_metric((), float(value))
+        yield family
+    recall = GaugeMetricFamily(
+        "reticent_recall", "Share of the rows of a class that got it as an answer", labels=["class"]
+    )
+    for label, value in zip(status.classes, () if last is None else last.recall, strict=False):
+        if value is not None:
+            recall.add_metric((str(label),), value)
+    yield recall
+    yield GaugeMetricFamily("reticent_alarm", "Whether an alarm stands", value=float(status.alarm_since is not None))
+    yield CounterMetricFamily("reticent_alarms", "Alarms that were raised", value=float(len(status.alarms)))

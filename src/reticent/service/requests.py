@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.errors import BudgetExhausted
+from reticent.service.keys import ANONYMOUS
 from reticent.service.store.later_labels import TICKET
 from reticent.service.store.protocol import Entry, JournalPart, StoredAnswer
 
@@ -19,6 +21,10 @@ Array = NDArray[Any]
 
 class KeyReused(ValueError):
     """An idempotency key came with another body than the first time. Only its owner may learn of it."""
+
+
+class RowsNeeded(BudgetExhausted):
+    """No answers are left until more labelled rows come; the message says how many, which is public."""
 
 
 class NothingStored(LookupError):
@@ -183,13 +189,13 @@ def digest(body: bytes) -> bytes:
 
 
 def hashed_key(key: str) -> str:
-    """An idempotency key as it is stored."""
-    return hashlib.sha256(b"key" + key.encode()).hexdigest()
+    """An idempotency key as it is stored; of any text, also of half of a character, which has no UTF-8."""
+    return hashlib.sha256(b"key" + key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def keyed_digest(key: str, digest: bytes) -> bytes:
     """The digest of a body as it is stored. Without the key, which is not stored, nobody can test bodies against it."""
-    return hashlib.sha256(b"body" + key.encode() + digest).digest()
+    return hashlib.sha256(b"body" + key.encode("utf-8", "surrogatepass") + digest).digest()
 
 
 def repeated(request: Request, digest: bytes, first: Answered) -> Answered | KeyReused:
@@ -210,6 +216,30 @@ def with_probabilities(
     if not request.probabilities or isinstance(found, Exception):
         return found
     return found._replace(probabilities=probabilities(request.rows))
+
+
+def client_runs(requests: Sequence[PendingRequest], *, first: int, grouped: bool) -> list[tuple[str, int]]:
+    """Who asks each row, as runs. Unless there are groups, each query without a name is a client of its own.
+
+    Parameters
+    ----------
+    requests : sequence of PendingRequest
+        The requests.
+    first : int
+        The number of the first row.
+    grouped : bool
+        Whether all queries of a client are protected together.
+    """
+    runs: list[tuple[str, int]] = []
+    number = first
+    for request in requests:
+        count = len(request.rows)
+        if request.client == ANONYMOUS and not grouped:
+            runs += [(f"{ANONYMOUS} {number + one}", 1) for one in range(count)]
+        else:
+            runs.append((request.client, count))
+        number += count
+    return runs
 
 
 def client_of_each_row(runs: list[tuple[str, int]]) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from reticent.privacy.guarantee import Guarantee
 if TYPE_CHECKING:  # it takes long to import
     from reticent.predictors.everlasting import EverlastingPredictor
     from reticent.service.store.protocol import AnswerStore
+
+log = logging.getLogger("reticent.service")
 
 PHASES = 20  # past phases in the status
 
@@ -94,7 +97,10 @@ class Status:
     labelled_received: int = 0  # labelled rows, in all
     labelled_waiting: int = 0  # for phases to come
     quality: tuple[PhaseQuality, ...] = ()  # of the last phases
+    alarm_accuracy: float | None = None  # the share of right answers below which an alarm is raised, if declared
+    alarm_recall: float | None = None  # likewise for each class
     alarms: tuple[Alarm, ...] = ()
+    raises_alarms: bool = False  # whether there is an alarm, which may be raised
     alarm_since: int | None = None  # the phase that raised the alarm that stands
 
     @property
@@ -130,6 +136,7 @@ class StatusReporter:
         predictor, position = self._predictor, self._store.position
         phase = predictor.phase
         if phase.number != self._reviewed:
+            self._log_alarms()
             self._of_phase, self._reviewed = self._review(), phase.number
         return Status(
             guarantee=predictor.guarantee_,
@@ -157,11 +164,19 @@ class StatusReporter:
             **self._of_phase,
         )
 
+    def _log_alarms(self) -> None:
+        """One line for each alarm that was raised since the last look; the first look finds those of earlier runs."""
+        known = len(self._of_phase.get("alarms", ()))
+        if self._reviewed:
+            for one in self._predictor.alarms_[known:]:
+                log.warning("alarm: quality is lost since phase %d, after %d answers", one.phase, one.answered)
+
     def _review(self) -> dict[str, Any]:
         """What does not change within a phase."""
         predictor = self._predictor
         past = self._store.phases(PHASES + 1)
-        truth = predictor.truth
+        truth, alarm = predictor.truth, predictor.alarm
+        accuracy, recall = (None, None) if alarm is None else (alarm.accuracy, alarm.recall)
         return {
             "past": tuple(PastPhase(*one) for one in past if one[0] < predictor.phase_),
             "one_answer": predictor.one_answer_,
@@ -172,7 +187,10 @@ class StatusReporter:
                 PhaseQuality(one.phase, one.rows, one.right, one.low, one.high, one.recall)
                 for one in predictor.quality_[-PHASES:]
             ),
+            "alarm_accuracy": None if accuracy is None else float(accuracy),
+            "alarm_recall": None if recall is None else float(recall),
             "alarms": tuple(Alarm(one.phase, one.answered) for one in predictor.alarms_),
+            "raises_alarms": predictor.alarm is not None,
             "alarm_since": predictor.alarm_since_,
         }
 
@@ -196,6 +214,22 @@ BESIDES = (
     "anything is learned from them: for a count of labels that are not among the classes, and for the schema if it was "
     "found privately. The rest is for answers. Those who are not in the training rows pay for answers only."
 )
+LATER = {
+    "rows": (
+        "Whose labels come later. New labelled rows are protected as the first ones are: each enters one phase, to "
+        "train or to judge, and the numbers above hold for it, however long the service runs. Queries are not learned "
+        "from. How many labelled rows came and when, and of which groups, is public."
+    ),
+    "feedback": (
+        "Whose labels come later. Whoever asked may give the true label of a query. Query and label are protected "
+        "together, and so is whether, when and what feedback came: phases are counted in queries. Each query enters "
+        "one phase, to train or to judge, and the numbers above hold for it, however long the service runs."
+    ),
+}
+LATER["both"] = (
+    f"{LATER['feedback']} New labelled rows are protected as the first ones are; how many came and when is public. "
+    "For a person of whom both a labelled row and a query are learned from, the numbers add up."
+)
 GROUP = (
     "What a group is. All rows with the same value in the group column: the rows of one person. They are protected "
     "together, so it does not matter how many rows a person has."
@@ -204,7 +238,11 @@ GROUP_OF_QUERIES = " Queries are grouped by who asks: all queries of one client 
 
 
 def in_words(
-    guarantee: Guarantee, *, public_model: bool = False, besides: tuple[float, float] | None = None
+    guarantee: Guarantee,
+    *,
+    public_model: bool = False,
+    besides: tuple[float, float] | None = None,
+    truth: str | None = None,
 ) -> str:
     """The guarantee of a service in plain words.
 
@@ -218,6 +256,8 @@ def in_words(
         Whether a released model answers. If it is the only one, the words say that it may be taken away.
     besides : tuple of float or None, default None
         ε and δ that training rows pay besides the phases; the words say so.
+    truth : {"rows", "feedback", "both"} or None, default None
+        Where labels come from after day one; the words say what that means for those who are in them.
     """
     who, *others = guarantee.explain().partition("Against what.")
     words = [who.rstrip()]
@@ -226,6 +266,8 @@ def in_words(
     words.append("".join(others))
     if besides is not None:
         words.append(BESIDES.format(epsilon=besides[0], delta=besides[1]))
+    if truth is not None:
+        words.append(LATER[truth])
     if guarantee.protects == "rows":
         words += [PUBLIC, KEPT] if public_model else [KEPT]
     return "\n\n".join(words)

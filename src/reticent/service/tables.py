@@ -14,8 +14,10 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.data.cells import as_numbers, parsed_numbers
 from reticent.errors import MissingExtra
 from reticent.extras import require
+from reticent.service.csv_blocks import LONGEST, Block, BlockReader
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -26,7 +28,8 @@ Stamp = tuple[int, int, int, int]  # device, number, size and time of change of 
 Advance = Callable[[int], None]  # called with the number of rows that were read
 
 ROWS = 16_384  # in a part
-LONGEST = 1 << 24  # characters of a cell
+LINES = 1024  # that are read at once by `csv`
+BEGINNING = 1 << 16  # bytes of a file that show how its lines end
 SEPARATORS = (",", ";", "\t")
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how a file in UTF-16 begins
 ENDINGS = {
@@ -52,9 +55,18 @@ class TableFile(Protocol):
         """How many rows there are; nothing else is taken from them."""
 
     def chunks(
-        self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS, numbers: Collection[str] = ()
+        self,
+        columns: Sequence[str],
+        advance: Advance | None = None,
+        rows: int = ROWS,
+        numbers: Collection[str] = (),
+        *,
+        as_floats: bool = False,
     ) -> Iterator[Chunk]:
-        """The named columns, some rows at a time; `numbers` are those of them that are to be numbers."""
+        """The named columns, some rows at a time; `numbers` are those of them that are to be numbers.
+
+        With `as_floats` these are arrays of floats, as `cells.as_numbers` reads their cells.
+        """
 
 
 def open_table(path: str | Path) -> TableFile:
@@ -159,7 +171,9 @@ class Csv:
         self.types: dict[str, str] = {}
         self.unreadable: dict[str, str] = {}
         with self._opened() as file:
-            self._encoding = "utf-16" if file.read(2) in UTF_16 else "utf-8-sig"
+            start = file.read(BEGINNING)
+        self._encoding = "utf-16" if start[:2] in UTF_16 else "utf-8-sig"
+        self._in_blocks = self._encoding != "utf-16" and b"\n" in start
         self._header: list[str] = []
         for separator in SEPARATORS:
             with self._lines(separator) as lines:
@@ -173,37 +187,63 @@ class Csv:
 
     def count(self, advance: Advance | None = None) -> int:
         """How many rows there are after the first line."""
-        rows = reported = 0
-        for _ in self._rows():
-            rows += 1
-            if advance is not None and rows - reported >= ROWS:
-                advance(rows - reported)
-                reported = rows
-        if advance is not None:
-            advance(rows - reported)
-        return rows
+        total = 0
+        with self._reading() as reader:
+            for rows in reader.counts() if reader else (block.rows for block in self._blocks_of_records(())):
+                total += rows
+                if advance is not None:
+                    advance(rows)
+        return total
 
     def chunks(
-        self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS, numbers: Collection[str] = ()
+        self,
+        columns: Sequence[str],
+        advance: Advance | None = None,
+        rows: int = ROWS,
+        numbers: Collection[str] = (),
+        *,
+        as_floats: bool = False,
     ) -> Iterator[Chunk]:
-        """The named columns as lists of text."""
+        """The named columns as lists of text or, with `as_floats`, the numbers as arrays."""
         check_columns(self, columns)
-        with_comma = [name for name in columns if name in numbers and self._separator == ";"]
         indices = [self._header.index(name) for name in columns]
-        lines = self._rows()
-        while part := [line + [""] * (len(self._header) - len(line)) for line in islice(lines, rows)]:
-            yield self._columns(columns, indices, part, with_comma)
+        parts: list[list[Any]] = [[] for _ in columns]  # of each column, not given out yet
+        waiting = 0
+        with self._reading() as reader:
+            for block in reader.blocks(indices) if reader else self._blocks_of_records(indices):
+                for index, name in enumerate(columns):
+                    parts[index].append(self._read(block, index, as_number=name in numbers, as_floats=as_floats))
+                waiting += block.rows
+                while waiting >= rows:
+                    yield {name: _cut(parts[index], rows) for index, name in enumerate(columns)}
+                    waiting -= rows
+                    if advance is not None:
+                        advance(rows)
+        if waiting:
+            yield {name: _cut(parts[index], waiting) for index, name in enumerate(columns)}
             if advance is not None:
-                advance(len(part))
+                advance(waiting)
 
-    @staticmethod
-    def _columns(
-        columns: Sequence[str], indices: Sequence[int], part: list[list[str]], with_comma: Sequence[str]
-    ) -> Chunk:
-        chunk = {name: [line[index] for line in part] for name, index in zip(columns, indices, strict=True)}
-        for name in with_comma:
-            chunk[name] = [cell if "." in cell else cell.replace(",", ".") for cell in chunk[name]]
-        return chunk
+    def _read(self, block: Block, index: int, *, as_number: bool, as_floats: bool) -> Any:
+        cells = block.columns[index]
+        if as_number and self._separator == ";":
+            cells = [cell if "." in cell else cell.replace(",", ".") for cell in cells]
+        return parsed_numbers(cells, plain=block.plain) if as_number and as_floats else cells
+
+    @contextmanager
+    def _reading(self) -> Iterator[BlockReader | None]:
+        """What reads many lines at once; None for a file whose lines do not end in line feeds, or in UTF-16."""
+        if not self._in_blocks:
+            yield None
+            return
+        with self._refusing_long_cells(), self._opened() as file:
+            yield BlockReader(file, self._separator, len(self._header))
+
+    def _blocks_of_records(self, indices: Sequence[int]) -> Iterator[Block]:
+        """The columns at these indices, read a line at a time."""
+        lines = self._rows()
+        while part := [line + [""] * (len(self._header) - len(line)) for line in islice(lines, LINES)]:
+            yield Block(len(part), [[line[index] for line in part] for index in indices], plain=False)
 
     def _rows(self) -> Iterator[list[str]]:
         """The lines after the first that are rows."""
@@ -215,17 +255,34 @@ class Csv:
     @contextmanager
     def _lines(self, separator: str) -> Iterator[Iterator[list[str]]]:
         """All lines, from the first that is not empty."""
+        with self._refusing_long_cells(), self._opened() as file, TextIOWrapper(
+            file, encoding=self._encoding, errors="replace", newline=""
+        ) as text:
+            yield dropwhile(lambda line: not line, csv.reader(_without_nul(text), delimiter=separator))
+
+    @contextmanager
+    def _refusing_long_cells(self) -> Iterator[None]:
         _allow_cells_of(LONGEST if self._body is None else len(self._body))
         try:
-            with self._opened() as file, TextIOWrapper(
-                file, encoding=self._encoding, errors="replace", newline=""
-            ) as text:
-                yield dropwhile(lambda line: not line, csv.reader(_without_nul(text), delimiter=separator))
+            yield
         except csv.Error:
             raise TableError(f"{self.path} is no CSV: a cell is longer than {LONGEST} characters") from None
 
     def _opened(self) -> IO[bytes]:
         return open(self.path, "rb") if self._body is None else BytesIO(self._body)
+
+
+def _cut(parts: list[Any], rows: int) -> Any:
+    """Take so many cells from the parts of a column, which are lists or arrays, and leave the rest."""
+    taken, count = [], 0
+    while count < rows:
+        part = parts.pop(0)
+        if count + len(part) > rows:
+            parts.insert(0, part[rows - count :])
+            part = part[: rows - count]
+        taken.append(part)
+        count += len(part)
+    return np.concatenate(taken) if isinstance(taken[0], np.ndarray) else [cell for part in taken for cell in part]
 
 
 def _allow_cells_of(length: int) -> None:
@@ -271,13 +328,22 @@ class _Typed:
         _check_different(self.path, self.names)
 
     def chunks(
-        self, columns: Sequence[str], advance: Advance | None = None, rows: int = ROWS, numbers: Collection[str] = ()
+        self,
+        columns: Sequence[str],
+        advance: Advance | None = None,
+        rows: int = ROWS,
+        numbers: Collection[str] = (),
+        *,
+        as_floats: bool = False,
     ) -> Iterator[Chunk]:
         """The named columns as arrays; NaN or None for nulls."""
         check_readable(self, columns)
         with _reading(self.path):
             for batch in self._batches(list(columns), rows):
-                yield {name: _as_array(batch.column(place)) for place, name in enumerate(columns)}
+                chunk = {name: _as_array(batch.column(place)) for place, name in enumerate(columns)}
+                yield {
+                    name: as_numbers(cells) if as_floats and name in numbers else cells for name, cells in chunk.items()
+                }
                 if advance is not None:
                     advance(batch.num_rows)
 

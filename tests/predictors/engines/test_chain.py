@@ -261,10 +261,12 @@ def test_a_test_against_the_first_rows_costs_them_anew_in_every_phase(
 class StartsAtTheRows(ChainFactory):
     """A twin: the descent starts from a state that was read off the rows without noise."""
 
-    def train(self, rows: Rows, places: Any, previous: Any, unsafe_noise: Noise | None) -> Any:
-        start = Linear(0.1234567 * rows.X[places].sum(axis=0).reshape(1, 1), np.zeros(1))  # between all lattice points
+    def train(
+        self, rows: Rows, indices: Any, previous: Any, unsafe_noise: Noise | None, phase: Phase | None = None
+    ) -> Any:
+        start = Linear(0.1234567 * rows.X[indices].sum(axis=0).reshape(1, 1), np.zeros(1))  # between all lattice points
         learner = self.prepared().set_params(start=start)
-        return learner.fit_with_noise(rows.X[places], rows.class_indices[places], unsafe_noise)
+        return learner.fit_with_noise(rows.X[indices], rows.class_indices[indices], unsafe_noise)
 
 
 @pytest.mark.slow

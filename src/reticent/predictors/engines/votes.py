@@ -263,8 +263,8 @@ class VotesFactory:
             if schedule.truth.takes_rows or schedule.growth >= 1:  # phases do not feed each other, or do not shrink
                 return None
             return (
-                f"answers will not be endless: growth={float(schedule.growth):g} with truth='feedback' gives a phase "
-                "fewer slots than it has rows, so phases shrink and end; take growth of at least 1"
+                f"answers will not be endless: growth={float(schedule.growth):g} with truth='feedback' gives phases "
+                "fewer slots than they have rows, so phases shrink and end; take growth of at least 1"
             )
         found = None
         if schedule.handed_on < 1:

@@ -35,6 +35,8 @@ HEADERS = {
 FILES = (
     ("/", "index.html", "text/html; charset=utf-8"),
     ("/dashboard/app.js", "app.js", "text/javascript; charset=utf-8"),
+    ("/dashboard/parts.js", "parts.js", "text/javascript; charset=utf-8"),
+    ("/dashboard/quality.js", "quality.js", "text/javascript; charset=utf-8"),
     ("/dashboard/style.css", "style.css", "text/css; charset=utf-8"),
     ("/dashboard/icon.svg", "icon.svg", "image/svg+xml"),
     ("/dashboard/uplot.js", "uplot/uplot.js", "text/javascript; charset=utf-8"),

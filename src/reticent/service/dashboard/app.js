@@ -1,5 +1,8 @@
 // The dashboard. It reads the status by server-sent events and writes it into the page: text only, never HTML.
 
+import { at, whole, figures, short, clock, count, rate, milliseconds, share, say, made, level, meter, row, bar, style } from "./parts.js";
+import { forgetQuality, qualityAlerts, redrawQuality, showQuality } from "./quality.js";
+
 const KEPT = "reticent.key"; // in sessionStorage
 const SPANS = [60, 120, 300]; // seconds that the charts show, the more the longer the page is open
 const SOON = 0.1; // share that is left when something is about to end
@@ -7,41 +10,6 @@ const NEAR = 0.9; // share of a quota or a cap that is near it
 const FEW = 0.5; // share of the questions that become rows, below which there are few
 const SILENCE = 10_000; // milliseconds without an event after which the connection counts as lost
 const LEDGER_EVERY = 2_000; // milliseconds between two looks at the answer log, at least
-
-const at = (id) => document.getElementById(id);
-const whole = new Intl.NumberFormat("en");
-const figures = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
-const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
-
-const count = (number) => (number == null ? "–" : whole.format(number));
-const rate = (number) => (number == null ? "–" : number < 100 ? figures.format(number) : whole.format(Math.round(number)));
-const milliseconds = (seconds) =>
-  seconds == null ? "–" : seconds < 1 ? `${figures.format(1000 * seconds)} ms` : `${figures.format(seconds)} s`;
-const share = (part, all) => (all > 0 ? Math.min(1, Math.max(0, part / all)) : 0);
-
-function say(id, text) {
-  const element = at(id);
-  if (element.textContent !== text) element.textContent = text;
-}
-
-function made(tag, text, attributes = {}) {
-  const element = document.createElement(tag);
-  if (text != null) element.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
-}
-
-function level(element, name) {
-  if (element.dataset.level !== name) element.dataset.level = name;
-}
-
-function meter(element, value, most, words) {
-  element.setAttribute("aria-valuemax", String(most));
-  element.setAttribute("aria-valuenow", String(Math.min(value, most)));
-  element.setAttribute("aria-valuetext", words);
-  element.firstElementChild.style.width = `${100 * share(value, most)}%`;
-}
 
 // ── the connection ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -148,6 +116,7 @@ function use(next) {
   last = ledger = trouble = null;
   shrunk = false;
   forget();
+  forgetQuality();
   listen();
 }
 
@@ -254,12 +223,13 @@ function show() {
     showPromise(last.guarantee ?? {});
     showPhase(last);
     showNext(last);
+    showQuality(last);
     showLoad(last.load ?? {});
     showLedger(last);
     showClients(last.clients, ledger?.own);
     say("model", last.model ?? "reticent");
     const left = last.phase_never_ends ? "no end of answers" : `${short.format(last.answers_left_in_phase)} answers left`;
-    const title = `${last.model} · ${left}`;
+    const title = `${last.alarm_since == null ? "" : "⚠ alarm · "}${last.model} · ${left}`;
     if (document.title !== title) document.title = title;
   }
   at("metrics").hidden = !ledger?.open; // a link carries no key
@@ -321,26 +291,48 @@ function lasting(seconds) {
 const offered = (status) => Math.min(status.answers_in_phase - status.answers_left_in_phase, status.rows_wanted);
 
 function nextState(status) {
+  if (status.truth === "rows") {
+    if (status.labelled_waiting < status.phase_rows) return ["info", "gathering"];
+    return status.learning ? ["good", "being prepared"] : ["good", "rows complete"];
+  }
   if (!status.rows_wanted) return ["info", "none follows"];
   if (status.learning) return ["good", "being prepared"];
   return offered(status) >= status.rows_wanted ? ["good", "rows complete"] : ["info", "gathering"];
 }
 
 function showNext(status) {
-  const { rows_gathered: gathered, rows_wanted: wanted } = status;
   const [name, words] = nextState(status);
   level(at("next-state"), name);
   say("next-state", words);
-  say("gathered", count(gathered));
-  const each = status.client_cap == null || ledger?.open ? "" : `; at most ${count(status.client_cap)} from one client`;
-  say("wanted", wanted ? `of at most ${count(wanted)} that phase ${count(status.phase + 1)} learns from${each}` : "No phase follows this one.");
-  meter(at("gathered-meter"), gathered, wanted || 1, `${count(gathered)} of ${count(wanted)} rows`);
+  const { has, wanted, what, line } = nextRows(status);
+  say("gathered", count(has));
+  say("gathered-words", what);
+  say("wanted", line);
+  meter(at("gathered-meter"), has, wanted || 1, `${count(has)} of ${count(wanted)} rows`);
   // One private model learns from no question, and its guarantee is for the rows alone.
   const learns = status.guarantee?.protects !== "rows";
   at("gathered-line").hidden = at("gathered-meter").hidden = !learns;
-  at("next-note").hidden = !learns;
+  at("next-note").hidden = !learns || status.truth != null;
   at("no-next-note").hidden = learns;
+  at("rows-note").hidden = status.truth !== "rows";
+  at("feedback-note").hidden = status.truth !== "feedback" && status.truth !== "both";
   at("public-note").hidden = !status.public_model;
+}
+
+/** What the next phase learns from: questions, or labelled rows, as it was fitted. */
+function nextRows(status) {
+  const { rows_gathered: gathered, rows_wanted: wanted, labelled_waiting: labelled } = status;
+  const next = `phase ${count(status.phase + 1)}`;
+  if (status.truth === "rows") {
+    return { has: labelled, wanted: status.phase_rows, what: "labelled rows wait", line: `of ${count(status.phase_rows)} with which ${next} begins` };
+  }
+  const each = status.client_cap == null || ledger?.open ? "" : `; at most ${count(status.client_cap)} from one client`;
+  if (status.truth != null) {
+    const beside = status.truth === "both" ? `; ${count(labelled)} labelled rows join them` : "";
+    const has = Math.max(0, gathered - (status.truth === "both" ? labelled : 0));
+    return { has, wanted, what: "questions with a slot for a label", line: `of at most ${count(wanted)} before ${next}${beside}${each}` };
+  }
+  return { has: gathered, wanted, what: "rows gathered", line: wanted ? `of at most ${count(wanted)} that ${next} learns from${each}` : "No phase follows this one." };
 }
 
 function showLoad(load) {
@@ -351,12 +343,6 @@ function showLoad(load) {
   say("p99", milliseconds(load.p99_seconds));
   say("rate-words", `Now ${rate(answers)}; the most in five minutes was ${rate(most(history.rate))}.`);
   say("latency-words", `Median ${milliseconds(load.median_seconds)}, 99 percent within ${milliseconds(load.p99_seconds)}.`);
-}
-
-function row(...cells) {
-  const line = made("tr");
-  line.append(...cells.map((cell) => (cell instanceof Node ? cell : made("td", cell))));
-  return line;
 }
 
 function showLedger(status) {
@@ -394,14 +380,6 @@ function showLedger(status) {
 const names = () => (last?.clients ?? []).map((one) => `${one.id}=${one.name}`).join(" ");
 const name = (id) =>
   id == null ? "another" : (last?.clients?.find((one) => one.id === id)?.name ?? (ledger?.own?.id === id ? ledger.own.name : id));
-
-function bar(label, value, most, near, words) {
-  const element = made("div", null, { class: "meter", role: "meter", "aria-label": label, "aria-valuemin": "0" });
-  element.append(made("i"));
-  meter(element, value, most, words);
-  level(element, near ? "warn" : "good");
-  return element;
-}
 
 /** How many rows of the next phase come from a client. */
 function addedBy(client, added) {
@@ -452,7 +430,7 @@ const used = (client) => (client.quota == null ? 0 : client.quota === 0 ? 1 : cl
 
 function alerts() {
   const found = [];
-  const add = (name, words) => found.push([name, words]);
+  const add = (name, words, headline) => found.push([name, words, headline]);
   if (trouble) add("danger", trouble);
   if (at("link").dataset.state === "lost" && last) add("warn", "The connection is lost. The numbers are those that came last.");
   if (!last) return found;
@@ -464,6 +442,7 @@ function alerts() {
   if (shrunk) add("danger", "The answer log is shorter than it was. Records that this page has seen are gone.");
   if (ledger?.verified?.intact === false) add("danger", "The answer log failed its verification. Do not go on without a look at it.");
   if (ledger?.broken != null) add("danger", `The answer log is broken at record ${count(ledger.broken)}: it does not fit the one before.`);
+  for (const one of qualityAlerts(last)) add(...one);
   if (last.drift === "found") {
     add("warn", `The questions of phase ${count(phase - 1)} had drifted: they were no longer like those before. Phase ${count(phase)} learned a new model from them and the answers they were given; check that it still answers well.`);
   }
@@ -471,7 +450,8 @@ function alerts() {
     add("warn", `Everybody gets one answer: the model of phase ${count(phase)} gives “${last.one_answer}” to nearly every question. More rows, a larger ε or narrower ranges may help.`);
   }
   const before = last.past?.at(-1);
-  if (before && ever == null && last.teachers && last.rows < before.rows) {
+  // Where labels come later, phases need not feed each other: their size is chosen.
+  if (before && last.truth == null && ever == null && last.teachers && last.rows < before.rows) {
     add("warn", `Phases shrink: phase ${count(phase - 1)} learned from ${count(before.rows)} rows and gave ${count(before.answers)} answers; phase ${count(phase)} learned from ${count(last.rows)}. If it goes on, answers will end.`);
   }
   if (ever != null && share(ever, ever + last.answered) <= SOON) {
@@ -518,9 +498,11 @@ function showAlerts() {
   const list = at("alert-list");
   if (list.dataset.shown === text) return;
   list.dataset.shown = text;
-  list.replaceChildren(...found.map(([name, words]) => {
-    const item = made("li", null, { class: "alert", "data-level": name });
-    item.append(made("span", words));
+  list.replaceChildren(...found.map(([name, words, headline]) => {
+    const item = made("li", null, { class: headline ? "alert banner" : "alert", "data-level": name });
+    const text = made("span", words);
+    if (headline) text.prepend(made("strong", headline), " ");
+    item.append(text);
     return item;
   }));
   at("no-alerts").hidden = found.length > 0 || last == null;
@@ -548,7 +530,6 @@ function remember(status) {
 }
 
 const span = () => SPANS.find((one) => history.time[0] > performance.now() / 1000 - one) ?? SPANS.at(history.time.length ? -1 : 0);
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let charts = [];
 
@@ -587,6 +568,7 @@ function redraw() {
       (one) => (one < 1000 ? `${figures.format(one)} ms` : `${figures.format(one / 1000)} s`)),
   ];
   draw(performance.now() / 1000);
+  redrawQuality();
 }
 
 function draw(now) {

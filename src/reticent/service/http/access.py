@@ -13,14 +13,26 @@ from reticent.service.keys import NOBODY, Key, KeyTable, digest_of
 RELOAD_SECONDS = 1.0
 
 
-class Allowance:
-    """What a key may still use: a token bucket on a monotonic clock, and a total quota.
+DAY = 24 * 3600  # seconds
 
-    One answer is one token. Changing the wall clock of the machine has no effect.
+
+class Allowance:
+    """What a key may still use: a token bucket on a monotonic clock, a total quota, and labelled rows per day.
+
+    One answer is one token. Changing the wall clock of the machine has no effect on answers. Days are those of UTC.
     """
 
-    def __init__(self, key: Key, used: int, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        key: Key,
+        used: int,
+        clock: Callable[[], float],
+        *,
+        taught: tuple[int, int] = (0, 0),
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock, self._wall = clock, wall
+        self._day, self._taught = taught  # labelled rows on this day
         self.used = used
         self._tokens = float(key.burst or 0)
         self._at = clock()
@@ -49,6 +61,23 @@ class Allowance:
                 raise Problem("too-many-requests", "", {**self.headers(), "Retry-After": str(wait)})
             self._tokens -= answers
         self.used += counted
+
+    def take_labelled(self, rows: int) -> Problem | None:
+        """Count labelled rows on this day; the problem if the key may send no more of them."""
+        now, most = self._wall(), self.key.daily_rows
+        if (day := int(now // DAY)) != self._day:
+            self._day, self._taught = day, 0
+        if most is not None and self._taught + rows > most:
+            if rows > most:
+                return Problem("too-large", f"the key allows {most} labelled rows a day")
+            wait = {"Retry-After": str(max(1, math.ceil((day + 1) * DAY - now)))}
+            return Problem("day-used-up", f"the key has {most - self._taught} of {most} labelled rows left today", wait)
+        self._taught += rows
+        return None
+
+    def give_back_labelled(self, rows: int) -> None:
+        """Return labelled rows that were not taken, after a refusal or a repeat."""
+        self._taught -= rows
 
     def has_left(self, answers: int) -> bool:
         """Whether the quota allows this many more answers."""
@@ -89,7 +118,8 @@ class Keyring:
 
     Once there was a key, the service is never open again, even if all keys are removed from the table.
 
-    `used` says how many answers each client has received before, so that quotas survive a restart.
+    `used` says how many answers each client has received before, and `taught` how many labelled rows it has sent today,
+    so that limits survive a restart.
     """
 
     def __init__(
@@ -97,10 +127,13 @@ class Keyring:
         table: KeyTable | None = None,
         used: Mapping[str, int] | None = None,
         *,
+        taught: Mapping[str, int] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
-        self._table, self._clock = table, clock
-        self._used = dict(used or {})
+        self._table, self._clock, self._wall = table, clock, wall
+        self._used, self._taught = dict(used or {}), dict(taught or {})
+        self._today = int(wall() // DAY)
         self._allowances: dict[str, Allowance] = {}
         self._keys: dict[str, Key] = {}
         self._open = True
@@ -139,7 +172,9 @@ class Keyring:
         found = self._allowances.get(key.id)
         if found is None:
             now = self._keys.get(key.id, key)
-            found = self._allowances[key.id] = Allowance(now, self._used.get(key.id, 0), self._clock)
+            taught = self._today, self._taught.get(key.id, 0)
+            used = self._used.get(key.id, 0)
+            found = self._allowances[key.id] = Allowance(now, used, self._clock, taught=taught, wall=self._wall)
         return found
 
     def clients(self) -> list[dict[str, object]]:
@@ -152,6 +187,7 @@ class Keyring:
                 "scopes": list(key.scopes),
                 "rate": key.rate,
                 "quota": key.quota,
+                "daily_rows": key.daily_rows,
                 "used": self.allowance(key).used,
                 "revoked": key.revoked is not None,
             }

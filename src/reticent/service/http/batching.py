@@ -7,10 +7,12 @@ import functools
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from reticent.exact import integer
 from reticent.service.requests import Answered, Request
+
+Done = TypeVar("Done")
 
 AT_ONCE = 8  # answers that are handed over in one round of the event loop
 ROUNDS = 64  # of the event loop, at most, before a batch starts
@@ -84,6 +86,9 @@ class Batcher:
         self._running: asyncio.Task[None] | None = None
         self._closing = False
         self._last = 0  # requests of the last batch
+        self._tasks: dict[str, _Tasks] = {}  # that wait beside the requests, by client
+        self._turn = asyncio.Lock()  # of the client whose task is done: one at a time, so that answers do not wait
+        self._upkeep: asyncio.Task[None] | None = None
 
     @property
     def queued(self) -> int:
@@ -118,8 +123,7 @@ class Batcher:
         gone : callable, default bool
             Whether nobody waits for the answer any more.
         """
-        if self._closing:
-            raise Stopping("the service is stopping: ask again when it is back")
+        self._check_open()
         rows = len(request.rows)
         mine = self._queues.get(request.client)
         full = self._count >= self.waiting or (self._count and self._rows + rows > self.waiting_rows)
@@ -134,11 +138,62 @@ class Batcher:
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
+    async def run(self, task: Callable[[], Done], rows: int, client: str) -> Done:
+        """Do something else in the thread that answers, such as taking labels: between two batches.
+
+        Clients take turns here as well: one task at a time is handed to the thread, so a batch of answers waits for one
+        at most, whoever sends many. What a task makes necessary is done after it, while nothing else is to be done:
+        labelled rows may be enough for many phases, each of which takes a while to learn.
+
+        Parameters
+        ----------
+        task : callable
+            What to do.
+        rows : int
+            How many rows it holds while it waits.
+        client : str
+            Who wants it.
+        """
+        self._check_open()
+        count, held = (sum(getattr(one, what) for one in self._tasks.values()) for what in ("count", "rows"))
+        mine = self._tasks.get(client) or _Tasks()
+        full = count >= self.waiting or (count and held + rows > self.waiting_rows)
+        half = mine.count and (mine.count >= self.waiting // 2 or mine.rows + rows > self.waiting_rows // 2)
+        if full or half:
+            raise Overloaded(f"{count} requests are waiting: ask again later")
+        self._tasks[client] = mine
+        mine.count, mine.rows = mine.count + 1, mine.rows + rows
+        loop = asyncio.get_running_loop()
+        try:
+            async with mine.turn, self._turn:
+                self._check_open()
+                return await loop.run_in_executor(self._thread, task)
+        finally:
+            mine.count, mine.rows = mine.count - 1, mine.rows - rows
+            if not mine.count:
+                del self._tasks[client]
+            if self._upkeep is None:
+                self._upkeep = loop.create_task(self._keep_up())
+
+    async def _keep_up(self) -> None:
+        """Do what nobody waits for, a step at a time, while nothing else is to be done."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._answering.needs_maintenance and not (self._closing or self._tasks or self._count):
+                await loop.run_in_executor(self._thread, self._answering.maintain)
+        finally:
+            self._upkeep = None
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise Stopping("the service is stopping: ask again when it is back")
+
     async def close(self) -> None:
         """Accept nothing more, and return when all accepted requests are answered. The answering service stays open."""
         self._closing = True
-        if self._running is not None:
-            await asyncio.shield(self._running)
+        for task in (self._running, self._upkeep):
+            if task is not None:
+                await asyncio.shield(task)
         self._thread.shutdown(wait=True)
 
     async def _run(self) -> None:
@@ -194,6 +249,16 @@ class Batcher:
                 batch.append(one)
                 rows += count
         return batch
+
+
+class _Tasks:
+    """What a client wants beside answers. `turn` lets one of them at a time wait among those of other clients."""
+
+    __slots__ = ("count", "rows", "turn")
+
+    def __init__(self) -> None:
+        self.count, self.rows = 0, 0
+        self.turn = asyncio.Lock()
 
 
 class _Queue:

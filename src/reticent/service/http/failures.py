@@ -8,7 +8,7 @@ from reticent.errors import BudgetExhausted
 from reticent.service import traces
 from reticent.service.http.batching import Overloaded, Stopping
 from reticent.service.http.problems import Problem
-from reticent.service.requests import Halted, KeyReused
+from reticent.service.requests import Halted, KeyReused, RowsNeeded
 
 log = logging.getLogger("reticent.service")
 
@@ -26,7 +26,7 @@ def to_problem(error: Exception) -> Problem | None:
     if isinstance(error, KeyReused):
         return Problem("key-reused")
     if isinstance(error, BudgetExhausted):
-        return Problem("no-answers-left")
+        return Problem("rows-needed", str(error)) if isinstance(error, RowsNeeded) else Problem("no-answers-left")
     if isinstance(error, Overloaded):
         return Problem("busy", "", {"Retry-After": "1"})
     if isinstance(error, Stopping):

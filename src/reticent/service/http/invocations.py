@@ -78,11 +78,23 @@ def read_csv(body: bytes, rules: Rules, most_rows: int) -> Rows:
     return _encoded(first, rules, most_rows)
 
 
-def written(predictions: Sequence[Any], probabilities: Rows | None = None) -> bytes:
-    """The answer, with the probabilities of all classes if they are offered: a member that MLflow's clients ignore."""
-    if probabilities is None:
-        return msgspec.json.encode({"predictions": predictions})
-    return msgspec.json.encode({"predictions": predictions, "probabilities": probabilities.tolist()})
+def written(
+    predictions: Sequence[Any],
+    probabilities: Rows | None = None,
+    answer_ids: Sequence[str] | None = None,
+    quality: str | None = None,
+) -> bytes:
+    """The answer, with members that MLflow's clients ignore.
+
+    These are the probabilities of all classes and the answer ids, if they are offered, and a warning of quality.
+    """
+    found = {
+        "predictions": predictions,
+        "probabilities": None if probabilities is None else probabilities.tolist(),
+        "answer_ids": answer_ids,
+        "quality": quality,
+    }
+    return msgspec.json.encode({name: value for name, value in found.items() if value is not None})
 
 
 def _from_split(split: SplitTable, columns: Sequence[DeclaredColumn]) -> Columns:

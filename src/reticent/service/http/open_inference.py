@@ -21,7 +21,7 @@ Array = NDArray[Any]
 Rows = NDArray[np.float64]
 Cells = Array | list[Any]  # of a column, or of all columns row by row
 
-ROWS, LABELS, PROBABILITIES, VERSION = "rows", "labels", "probabilities", "1"
+ROWS, LABELS, PROBABILITIES, ANSWER_IDS, VERSION = "rows", "labels", "probabilities", "answer_ids", "1"
 HEADER_LENGTH = "inference-header-content-length"
 
 # Of all datatypes of the protocol; numbers are little-endian. BF16, which numpy lacks, is the upper half of a float32.
@@ -64,7 +64,7 @@ class Rules(Protocol):
 NO_DATA = msgspec.Raw()
 
 
-class Tensor(msgspec.Struct, gc=False):
+class Tensor(msgspec.Struct, gc=False, omit_defaults=True):
     """A tensor of a request."""
 
     name: str
@@ -93,13 +93,22 @@ class Inference(msgspec.Struct):
 class Asked(NamedTuple):
     """What an inference request asks: rows, and how it wants its answer.
 
-    `probabilities` says whether they are wanted as binary data; None if they are not wanted.
+    `probabilities` and `answer_ids` say whether they are wanted as binary data; None if they are not wanted.
     """
 
     rows: Rows
     id: str | None
     binary: bool
     probabilities: bool | None = None
+    answer_ids: bool | None = None
+
+
+class Labelled(NamedTuple):
+    """Rows with their labels, and the names of their groups if the schema has groups; as cells, nothing is refused."""
+
+    rows: Rows
+    labels: Cells
+    groups: Cells | None
 
 
 _inference = msgspec.json.Decoder(Inference)
@@ -114,18 +123,18 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 def read(
-    body: bytes, header_length: str | None, rules: Rules, most_rows: int, *, probabilities: bool = False
+    body: bytes, header_length: str | None, rules: Rules, most_rows: int, offered: tuple[str, ...] = (LABELS,)
 ) -> Asked:
     """The rows of a request. It is refused by form, names and shapes, never for what a cell holds.
 
-    `probabilities` says whether they are offered. As the protocol has it, a request that names no outputs wants all.
+    `offered` names the outputs that there are. As the protocol has it, a request that names no outputs wants all.
     """
     head, tail = split(body, header_length)
     try:
         inference = _inference.decode(head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         inference = _read_loosely(head, error)
-    wanted = _wanted(inference, (LABELS, PROBABILITIES) if probabilities else (LABELS,))
+    wanted = _wanted(inference, offered)
     columns = rules.columns
     tensors = _with_bytes(inference.inputs, tail)
     if len(tensors) == 1 and _is_matrix(tensors[0][0], rules):
@@ -141,12 +150,41 @@ def read(
     # Of an input that is no column, neither the shape nor the cells are looked at.
     found = {one.name: _column(*by_name[one.name], most_rows) for one in columns if one.name in by_name}
     if missing := [column for column in columns if column.name not in found]:
-        form = f"one of shape [n, {len(columns)}] named {ROWS!r}, or " if _all_numbers(columns) else ""
+        form = f"one of shape [n, {len(columns)}] named {ROWS!r}, or " if all_numbers(columns) else ""
         lacking = f"there is none named {listed(missing)}"
         raise Problem("wrong-tensors", f"inputs must be {form}one per column, named {listed(columns)}; {lacking}")
     if len({len(values) for values in found.values()}) != 1:
         raise Problem("wrong-tensors", "the inputs must have the same number of rows")
     return Asked(encoded(rules, found), inference.id, *wanted)
+
+
+def read_labelled(
+    body: bytes, header_length: str | None, rules: Rules, most_rows: int, *, target: str, group: str | None
+) -> Labelled:
+    """Labelled rows: the tensors of a query, one with the labels, named as the target, and one with groups, if any."""
+    head, tail = split(body, header_length)
+    try:
+        inference = _inference.decode(head)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        inference = _read_loosely(head, error)
+    names = (target,) if group is None else (target, group)
+    others: list[Tensor] = []
+    data: list[memoryview] = []
+    found: dict[str, Cells] = {}
+    for tensor, part in _with_bytes(inference.inputs, tail):
+        if tensor.name in names:
+            found[tensor.name] = _column(tensor, part, most_rows)
+        else:
+            others.append(tensor)
+            data += [] if part is None else [part]
+    if missing := [name for name in names if name not in found]:
+        raise Problem("wrong-tensors", f"there must be an input for the {'label' if missing[0] == target else 'group'} "
+                      f"of each row, named {missing[0]!r}")  # fmt: skip
+    queries = msgspec.json.encode(Inference(others))
+    rows = read(b"".join([queries, *data]), str(len(queries)), rules, most_rows).rows  # as queries are read
+    if any(len(cells) != len(rows) for cells in found.values()):
+        raise Problem("wrong-tensors", "the inputs must have the same number of rows")
+    return Labelled(rows, found[target], None if group is None else found[group])
 
 
 def split(body: bytes, header_length: str | None) -> tuple[memoryview, memoryview]:
@@ -196,7 +234,8 @@ def listed(columns: Sequence[DeclaredColumn]) -> str:
     return ", ".join(names if len(names) <= 20 else [*names[:20], f"… ({len(names)} in all)"])
 
 
-def _all_numbers(columns: Sequence[DeclaredColumn]) -> bool:
+def all_numbers(columns: Sequence[DeclaredColumn]) -> bool:
+    """Whether all columns hold numbers."""
     return all(column.kind == "number" for column in columns)
 
 
@@ -205,24 +244,25 @@ def _is_matrix(tensor: Tensor, rules: Rules) -> bool:
     if tensor.name != ROWS and (len(tensor.shape) == 1 or any(tensor.name == one.name for one in rules.columns)):
         return False
     known: bool | None = getattr(rules, "only_numbers", None)  # a schema knows it without a look at each column
-    return _all_numbers(rules.columns) if known is None else known
+    return all_numbers(rules.columns) if known is None else known
 
 
-def _wanted(inference: Inference, offered: tuple[str, ...]) -> tuple[bool, bool | None]:
-    """Whether labels and probabilities are wanted as binary data; None for probabilities that are not wanted."""
+def _wanted(inference: Inference, offered: tuple[str, ...]) -> tuple[bool, bool | None, bool | None]:
+    """Whether labels, probabilities and answer ids are wanted as binary data; None for what is not wanted."""
     binary = _flag(inference.parameters, "binary_data_output")
     if not inference.outputs:
-        return binary, binary if PROBABILITIES in offered else None
+        return binary, *(binary if one in offered else None for one in (PROBABILITIES, ANSWER_IDS))  # type: ignore[return-value]
     found: dict[str, bool] = {}
     for wanted in inference.outputs:
         if wanted.name not in offered:
             others = f"there is one output, named {LABELS!r}"
             raise Problem("wrong-tensors", others if len(offered) == 1 else f"the outputs are {' and '.join(offered)}")
         if wanted.parameters and wanted.parameters.get("classification"):
-            instead = "only the label is private" if len(offered) == 1 else f"ask for the output {PROBABILITIES!r}"
+            instead = f"ask for the output {PROBABILITIES!r}"
+            instead = instead if PROBABILITIES in offered else "only the label is private"
             raise Problem("wrong-tensors", f"classification is not offered: {instead}")
         found[wanted.name] = _flag(wanted.parameters, "binary_data", binary)
-    return found.get(LABELS, binary), found.get(PROBABILITIES)
+    return found.get(LABELS, binary), found.get(PROBABILITIES), found.get(ANSWER_IDS)
 
 
 def _flag(parameters: Mapping[str, Any] | None, name: str, otherwise: bool = False) -> bool:
@@ -411,10 +451,11 @@ class Answer(NamedTuple):
         parameters: Mapping[str, Any],
         binary: bool,
         probabilities: tuple[Rows, bool] | None = None,
+        answer_ids: tuple[Sequence[str], bool] | None = None,
     ) -> tuple[bytes, int | None]:
         """The body of the answer, and how much of it is JSON if the rest is not.
 
-        `probabilities` are those of all classes, and whether they are binary data.
+        `probabilities` are those of all classes, and whether they are binary data; so are `answer_ids`.
         """
         outputs: list[dict[str, Any]] = [{"name": LABELS, "datatype": self.datatype, "shape": [len(labels)]}]
         data = b""
@@ -431,6 +472,14 @@ class Answer(NamedTuple):
                 data += np.ascontiguousarray(values, dtype=NUMBERS["FP64"]).tobytes()
             else:
                 outputs[1]["data"] = values.ravel().tolist()
+        if answer_ids is not None:
+            ids, packed = answer_ids
+            outputs.append({"name": ANSWER_IDS, "datatype": BYTES, "shape": [len(ids)]})
+            if packed:
+                data += (words := Answer(BYTES).packed(ids))
+                outputs[-1]["parameters"] = {"binary_data_size": len(words)}
+            else:
+                outputs[-1]["data"] = list(ids)
         reply: dict[str, Any] = {"model_name": model, "model_version": VERSION}
         if id is not None:
             reply["id"] = id
@@ -438,30 +487,3 @@ class Answer(NamedTuple):
         reply["outputs"] = outputs
         head = msgspec.json.encode(reply)
         return head + data, len(head) if any("data" not in one for one in outputs) else None
-
-
-def metadata(name: str, rules: Rules, *, probabilities: bool = False) -> dict[str, Any]:
-    """What there is to know about the model before one asks; with `probabilities`, that it offers them."""
-    columns = rules.columns
-    if _all_numbers(columns):
-        inputs = [{"name": ROWS, "datatype": "FP64", "shape": [-1, len(columns)]}]
-    else:
-        kinds = {"number": "FP64", "category": BYTES}
-        inputs = [{"name": one.name, "datatype": kinds[one.kind], "shape": [-1]} for one in columns]
-    outputs: list[dict[str, Any]] = [
-        {"name": LABELS, "datatype": Answer.of(rules.classes).datatype, "shape": [-1]},
-        {"name": PROBABILITIES, "datatype": "FP64", "shape": [-1, len(rules.classes)]},
-    ]
-    return {
-        "name": name,
-        "versions": [VERSION],
-        "platform": "reticent",
-        "inputs": inputs,
-        "outputs": outputs if probabilities else outputs[:1],
-        "parameters": {"columns": [one.name for one in columns], "classes": [str(one) for one in rules.classes]},
-    }
-
-
-def server_metadata(version: str) -> dict[str, Any]:
-    """What there is to know about the server."""
-    return {"name": "reticent", "version": version, "extensions": ["binary_tensor_data"]}

@@ -9,20 +9,30 @@ from html import escape
 from typing import Any
 
 from reticent.service.http import open_inference
+from reticent.service.http.metadata import metadata
 from reticent.service.http.problems import KINDS, MEDIA_TYPE
 
 Json = dict[str, Any]
 
 JSON, TEXT, BINARY, HTML = "application/json", "text/plain", "application/octet-stream", "text/html"
-PARTS = ("app.js", "style.css", "icon.svg", "uplot.js", "uplot.css")  # of the dashboard
+PARTS = ("app.js", "parts.js", "quality.js", "style.css", "icon.svg", "uplot.js", "uplot.css")  # of the dashboard
 
 
 def document(
-    name: str, rules: open_inference.Rules, most_rows: int, version: str, *, probabilities: bool = False
+    name: str,
+    rules: open_inference.Rules,
+    most_rows: int,
+    version: str,
+    *,
+    offered: tuple[str, ...] = (open_inference.LABELS,),
+    truth: str | None = None,
 ) -> Json:
-    """The OpenAPI document of a model: what it describes is public. `probabilities` says whether they are offered."""
+    """The OpenAPI document of a model: what it describes is public.
+
+    `offered` names the outputs that there are, and `truth` says where later labels come from.
+    """
     columns = [column.name for column in rules.columns]
-    infer = _inference(name, rules, most_rows, probabilities)
+    infer = _inference(name, rules, most_rows, offered)
     model = f"/v2/models/{name}"
     paths: Json = {
         "/v2": _get("server", "The server and its extensions.", JSON),
@@ -34,7 +44,8 @@ def document(
         f"{model}/versions/{open_inference.VERSION}/ready": _get("versionReady", "The same, by version.", JSON, 503),
         f"{model}/infer": infer("infer"),
         f"{model}/versions/{open_inference.VERSION}/infer": infer("inferVersion"),
-        "/invocations": _invocations(columns, rules, most_rows, probabilities),
+        **_later_labels(model, rules, most_rows, truth),
+        "/invocations": _invocations(columns, rules, most_rows, offered),
         "/ping": _get("ping", "Whether questions are answered, as MLflow asks it.", TEXT, 503),
         "/health": _get("health", "The same as /ping.", TEXT, 503),
         "/version": _get("packageVersion", "The version of the server.", TEXT),
@@ -135,6 +146,7 @@ def _parts() -> Json:
 
 
 def _problems(*fails: int, scope: str | None = None) -> Json:
+    """The problems that a call may end in, by status."""
     wanted = sorted({*fails, *((401, 403) if scope else ())})
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     titles = {status: title for status, title, _ in reversed(KINDS.values())}
@@ -146,20 +158,22 @@ def _problem() -> Json:
     return {"type": "object", "required": [*words, "status"], "properties": {**words, "status": {"type": "integer"}}}
 
 
+REPEAT = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "A repeat with the same key and body gets the stored answer, and costs nothing.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+}
+
+
 def _asking(identity: str, summary: str, content: Json, answers: Json) -> Json:
-    repeat = {
-        "name": "Idempotency-Key",
-        "in": "header",
-        "description": "A repeat with the same key and body gets the stored answer, and costs nothing.",
-        "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
-    }
     return {
         "post": {
             "operationId": identity,
             "summary": summary,
             "security": [{"key": []}, {}],
             "x-scope": "ask",
-            "parameters": [repeat],
+            "parameters": [REPEAT],
             "requestBody": {"required": True, "content": content},
             "responses": {
                 "200": {"description": "Answered, and recorded.", "content": answers},
@@ -169,8 +183,8 @@ def _asking(identity: str, summary: str, content: Json, answers: Json) -> Json:
     }
 
 
-def _inference(name: str, rules: open_inference.Rules, most_rows: int, probabilities: bool) -> Any:
-    about = open_inference.metadata(name, rules, probabilities=probabilities)
+def _inference(name: str, rules: open_inference.Rules, most_rows: int, offered: tuple[str, ...]) -> Any:
+    about = metadata(name, rules, offered)
     tensor: Json = {
         "type": "object",
         "required": ["name", "shape", "datatype"],
@@ -212,11 +226,81 @@ def _inference(name: str, rules: open_inference.Rules, most_rows: int, probabili
     summary = (
         f"Ask for at most {most_rows} rows: JSON tensors, or binary ones after JSON of "
         "Inference-Header-Content-Length bytes."
-    ) + (" Outputs are labels and probabilities, unless the request names one." if probabilities else "")
+    ) + (f" Outputs are {' and '.join(offered)}, unless the request names some." if len(offered) > 1 else "")
     return lambda identity: _asking(identity, summary, content, answers)
 
 
-def _invocations(columns: list[str], rules: open_inference.Rules, most_rows: int, probabilities: bool) -> Json:
+def _later_labels(model: str, rules: open_inference.Rules, most_rows: int, truth: str | None) -> Json:
+    """The paths that take labels, if there are any."""
+    paths: Json = {}
+    numbers = {"type": "array", "minItems": 1, "items": {"type": "integer"}}
+    if truth in ("rows", "both"):
+        target, group = getattr(rules, "target", "label"), getattr(rules, "group", None)
+        inputs: list[Json] = [*metadata("", rules)["inputs"], {"name": target, "datatype": "BYTES", "shape": [-1]}]
+        inputs += [] if group is None else [{"name": group, "datatype": "BYTES", "shape": [-1]}]
+        example = [
+            {**one, "shape": [1, *one["shape"][1:]], "data": [0.0] * abs(one["shape"][-1])}
+            if one["datatype"] == "FP64"
+            else {**one, "shape": [1], "data": [str(rules.classes[0]) if one["name"] == target else ""]}
+            for one in inputs
+        ]
+        body = {"type": "object", "required": ["inputs"], "properties": {"inputs": {"type": "array", "minItems": 2}}}
+        content = {
+            JSON: {"schema": body, "examples": {"one row": {"value": {"inputs": example}}}},
+            BINARY: {"schema": {"type": "string", "format": "binary"}},
+        }
+        summary = (
+            f"Send at most {most_rows} labelled rows, for the phases to come: tensors as for /infer, and one of labels "
+            f"named {target!r}. They are stored when the reply is sent; a label that is not a class counts as none."
+        )
+        paths[f"{model}/labelled"] = _taking("labelled", summary, "teach", content, repeat=True)
+        withdrawal = {"type": "object", "required": ["rows"], "properties": {"rows": numbers}}
+        paths[f"{model}/labelled/withdraw"] = _taking(
+            "withdraw",
+            "Withdraw labelled rows by their numbers: the first of a request is in its reply. Rows of a phase that is "
+            "complete cannot be withdrawn; they are deleted with it.",
+            "teach",
+            {JSON: {"schema": withdrawal, "examples": {"two rows": {"value": {"rows": [0, 1]}}}}},
+        )
+    if truth in ("feedback", "both"):
+        labels = {"type": "array", "minItems": 1}
+        ids = {"type": "array", "minItems": 1, "items": {"type": "string"}}
+        forms: list[Json] = [
+            {"labels": labels, "answer_ids": ids},
+            {"labels": labels, "idempotency_key": {"type": "string"}, "rows": numbers},
+        ]
+        feedback = {"oneOf": [{"type": "object", "required": [*one], "properties": one} for one in forms]}
+        label = str(rules.classes[0])
+        examples = {
+            "by answer id": {"value": {"answer_ids": ["0" * 32], "labels": [label]}},
+            "by key and row": {"value": {"idempotency_key": "monday", "rows": [0], "labels": [label]}},
+        }
+        paths[f"{model}/feedback"] = _taking(
+            "feedback",
+            "Send the true labels of answers that the same key received; null withdraws one. The reply is the same "
+            "whether or not they are used.",
+            "ask",
+            {JSON: {"schema": feedback, "examples": examples}},
+        )
+    return paths
+
+
+def _taking(identity: str, summary: str, scope: str, content: Json, *, repeat: bool = False) -> Json:
+    about: Json = {
+        "operationId": identity,
+        "summary": summary,
+        "security": [{"key": []}, {}],
+        "x-scope": scope,
+        "requestBody": {"required": True, "content": content},
+        "responses": {
+            "202": {"description": "Received, and stored.", "content": {JSON: {"schema": {"type": "object"}}}},
+            **_problems(400, 408, 413, 415, 422 if repeat else 429, 429, 503, scope=scope),
+        },
+    }
+    return {"post": about | ({"parameters": [REPEAT]} if repeat else {})}
+
+
+def _invocations(columns: list[str], rules: open_inference.Rules, most_rows: int, offered: tuple[str, ...]) -> Json:
     row = [0.0 if one.kind == "number" else "" for one in rules.columns]
     cell = {"type": ["number", "string", "boolean", "null"]}
     split = {
@@ -255,7 +339,7 @@ def _invocations(columns: list[str], rules: open_inference.Rules, most_rows: int
         JSON: {"schema": body, "examples": {form: {"value": {form: value}} for form, value in examples.items()}},
         "text/csv": {"schema": {"type": "string"}, "examples": {"one row": {"value": lines}}},
     }
-    members = ["predictions", "probabilities"] if probabilities else ["predictions"]
+    members = ["predictions", *offered[1:]]
     answers = {JSON: {"schema": {"type": "object", "required": members}}}
     return _asking("invocations", f"Ask as MLflow does, for at most {most_rows} rows.", content, answers)
 

@@ -26,10 +26,12 @@ KINDS: dict[str, tuple[int, str, str]] = {
     "key-reused": (422, "The Idempotency-Key was used for another body", "Use a new key for a new question."),
     "too-many-requests": (429, "The rate of this key is used up", "Wait as long as Retry-After says."),
     "quota-used-up": (429, "More is asked than the key's quota has left", "Whoever runs the service can raise it."),
+    "day-used-up": (429, "More labelled rows are sent than the key has left today", "Send them tomorrow."),
     "internal": (500, "Something went wrong here", "Nothing that was not recorded was answered. Try again."),
     "busy": (503, "Too many requests are waiting", "Wait as long as Retry-After says."),
     "halted": (503, "Answering has stopped", "Whoever runs the service must start it again."),
     "no-answers-left": (503, "No answers are left", "The privacy that was promised allows no more of them for now."),
+    "rows-needed": (503, "No answers are left until labelled rows come", "Send labelled rows, or ask again later."),
     "closing": (503, "The service is closing", "Try again later."),
 }
 

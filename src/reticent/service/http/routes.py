@@ -20,6 +20,7 @@ from reticent.service.http import openapi
 from reticent.service.http.answer_log import AnswerLogView
 from reticent.service.http.calls import Call, headers_by_name
 from reticent.service.http.failures import as_problem
+from reticent.service.http.labels import LabelRoutes
 from reticent.service.http.problems import Problem
 from reticent.service.http.responses import JSON, compressible
 from reticent.service.http.service import Service, counted_status
@@ -66,12 +67,23 @@ def make_app(service: Service) -> Starlette:
         "/events": ("GET", service.events),
         "/metrics": ("GET", service.prometheus),
     }
+    labels = LabelRoutes(service)
+    if service.truth in ("rows", "both"):
+        made["/v2/models/{name}/labelled"] = ("POST", labels.labelled)
+        made["/v2/models/{name}/labelled/withdraw"] = ("POST", labels.withdraw)
+    if service.truth in ("feedback", "both"):
+        made["/v2/models/{name}/feedback"] = ("POST", labels.feedback)
     routes: list[BaseRoute] = [
         Route(path, Endpoint(service, handler, handler.__name__), methods=[method])
         for path, (method, handler) in made.items()
     ]
     document = openapi.document(
-        service.name, service.rules, service.most_rows, service.version, probabilities=service.probabilities
+        service.name,
+        service.rules,
+        service.most_rows,
+        service.version,
+        offered=service.offered,
+        truth=service.truth,
     )
     routes += [*_described(service, document), *_dashboard(service)]
 

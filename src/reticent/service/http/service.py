@@ -11,13 +11,13 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from reticent.service.http import calls, invocations, open_inference
+from reticent.service.http import calls, invocations, metadata, open_inference
 from reticent.service.http.access import Allowance, Keyring
 from reticent.service.http.bodies import BodyReader, Limits
 from reticent.service.http.calls import Call
@@ -30,6 +30,7 @@ from reticent.service.requests import Answered, KeyReused, NothingStored, Reques
 from reticent.service.status import Status, in_words
 
 REPLAYED = "Idempotent-Replayed"
+Done = TypeVar("Done")
 
 
 class AnsweringBackend(Protocol):
@@ -53,6 +54,9 @@ class RequestQueue(Protocol):
 
     async def ask(self, request: Request) -> Answered:
         """The answer, once it is durable."""
+
+    async def run(self, task: Callable[[], Done], rows: int, client: str) -> Done:
+        """Do something with this many rows in the thread that answers."""
 
     async def close(self) -> None:
         """Accept nothing more, and answer what was accepted."""
@@ -95,7 +99,14 @@ class Service:
         self._answer = open_inference.Answer.of(rules.classes)
         self.probabilities = probabilities is not None
         self._order = [list(probabilities or ()).index(one) for one in rules.classes] if self.probabilities else []
-        self._metadata = open_inference.metadata(name, rules, probabilities=self.probabilities)
+        self.truth = answering.status().truth  # where later labels come from, if there are any
+        outputs = {
+            open_inference.LABELS: True,
+            open_inference.PROBABILITIES: self.probabilities,
+            open_inference.ANSWER_IDS: self.truth in ("feedback", "both"),
+        }
+        self.offered = tuple(one for one, there in outputs.items() if there)
+        self._metadata = metadata.metadata(name, rules, self.offered, labelled=self.truth in ("rows", "both"))
         width = max(1, getattr(rules, "width", len(rules.columns)), len(self._order))
         self.most_rows = max(1, min(self.limits.rows, self.limits.numbers // width))
         self._prefixes: dict[tuple[int, int], bytes] = {}
@@ -108,7 +119,7 @@ class Service:
 
     async def infer(self, call: Call) -> Response:
         """Answer an inference request of the Open Inference Protocol."""
-        self._check_model(call)
+        self.check_model(call)
         length = call.header(open_inference.HEADER_LENGTH.encode())
         read = functools.partial(self._read_inference, header_length=length)
         return self._inferred(call, *await self._ask(call, read, (length or "").encode()))
@@ -120,18 +131,23 @@ class Service:
             answered.labels,
             model=self.name,
             id=asked.id,
-            parameters={"phase": answered.phase, "replayed": answered.replayed},
+            parameters=self._parameters(answered.phase, answered.replayed),
             binary=asked.binary,
             probabilities=None if asked.probabilities is None else (self._ordered(answered), asked.probabilities),
+            answer_ids=None if asked.answer_ids is None else (answered.tickets or [], asked.answer_ids),
         )
         if json_length is not None:
             headers["Inference-Header-Content-Length"] = str(json_length)
         return compressible(call, body, headers, JSON if json_length is None else "application/octet-stream")
 
     def _read_inference(self, body: bytes, *, header_length: str | None) -> open_inference.Asked:
-        return open_inference.read(
-            body, header_length, self.rules, self.most_rows, probabilities=self.probabilities
-        )
+        return open_inference.read(body, header_length, self.rules, self.most_rows, self.offered)
+
+    def _parameters(self, phase: int, replayed: bool) -> dict[str, Any]:
+        """What an answer says besides labels: its phase, and that an alarm stands, which changes with phases alone."""
+        warning = self.answering.status().quality_warning
+        found = {"phase": phase, "replayed": replayed}
+        return found if warning is None else {**found, "quality": warning}
 
     def _ordered(self, answered: Answered) -> open_inference.Rows:
         """The probabilities in the order in which the metadata of the model names the classes."""
@@ -153,8 +169,12 @@ class Service:
             return open_inference.Asked(rows, None, False, False if self.probabilities else None)
 
         _, answered, headers = await self._ask(call, asked, kind.encode())
-        probabilities = self._ordered(answered) if self.probabilities else None
-        written = invocations.written(self._answer.values(answered.labels), probabilities)
+        written = invocations.written(
+            self._answer.values(answered.labels),
+            self._ordered(answered) if self.probabilities else None,
+            answered.tickets,
+            self.answering.status().quality_warning,
+        )
         return compressible(call, written, headers, JSON)
 
     async def _ask(
@@ -216,7 +236,7 @@ class Service:
 
     def _wire(self, call: Call, asked: open_inference.Asked, answered: Answered, extra: dict[str, str]) -> bytes:
         """The response of `infer`, as it goes over the wire."""
-        special = asked.binary or asked.id is not None or asked.probabilities is not None
+        special = asked.binary or asked.id is not None or asked.probabilities is not None or answered.tickets
         if special or extra or len(answered.labels) > 64:
             return raw(self._inferred(call, asked, answered, extra))
         body = self._answer.plain(answered.labels, self._prefix(len(answered.labels), answered.phase))
@@ -228,8 +248,7 @@ class Service:
         if found is None:
             if len(self._prefixes) >= 256:
                 self._prefixes.clear()
-            parameters = {"phase": phase, "replayed": False}
-            found = self._answer.prefix(count, model=self.name, parameters=parameters)
+            found = self._answer.prefix(count, model=self.name, parameters=self._parameters(phase, False))
             self._prefixes[count, phase] = found
         return found
 
@@ -242,6 +261,14 @@ class Service:
         allowance = self.keyring.allowance(key)
         allowance.take(1, counted=0)
         return _Admitted(key, repeat, allowance)
+
+    def admit_work(self, call: Call, scope: str) -> Key:
+        """The key of a caller who may send labels. Each request costs a token, whatever becomes of it."""
+        key = self.admit(call, scope)
+        if self.closing.is_set():
+            raise Problem("closing", "", {"Retry-After": "5"})
+        self.keyring.allowance(key).take(1, counted=0)
+        return key
 
     def _charge(self, admitted: _Admitted, asked: open_inference.Asked, digest: bytes) -> Request:
         """The question, charged to its key. It waits from here on."""
@@ -287,7 +314,7 @@ class Service:
 
     async def server(self, call: Call) -> Response:
         """Describe the server."""
-        return json_response(open_inference.server_metadata(self.version))
+        return json_response(metadata.server_metadata(self.version))
 
     async def live(self, call: Call) -> Response:
         """Say whether the server is alive. After a halt it is not, since only a restart helps."""
@@ -305,13 +332,13 @@ class Service:
 
     async def model_ready(self, call: Call) -> Response:
         """Say whether the model answers."""
-        self._check_model(call)
+        self.check_model(call)
         return await self.ready(call)
 
     async def model(self, call: Call) -> Response:
         """Describe the model."""
         self.admit(call, "observe")
-        self._check_model(call)
+        self.check_model(call)
         return json_response(self._metadata)
 
     async def ping(self, call: Call) -> Response:
@@ -327,7 +354,7 @@ class Service:
         """State the guarantee, in words or as JSON."""
         now = self.answering.status()
         guarantee = now.guarantee
-        words = in_words(guarantee, public_model=now.public_model, besides=now.besides)
+        words = in_words(guarantee, public_model=now.public_model, besides=now.besides, truth=now.truth)
         if JSON in (call.header(b"accept") or ""):
             return json_response({"model": self.name, **asdict(guarantee), "words": words})
         return Response(words + "\n", 200, {**SAFE, "Vary": "Accept"}, media_type="text/plain; charset=utf-8")
@@ -408,7 +435,8 @@ class Service:
             raise Problem("not-allowed", f"this needs a key with the scope {scope!r}")
         return key
 
-    def _check_model(self, call: Call) -> None:
+    def check_model(self, call: Call) -> None:
+        """Refuse a call for another model, or another version of it."""
         parts = call.scope["path_params"]
         if parts["name"] != self.name or parts.get("version", open_inference.VERSION) != open_inference.VERSION:
             raise Problem("not-found", "there is no model, or no version, of that name")

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol
 
 from reticent.service.store.conformance_model import CLIENTS, FIRST, KEYS, NAMELESS, SETTINGS, START, Model
-from reticent.service.store.later_labels import LabelledPart, LabelledTransaction, SlotLabel
+from reticent.service.store.later_labels import LabelledTransaction, SlotLabel, TaughtPart
 from reticent.service.store.protocol import (
     RESTORED,
     RETIRED,
@@ -265,7 +265,7 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
             self.drawn += count
             model, row = self.model, bytes([self.drawn % 256]) * 8
             first = max(0, len(model.labelled) - late)
-            part = LabelledPart(first, row * count, b"\xff\xff\xff\xff" * count, [(client, count)])
+            part = TaughtPart(first, row * count, b"\xff\xff\xff\xff" * count, [(client, count)])
             return LabelledTransaction(
                 time=model.time + tick, phase=model.phase, client=client, part=part, count=count, reply=row, key=key,
                 digest=row, keep=10,

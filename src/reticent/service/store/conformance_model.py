@@ -11,11 +11,11 @@ from typing import Any
 from reticent.service.store.hashing import canonical, first_hash
 from reticent.service.store.later_labels import (
     TICKET,
-    LabelledPart,
     LabelledTransaction,
     SlotLabel,
     StoredReceipt,
-    WithdrawnPart,
+    TaughtPart,
+    WithdrawalPart,
 )
 from reticent.service.store.protocol import (
     FINAL_MARKS,
@@ -137,7 +137,7 @@ class Model:
         """What a withdrawal changes."""
         self.time = max(self.time, time)
         if numbers:
-            self._append_part(WithdrawnPart(numbers))
+            self._append_part(WithdrawalPart(numbers))
 
     def write_labels(self, labels: Sequence[SlotLabel]) -> list[SlotLabel]:
         """What labels of queries change; those that count, with who asked."""
@@ -196,9 +196,9 @@ class Model:
 
 def rows_of(part: AnyPart) -> list[tuple[Any, ...]]:
     """A part of the journal row by row, however rows are gathered in parts."""
-    if isinstance(part, WithdrawnPart):
+    if isinstance(part, WithdrawalPart):
         return [("withdrawn", *part.numbers)]
-    if isinstance(part, LabelledPart):
+    if isinstance(part, TaughtPart):
         count = len(part.labels) // 4
         rows, labels = _pieces(part.rows, count), _pieces(part.labels, count)
         numbers = range(part.first, part.first + count)

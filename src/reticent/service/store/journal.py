@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reticent.service.store.later_labels import LabelledPart, WithdrawnPart
+from reticent.service.store.later_labels import TaughtPart, WithdrawalPart
 from reticent.service.store.protocol import AnyPart, JournalPart
 
 PARTS = 1024  # this many parts are merged into one,
@@ -18,9 +18,9 @@ Packed = tuple[str, bytes, bytes, bytes]  # what a part is about as JSON, rows, 
 
 def pack(part: AnyPart) -> Packed:
     """A part as it is stored."""
-    if isinstance(part, LabelledPart):
+    if isinstance(part, TaughtPart):
         return json.dumps({"labelled": part.first, "groups": part.groups}), part.rows, part.labels, b""
-    if isinstance(part, WithdrawnPart):
+    if isinstance(part, WithdrawalPart):
         return json.dumps({"withdrawn": part.numbers}), b"", b"", b""
     return json.dumps(part.clients), part.rows, part.class_indices, part.tickets
 
@@ -32,8 +32,8 @@ def unpack(packed: Packed) -> AnyPart:
     if not isinstance(found, dict):
         return JournalPart(_runs(found), rows, indices, tickets)
     if "withdrawn" in found:
-        return WithdrawnPart(tuple(found["withdrawn"]))
-    return LabelledPart(found["labelled"], rows, indices, _runs(found["groups"]))
+        return WithdrawalPart(tuple(found["withdrawn"]))
+    return TaughtPart(found["labelled"], rows, indices, _runs(found["groups"]))
 
 
 def _runs(found: list[tuple[str, int]] | None) -> list[tuple[str, int]] | None:

@@ -9,7 +9,7 @@ TICKET = 16  # bytes of a ticket
 NO_LABEL = -1
 
 
-class LabelledPart(NamedTuple):
+class TaughtPart(NamedTuple):
     """Labelled rows, in the order in which they were received.
 
     `first` is the number of the first of them, from 0 on over all phases. `labels` has a signed number of 4 bytes for
@@ -22,7 +22,7 @@ class LabelledPart(NamedTuple):
     groups: list[tuple[str, int]] | None = None
 
 
-class WithdrawnPart(NamedTuple):
+class WithdrawalPart(NamedTuple):
     """The numbers of labelled rows that were withdrawn, by their owner."""
 
     numbers: tuple[int, ...]
@@ -55,7 +55,7 @@ class LabelledTransaction:
         The phase that receives them.
     client : str
         Who sent them.
-    part : LabelledPart
+    part : TaughtPart
         The rows. `part.first` must be how many the store has received before.
     count : int
         How many they are.
@@ -70,7 +70,7 @@ class LabelledTransaction:
     time: int
     phase: int
     client: str
-    part: LabelledPart
+    part: TaughtPart
     count: int
     reply: bytes = b""
     key: str | None = None

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from reticent.service.store.later_labels import (
-    LabelledPart,
     LabelledTransaction,
     SlotLabel,
     StoredReceipt,
-    WithdrawnPart,
+    TaughtPart,
+    WithdrawalPart,
 )
 
 # Rows of the answer log that count nothing and record what became of the store, in place of a client. After the first
@@ -93,7 +93,7 @@ class JournalPart(NamedTuple):
     tickets: bytes = b""
 
 
-AnyPart = JournalPart | LabelledPart | WithdrawnPart
+AnyPart = JournalPart | TaughtPart | WithdrawalPart
 
 
 @dataclass(frozen=True)

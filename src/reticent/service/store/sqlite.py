@@ -16,7 +16,7 @@ from reticent.service.files import sync
 from reticent.service.store import schema, slots, verification
 from reticent.service.store.hashing import first_hash, log_rows
 from reticent.service.store.journal import LooseParts, journal_hash, unpack
-from reticent.service.store.later_labels import LabelledTransaction, SlotLabel, StoredReceipt, WithdrawnPart
+from reticent.service.store.later_labels import LabelledTransaction, SlotLabel, StoredReceipt, WithdrawalPart
 from reticent.service.store.protocol import (
     AnyPart,
     Damaged,
@@ -77,6 +77,7 @@ class SQLiteStore(Guarded):
             raise Damaged(f"{self.path} does not exist")
         schema.check_header(self.path)
         self._witness: Witness | None = None
+        self._others = -1  # commits of other connections that this handle has seen; none yet
         with self._refusing_damage():
             self._connection = schema.connect(self.path)
             try:
@@ -208,11 +209,15 @@ class SQLiteStore(Guarded):
 
     def _current(self) -> Position:
         """The position at the start of a transaction. Another handle may have moved it since this one looked."""
+        # SQLite's count of commits by other connections: while it stays the same, this handle has seen all of them.
+        (others,) = self._db.execute("PRAGMA data_version").fetchone()
+        if others == self._others:
+            return self.position
         now = read_position(self._db)
         if now.journal != self.position.journal:
             self._loose = LooseParts(now.journal)
-        self.position = now
         self.retired = read_retirement(self._db)
+        self.position, self._others = now, others
         return now
 
     def _check_fits(self, now: Position, batch: Transaction | None, opened: OpenedPhase | None) -> None:
@@ -307,7 +312,7 @@ class SQLiteStore(Guarded):
 
         def store(now: Position) -> tuple[AnyPart | None, int]:
             own.extend(slots.own_numbers(self._db, client, numbers))
-            return WithdrawnPart(tuple(own)) if own else None, 0
+            return WithdrawalPart(tuple(own)) if own else None, 0
 
         self._commit_labelled(time, phase, store)
         return tuple(own)
@@ -412,6 +417,7 @@ class SQLiteStore(Guarded):
 
     def refresh(self) -> Position:
         """Read the current position, which other handles may have moved."""
+        self._others = -1
         with self._refusing_damage():
             return self._current()
 
