@@ -464,3 +464,21 @@ def test_rows_that_judge_are_read_once_though_someone_interrupts(
     assert not next_rows(model).gauge.X.any()  # type: ignore[union-attr]
     model.predict(X[:1])
     assert model.phase_ == 2
+
+
+def test_queries_that_were_not_answered_have_no_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full when the last queries of a batch are kept: asked again, none of them is there twice."""
+    model = chain(truth="feedback", phase_rows=10, wait=4, silence="answer", gauge_share=0)
+    X, y = rows_for(model, 30)
+    model.feedback(model.answer(X[:3]).tickets, y[:3])
+    held = intake(model)._held
+    assert held is not None
+    monkeypatch.setattr(held.places.store, "append", lambda *_, **__: (_ for _ in ()).throw(OSError("no space")))
+    with pytest.raises(OSError, match="no space"):
+        model.answer(X[3:12])
+    assert (model.rows_gathered_, model.answered_, len(model.open_slots_)) == (3, 3, 3)
+    monkeypatch.undo()
+    found = model.answer(X[3:12])
+    assert model.feedback(found.tickets, y[3:12]) == 9
+    assert next_rows(model).training.X.tolist() == X[:10].tolist()
+    assert next_rows(model).training.class_indices.tolist() == y[:10].tolist()

@@ -173,12 +173,16 @@ class LaterLabels:
         if self._slots is None or self._held is None:
             return
         owners: list[str | None] = [None] * len(rows) if clients is None else [str(one) for one in clients]
-        count = min(len(rows), max(0, self._phase.window - asked))
+        count, before = min(len(rows), max(0, self._phase.window - asked)), len(self._slots)
         if count:
             self._open_slots(self._slots, (rows[:count], answers[:count], None), tickets[:count], owners[:count])
         if count < len(rows):
             none = np.full(len(rows) - count, NO_LABEL)
-            self._held.append(rows[count:], answers[count:], none, tickets=tickets[count:], owners=owners[count:])
+            try:
+                self._held.append(rows[count:], answers[count:], none, tickets=tickets[count:], owners=owners[count:])
+            except BaseException:  # then none of these queries is answered, and they may be asked again
+                self._slots.take_back(before)
+                raise
 
     def _tickets(self, count: int) -> list[str]:
         """A ticket for each of some queries: 128 random bits, as hexadecimal digits."""
