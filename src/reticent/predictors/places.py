@@ -51,6 +51,12 @@ class Places:
         self._merge()
         self.labels[0][place] = label
 
+    def take_back(self, rows: int) -> None:
+        """Forget the last rows, so that this many remain."""
+        self._merge()
+        self.store.take_back(rows)
+        self.labels, self.groups = [self.labels[0][:rows].copy()], [self.groups[0][:rows].copy()]
+
     def erase(self, place: int) -> None:
         """Forget a row and its label; its place stays, empty."""
         self.set_label(place, NO_LABEL)
@@ -144,6 +150,13 @@ class Slots:
             return False
         self.places.set_label(place, label)
         return True
+
+    def take_back(self, count: int) -> None:
+        """Close the last slots, whose queries got no answer, so that this many remain."""
+        self.places.take_back(count)
+        for ticket in self.tickets[count:]:
+            del self._place_of[ticket]
+        del self.tickets[count:], self.owners[count:]
 
     def delete(self) -> None:
         """Give all space back."""
