@@ -166,6 +166,11 @@ class PhaseMachine:
         """Whether the next phase is being learned, or was learned ahead."""
         return self._ahead is not None
 
+    def wait_until_learned(self) -> None:
+        """Wait for what is being learned in the background, and nothing else. Any thread may."""
+        if (ahead := self._ahead) is not None:
+            ahead.exception()
+
     def answer(self, rows: Array, clients: Array | None, *, one_phase: bool) -> Answers:
         """Answer queries, over as many phases as it takes, unless `one_phase`.
 

@@ -360,8 +360,7 @@ class AnsweringService(Guarded):
     def add_labelled(self, request: LabelledRequest) -> LabelReceipt | Exception:
         """Take labelled rows for the phases to come; they are durable when this returns. One thread at a time.
 
-        Refusals follow public rules: `RefusedLabels` for the wrong shape, or if the predictor takes none; `KeyReused`;
-        `Halted`.
+        Refusals follow public rules: `RefusedLabels` by shape, or if the predictor takes none; `KeyReused`; `Halted`.
         """
         found = self._taking(lambda now: self._later.add_labelled(request, now, lambda: self._try_to_begin(now)))
         if isinstance(found, LabelReceipt):
@@ -455,6 +454,10 @@ class AnsweringService(Guarded):
             return False
         over = self._predictor.answers_left_in_phase_ == 0 and not self._last_phase
         return over or (self._store.position.needs_wiping and time.monotonic() >= self._wipe_after)
+
+    def wait_until_learned(self) -> None:
+        """Wait for what is being learned, so that `maintain` does not have to. From any thread."""
+        self._predictor.wait_until_learned()
 
     def maintain(self) -> None:
         """Begin the next phase if this one is over, one at a time, and wipe what past phases have left on the disk.
