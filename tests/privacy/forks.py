@@ -39,7 +39,7 @@ from reticent.service.datasets.records import RecordLog
 from reticent.service.datasets.registry import Registry
 from reticent.service.home import Home
 from reticent.service.keys import KeyTable, make_key
-from reticent.service.labels import Feedback, LabelledRequest
+from reticent.service.labels import FeedbackRequest, LabelledRequest
 from reticent.service.requests import Request, digest
 from reticent.service.store.later_labels import LabelledTransaction, SlotLabel, TaughtPart
 from reticent.service.store.protocol import Entry, OpenedPhase, Transaction
@@ -327,7 +327,7 @@ RECIPES: dict[str, Recipe] = {
             "maintain": (bare("maintain"), None),
             "add_labelled": (call("add_labelled"), LabelledRequest("ann", X[:1], np.zeros(1, int), None, None, b"")),
             "withdraw_labelled": (call("withdraw_labelled", [0]), "ann"),
-            "feedback": (call("feedback"), [Feedback("ann", np.zeros(1, int), ["0" * 32])]),
+            "feedback": (call("feedback"), [FeedbackRequest("ann", np.zeros(1, int), ["0" * 32])]),
             "taught": (call("taught"), 0),
         },
         (

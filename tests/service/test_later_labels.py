@@ -28,7 +28,7 @@ from reticent.predictors.alarms import QualityAlarm
 from reticent.service import backup
 from reticent.service.answering import AnsweringService
 from reticent.service.home import STORE, Home
-from reticent.service.labels import Feedback, LabelReceipt, RefusedLabels
+from reticent.service.labels import FeedbackRequest, LabelReceipt, RefusedLabels
 from reticent.service.requests import KeyReused
 from reticent.service.store import verification
 
@@ -157,7 +157,7 @@ def test_labelled_rows_are_refused_by_shape_alone(tmp_path: Path) -> None:
     assert isinstance(service.add_labelled(good._replace(labels=good.labels[:2])), RefusedLabels)
     assert isinstance(service.add_labelled(good._replace(groups=["a", "b", "c"])), RefusedLabels)
     assert isinstance(service.add_labelled(good._replace(rows=good.rows[:0], labels=good.labels[:0])), RefusedLabels)
-    assert isinstance(service.feedback([Feedback("ann", np.array([1]), tickets=["x"])]), RefusedLabels)
+    assert isinstance(service.feedback([FeedbackRequest("ann", np.array([1]), tickets=["x"])]), RefusedLabels)
     unreadable = good._replace(rows=np.full((3, 2), np.nan), labels=np.full(3, -1))
     assert isinstance(service.add_labelled(unreadable), LabelReceipt)
     assert (service.status().labelled_received, service.halted) == (3, None)

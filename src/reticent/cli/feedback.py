@@ -107,7 +107,7 @@ def _receiver(name: str, url: str | None, key: str | None, own: OwnParts | None)
 
     from reticent.service.client import Client
     from reticent.service.keys import ANONYMOUS
-    from reticent.service.labels import Feedback
+    from reticent.service.labels import FeedbackRequest
 
     with here_or_served(name, url, key, own) as found:
         if isinstance(found, Client):
@@ -121,7 +121,7 @@ def _receiver(name: str, url: str | None, key: str | None, own: OwnParts | None)
 
         def send(ids: list[str], labels: list[str]) -> None:
             indices = np.asarray(schema.later_class_indices(labels))
-            if (refused := found.feedback([Feedback(ANONYMOUS, indices, tickets=ids)])) is not None:
+            if (refused := found.feedback([FeedbackRequest(ANONYMOUS, indices, tickets=ids)])) is not None:
                 raise refused
 
         yield _Receiver(schema.target, "here", send)

@@ -26,7 +26,7 @@ from reticent.service.clock import Clock
 from reticent.service.halting import Halt
 from reticent.service.home import Home, save_phase
 from reticent.service.keys import ANONYMOUS
-from reticent.service.labels import Feedback, LabelledRequest, LabelReceipt, LabelReceiver, RefusedLabels
+from reticent.service.labels import FeedbackRequest, LabelledRequest, LabelReceipt, LabelReceiver, RefusedLabels
 from reticent.service.learning import PhaseLearner
 from reticent.service.loading import explained
 from reticent.service.requests import (
@@ -376,7 +376,7 @@ class AnsweringService(Guarded):
         """
         return self._taking(lambda now: self._later.withdraw_labelled(client, numbers, now))
 
-    def feedback(self, given: Sequence[Feedback]) -> Exception | None:
+    def feedback(self, given: Sequence[FeedbackRequest]) -> Exception | None:
         """Take labels of queries that were answered; they are durable when this returns. One thread at a time.
 
         None for labels that count and for those that do not: nobody may know which.
