@@ -129,6 +129,7 @@ def everlasting_recipe(**options: Any) -> Recipe:
             "learning_", "drift_", "comparison_", "spent_besides_", "quality_", "alarms_", "alarm_since_", "models_",
             "labelled_waiting_", "phase_rows_", "labelled_from_", "open_slots_", "takes_feedback_", "takes_labelled_",
             "learns_from_queries_", "dtype_", "engine_", "closes_early_", "model_", "no_probabilities_",
+            "wait_until_learned",
         ),
     )  # fmt: skip
 
@@ -169,6 +170,7 @@ def rows_recipe(**options: Any) -> Recipe:
             "append": (append, np.zeros((2, 1))),
             "rows": (bare("rows"), None),
             "erase": (call("erase"), [0]),
+            "take_back": (call("take_back"), 0),
             "delete": (bare("delete"), None),
         },
         ("release",),
@@ -342,6 +344,7 @@ RECIPES: dict[str, Recipe] = {
             "verify",
             "needs_maintenance",
             "interrupt",
+            "wait_until_learned",
             "close",
         ),
         look=stored,
