@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
 
-from experiments import truth
+from experiments import truth_streams
 from experiments.advise_streams import StreamSetting
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ def made(setting: StreamSetting, folder: Path, seed: int) -> StreamData:
 @lru_cache(maxsize=1)
 def _read(name: str, every: int, shuffled: bool, folder: Path) -> tuple[Any, Integers, float]:
     """Every n-th row of a data set, in the order of its file, with its longest row over all."""
-    found = truth.stream(name, folder)
+    found = truth_streams.stream(name, folder)
     order = np.arange(len(found.y))
     if shuffled:
         order = np.random.default_rng(0).permutation(order)
