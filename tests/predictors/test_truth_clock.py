@@ -482,3 +482,16 @@ def test_queries_that_were_not_answered_have_no_slots(monkeypatch: pytest.Monkey
     assert model.feedback(found.tickets, y[3:12]) == 9
     assert next_rows(model).training.X.tolist() == X[:10].tolist()
     assert next_rows(model).training.class_indices.tolist() == y[:10].tolist()
+
+
+def test_a_label_takes_the_same_time_whether_or_not_one_came_before() -> None:
+    """Where labels are kept moves with queries alone: putting it together for the first label would take longer."""
+    model = chain(truth="feedback", phase_rows=100, wait=2)
+    X, _ = whole(1)
+    tickets = [model.answer(X).tickets[0] for _ in range(90)]  # type: ignore[index]
+    slots = intake(model)._slots
+    assert slots is not None
+    before = slots.places.labels.ctypes.data
+    assert model.feedback(tickets[:2], [1, 0]) == 2
+    assert slots.places.labels.ctypes.data == before
+    assert slots.places.labels.tolist() == [1, 0] + [-1] * 88

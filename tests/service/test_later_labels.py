@@ -31,6 +31,7 @@ from reticent.service.home import STORE, Home
 from reticent.service.labels import FeedbackRequest, LabelReceipt, RefusedLabels
 from reticent.service.requests import KeyReused
 from reticent.service.store import verification
+from reticent.service.store.slots import SlotIndex
 
 
 def again(service: AnsweringService) -> AnsweringService:
@@ -368,4 +369,17 @@ def test_with_later_labels_only_a_final_backup_continues(tmp_path: Path) -> None
     assert backup.restore(tmp_path / "last.backup", tmp_path / "moved")[1]
     service = opened(Home(tmp_path / "moved"))
     assert (service.status().phase, service.status().labelled_waiting) == (2, 20)
+    service.close()
+
+
+def test_the_first_feedback_of_a_phase_takes_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the journal again would show, by the time it takes, that nobody had given feedback before."""
+    service = answering_of(tmp_path / "home", chain(truth="feedback", phase_rows=20, wait=5))
+    monkeypatch.setattr(SlotIndex, "read", lambda *_: pytest.fail("the journal was read again"))
+    ask(service, "first", 25)
+    carried = ask(service, "second", 4)
+    assert service.status().phase == 2
+    tell(service, carried.tickets, label=1)
+    tell(service, ["0" * 32], client="bob")
+    assert labels_given(service) == [-1] * 5 + [1] * 4
     service.close()
