@@ -169,7 +169,7 @@ def test_people_of_the_table_are_counted_and_not_learned_from(
 def test_rows_are_withdrawn_by_their_numbers(run: Reticent, clinic: Path) -> None:
     assert run("teach", "clinic", "--table", "later.csv").code == 0
     outcome = run("teach", "clinic", "--withdraw", "3, 10-12, 44-46")
-    assert outcome.out == "5 of 7 rows are withdrawn: those that still waited for a phase\n"
+    assert outcome.out == "5 of 7 rows are withdrawn; only rows that wait for a phase can be\n"
     for wrong in ("x", "3-", "", "1.5", "-2"):
         check_refused(run("teach", "clinic", f"--withdraw={wrong}"), "--withdraw must be numbers of rows")
     check_refused(run("teach", "clinic", "--withdraw", "3, 12-10"), "smaller number of a range first, got '12-10'")

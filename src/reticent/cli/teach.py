@@ -71,7 +71,7 @@ def teach(
             numbers = numbers_in(withdraw)
             receiver = cleanup.enter_context(_receiver(name, url, read_key(key_file), own))
             withdrawn = receiver.withdraw(numbers)
-            print(f"{withdrawn:,} of {len(numbers):,} rows are withdrawn: those that still waited for a phase")
+            print(f"{withdrawn:,} of {len(numbers):,} rows are withdrawn; only rows that wait for a phase can be")
             return 0
         assert table is not None
         return _teach(name, table, cleanup, (url, read_key(key_file), own), resume=resume, quiet=quiet)
