@@ -45,7 +45,8 @@ def feedback(
         The predictor.
     table
         A CSV, Parquet or Arrow file with the column answer_id, as `reticent ask` wrote it, and the target with the true
-        labels. An empty label withdraws one that was given before.
+        labels. The file of answers has a column of that name too, with what was answered: put the true labels in its
+        place. An empty label withdraws one that was given before.
     url
         The address of a server.
     key_file
@@ -88,7 +89,7 @@ def feedback(
                 print(f"reticent: {sent.done:,} of {rows:,} labels are sent; --resume continues", file=sys.stderr)
             raise
         sent.remove()
-    print(f"{rows:,} labels of {table} are sent")
+    print(f"{rows:,} label{'s' * (rows != 1)} of {table} {'are' if rows != 1 else 'is'} sent")
     return 0
 
 

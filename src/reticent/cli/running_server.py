@@ -100,13 +100,15 @@ def read_key(key_file: Path | None) -> str | None:
 
 @contextmanager
 def naming_the_key(key_file: Path | None) -> Iterator[None]:
-    """Say which key a server has not accepted, if one was sent."""
+    """Say which key a server has not accepted, or which does not allow a request, if one was sent."""
     from reticent.service.client_messages import ServiceError
 
     try:
         yield
     except ServiceError as error:
         sent = f"--key-file {key_file}" if key_file is not None else "$RETICENT_KEY"
-        if error.kind != "no-key" or (key_file is None and not os.environ.get("RETICENT_KEY")):
+        if error.kind not in ("no-key", "not-allowed") or (key_file is None and not os.environ.get("RETICENT_KEY")):
             raise
+        if error.kind == "not-allowed":
+            raise UsageError(f"{sent}: {error}") from None
         raise UsageError(f"the key in {sent} was not accepted") from None
