@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: help demo test quick lint types layers unit oldest docs tables audit bench clean
 
 help:
-	@echo "make demo    fit a made-up clinic, serve it, ask it from several clients; DEMO_SECONDS=30 ends by itself"
+	@echo "make demo    a made-up clinic changes; one predictor learns its outcomes, one does not; DEMO_SECONDS=30 ends by itself"
 	@echo "make test    lint, types, layers, tests"
 	@echo "make quick   the tests that take less than about a fifth of a second each"
 	@echo "make oldest  run tests with every dependency at its declared minimum, on Python 3.11"

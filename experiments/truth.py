@@ -8,7 +8,7 @@ again, unless asked for: `python -m experiments.truth DIR [--again] PART …` me
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -124,8 +124,11 @@ def targets() -> list[Target]:
     alarm = kept().get("alarm", {})
     false, decay = alarm.get("false alarms"), alarm.get("decay")
     found.append(Target("alarm: false in 100 tests", FALSE_ALARMS, false and false["false alarms"], most=True))
-    worst = min(decay["accuracies"]) if decay and decay["accuracies"] else None
-    found.append(Target("alarm: worst accuracy when decay below .80 is caught", CAUGHT_ABOVE, worst))
+    caught = decay["accuracies"] if decay else []
+    summary: dict[str, Callable[[list[float]], Any]] = {"mean": np.mean, "worst": np.min}
+    for name, of in summary.items():
+        found.append(Target(f"alarm: {name} accuracy of the phase in which decay below .80 is noticed", CAUGHT_ABOVE,
+                            float(of(caught)) if caught else None))  # fmt: skip
     return found
 
 
@@ -198,7 +201,7 @@ def _delay_table(title: str, part: str, late_or_few: Sequence[tuple[int, float]]
     lines = []
     for found, case, shown in cases:
         means = [score(found, f"{name}, {case}", BALANCED if name == "rare" else ACCURACY) for name in names]
-        lines.append((shown, *("–" if mean is None else f"{mean:.3f}" for mean in means)))
+        lines.append((shown, *("not measured" if mean is None else f"{mean:.3f}" for mean in means)))
     columns = ("delay, share", *(f"{name}{', balanced' if name == 'rare' else ''}" for name in names))
     return Table(title, columns, tuple(lines))
 

@@ -1,4 +1,4 @@
-"""The everlasting game on the real code with later labels: both engines, groups, rows that judge, and two coins."""
+"""The everlasting game on the real code with later labels: both engines, groups, and rows that judge."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Fifths(TableLabeller):
         self, *, teachers: int, epsilon: Any, delta: Any, answers: int, unsafe_noise: Noise | None = None
     ) -> None:
         table = VoteTable(np.array([(1 + votes) * 2**62 // (2 + teachers) for votes in range(teachers + 1)]))
-        event = Repeated(PureDP(Fraction(math.log(2))), answers)
+        event = Repeated(PureDP(Fraction(math.nextafter(math.log(2), 1))), answers)
         super().__init__(table, event=event, answers=answers, unsafe_noise=unsafe_noise)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Hashable
 from fractions import Fraction
 from typing import Any
 
+from everlasting_twins import TwoCoins
+
 from reticent.noise import Noise
 
 Pair = tuple[int, int | None]  # of x and a label, None for an empty place
@@ -239,3 +241,45 @@ class RolesByRow(People):
 
     def keep(self, row: Pair, group: str | None) -> None:
         self.buffer.append(row)
+
+
+# ── two coins ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class JudgedByCoins(TwoCoins):
+    """A labelled row judges: it is asked in one phase, of which three hits are used, and can move its closing.
+
+    Query 9 asks it, at the end of the phase; query 10 begins the next phase, with a closing of its own.
+    """
+
+    delta, used_before, asked_in = Fraction(1, 5), 3, 1
+
+    def fit(self, X: Any, y: Any) -> None:
+        self.number = 0
+        self.next_phase()
+
+    def next_phase(self) -> None:
+        self.number += 1
+        super().fit(None, None)
+        self.used = self.used_before
+
+    def add_labelled(self, X: Any, y: Any) -> Hashable:
+        self.row = Fraction(int(X[0][0]), 8)
+        return "received"
+
+    def predict(self, X: Any) -> list[Any]:
+        ((x,),) = X
+        if x == 9:
+            if self.number <= self.asked_in:
+                self.answer(self.row)
+            return ["judged"]
+        if x == 10:
+            self.next_phase()
+            return ["next"]
+        return super().predict(X)
+
+
+class JudgesTwoPhases(JudgedByCoins):
+    """Twin: the row judges the next phase as well, and can move two closings."""
+
+    asked_in = 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from truth_models import MAKERS, chain, intake, linear, next_rows, rows_for, votes, whole
+from truth_models import MAKERS, chain, intake, linear, next_rows, rows_for, spread, votes, whole
 
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.predictors.phases import NO_END
@@ -104,6 +104,19 @@ def test_whatever_rows_hold_the_clock_is_the_same(engine: str) -> None:
     assert odd.phase == plain.phase
     assert odd.answers_left_in_phase_ == plain.answers_left_in_phase_
     assert len(odd.quality_) == len(plain.quality_) == 1
+
+
+@pytest.mark.parametrize("odd", ["x", b"x", None, [1], 0.5, 2**70, True, np.datetime64("2020-01-01"), float("nan")])
+def test_no_label_changes_how_another_is_read(odd: Any) -> None:
+    """A list whose labels NumPy would turn into one type: a single unit would empty the places of all others."""
+    truth: list[Any] = [0, 1, 1, 0, 1]
+    rows = chain(gauge_share=0)
+    rows.add_labelled(whole(6)[0], [*truth, odd])
+    assert next_rows(rows).training.class_indices.tolist()[:5] == truth
+    asked = chain(truth="feedback", gauge_share=0)
+    given = asked.answer(whole(6)[0]).tickets
+    assert asked.feedback(given, (*truth, odd)) == 6
+    assert next_rows(asked).training.class_indices.tolist()[:5] == truth
 
 
 def test_a_single_row_whose_label_is_a_list_counts_too() -> None:
@@ -313,6 +326,15 @@ def test_a_chain_whose_queries_get_no_slots_keeps_its_model() -> None:
     model.turn_over()
     assert model.model_ is not first
     assert [number for number, _ in model.models_] == [1, 8, 9]
+
+
+def test_votes_whose_queries_get_few_slots_end_by_their_number() -> None:
+    """One client asks all, and has fewer slots than `wait` needs: no error of the program, which halts a service."""
+    model = votes(truth="feedback", phase_rows=20, wait=5, growth=1, client_share=0.1)
+    X, _ = spread(40, 1)
+    model.answer(X[:25], ["ann"] * 25)
+    with pytest.raises(BudgetExhausted, match="too few for another phase: wait must be less than the 2 queries"):
+        model.predict(X[:1], ["ann"])
 
 
 def test_both_sources_join_with_slots_first() -> None:

@@ -195,9 +195,13 @@ class Watched:
     def number(self, name: str) -> int:
         return int(self.page.locator(f"#{name}").inner_text().replace(",", ""))
 
-    def picture(self, name: str) -> None:
+    def picture(self, name: str, part: str | None = None) -> None:
         ARTEFACTS.mkdir(exist_ok=True)
-        self.page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True)
+        path = ARTEFACTS / f"{name}.png"
+        if part is None:
+            self.page.screenshot(path=path, full_page=True)
+        else:
+            self.page.locator(part).screenshot(path=path)
 
     def check(self, host: str) -> None:
         """Nothing went wrong, nothing was blocked, and nothing went elsewhere."""

@@ -132,7 +132,7 @@ class Batcher:
         assert isinstance(answered, Answered)
         return answered
 
-    async def run(self, task: Callable[[], Done], rows: int) -> Done:
+    async def run(self, task: Callable[[], Done], rows: int, client: str) -> Done:
         return task()
 
     async def close(self) -> None:

@@ -226,3 +226,68 @@ def test_those_who_ask_again_at_once_come_together() -> None:
         await batcher.close()
 
     asyncio.run(run())
+
+
+# ── labels, beside answers ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_one_who_sends_many_labels_delays_neither_answers_nor_the_labels_of_others() -> None:
+    async def run() -> None:
+        stub, done = Stub(), []
+        batcher = Batcher(stub)
+
+        def task(name: str) -> None:
+            stub.go.acquire()
+            done.append(name)
+
+        flood = [asyncio.create_task(batcher.run(lambda: task("ann"), 1, "ann")) for _ in range(50)]
+        await settled()
+        other = asyncio.create_task(batcher.run(lambda: task("bob"), 1, "bob"))
+        asked = asyncio.create_task(batcher.ask(request(client="eve")))
+        await settled()
+        for _ in range(4):
+            stub.go.release()
+        await asyncio.wait_for(asyncio.gather(other, asked), 10)
+        assert done.count("ann") <= 2
+        for _ in range(50):
+            stub.go.release()
+        await asyncio.gather(*flood)
+        assert not batcher._tasks
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_nobody_may_fill_more_than_half_of_the_labels_that_wait() -> None:
+    async def run() -> None:
+        stub = Stub()
+        batcher = Batcher(stub, waiting=8, waiting_rows=100)
+        kept = [asyncio.create_task(batcher.run(stub.go.acquire, 1, "ann")) for _ in range(4)]
+        await settled()
+        with pytest.raises(Overloaded):
+            await batcher.run(stub.go.acquire, 1, "ann")
+        kept.append(asyncio.create_task(batcher.run(stub.go.acquire, 90, "bob")))  # one task may be large
+        await settled()
+        with pytest.raises(Overloaded):
+            await batcher.run(stub.go.acquire, 10, "eve")
+        for _ in kept:
+            stub.go.release()
+        await asyncio.gather(*kept)
+        await batcher.close()
+
+    asyncio.run(run())
+
+
+def test_labels_that_wait_when_the_service_stops_are_refused() -> None:
+    async def run() -> None:
+        stub, done = Stub(), []
+        batcher = Batcher(stub)
+        stub.go.release()
+        tasks = [asyncio.create_task(batcher.run(lambda: done.append(1), 1, "ann")) for _ in range(5)]
+        await settled()
+        await batcher.close()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(one is None or isinstance(one, Stopping) for one in results)
+        assert len(done) == sum(one is None for one in results) < 5
+
+    asyncio.run(run())

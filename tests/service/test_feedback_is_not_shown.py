@@ -58,8 +58,8 @@ async def talkative(client: httpx.AsyncClient, ids: list[str], before: list[str]
     for body in bodies:
         if body["labels"]:
             assert (await client.post(GIVE, json=body)).status_code == 202
-    bad: list[Any] = [{}, {"labels": []}, {"answer_ids": ids, "labels": ["yes"]}]
-    for wrong in bad:
+    malformed: list[dict[str, Any]] = [{}, {"labels": []}, {"answer_ids": ids, "labels": ["yes"]}]
+    for wrong in malformed:
         assert (await client.post(GIVE, json=wrong)).status_code == 400
     assert (await client.post(GIVE, content=b"{")).status_code == 400
 

@@ -190,6 +190,17 @@ def test_malformed_feedback_is_refused_by_its_shape(tmp_path: Path, body: bytes)
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("by", [b'"idempotency_key": "\\ud800", "rows": [0]', b'"answer_ids": ["\\ud800"]'])
+def test_half_of_a_character_in_a_key_halts_nothing(tmp_path: Path, by: bytes) -> None:
+    async def run() -> None:
+        answering = answering_of(tmp_path / "clinic", chain(truth="feedback", phase_rows=30))
+        async with connected(answering) as client:
+            reply = await client.post(f"{PATH}/feedback", content=b'{"labels": ["no"], %b}' % by)
+            assert (reply.status_code, answering.halted) == (202, None)
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("label", [b"NaN", b"null", b'"else"', b"[1, 2]", b'{"a": 1}', b"1e999", b'"\\ud800"', b"true"])
 def test_no_label_is_refused_for_what_it_holds(tmp_path: Path, label: bytes) -> None:
     async def run() -> None:
@@ -430,6 +441,9 @@ def test_phases_that_are_due_begin_without_a_query(tmp_path: Path) -> None:
         answering = answering_of(tmp_path / "clinic", chain(truth="rows", phase_rows=30))
         async with connected(answering) as client:
             await client.post(f"{PATH}/labelled", json=taught(rows_of(1, 65), ["no"] * 65))
+            async with asyncio.timeout(600):  # after the reply, while nothing else is to be done
+                while answering.status().phase < 3:
+                    await asyncio.sleep(0)
         assert answering.status().phase == 3
 
     asyncio.run(run())

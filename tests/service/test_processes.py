@@ -64,7 +64,7 @@ from reticent.cli import clinic_service
 
 if __name__ == "__main__":
     clinic_service.ROWS = 3_000
-    clinic_service.FIT = ["--epsilon", "4", "--delta", "1e-6", "--learner", "private", "--answers", "1000000", "--yes"]
+    clinic_service.PRIVACY = ["--epsilon", "4", "--delta", "1e-6", "--yes"]
     sys.exit(cli.main(["demo"]))
 """
 

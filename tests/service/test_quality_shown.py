@@ -9,16 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import later
+import numpy as np
 import pages
 import pytest
-from pages import FAULTS, Look, Running, browser_test, serving
+import stand_in
+from pages import FAULTS, OFTEN, Look, Running, browser_test, serving
 from playwright.sync_api import expect
 from prometheus_client.parser import text_string_to_metric_families
 
 from reticent import QualityAlarm
+from reticent.cli.clinic_page import Page
+from reticent.data.schema import Column, Schema
 from reticent.predictors.phases import NO_END
 from reticent.service.answering import AnsweringService
+from reticent.service.client import Client
 from reticent.service.home import Home
+from reticent.service.http.batching import Batcher
+from reticent.service.http.service import Service
 from reticent.service.metrics import Metrics
 from reticent.service.status import Alarm, PastPhase, PhaseQuality
 
@@ -211,10 +218,70 @@ def test_everyone_can_read_it(unlocked: Running, look: Look, size: str, scheme: 
     wait_until_drawn(watched.page, 1_000)
     before = watched.page.evaluate(PICTURE)
     watched.picture(f"quality-{size}-{scheme}")
+    if (size, scheme) == ("desktop", "light"):
+        watched.picture("quality-card", "#quality")  # for the documentation
     watched.page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
     watched.page.wait_for_function(f"(before) => {PICTURE} !== before", arg=before)  # it has other colours now
     wait_until_drawn(watched.page, 1_000)
     watched.check(unlocked.address)
+
+
+@browser_test
+def test_with_the_real_answering(tmp_path: Path, look: Look) -> None:
+    """Rows that are taught over HTTP are counted at once, and judge the phase that ends with them."""
+    answering = watched_service(tmp_path / "clinic")
+    columns = tuple(Column(name, "number", range=(-1, 1)) for name in "ab")
+    schema = Schema(columns=columns, target="sick", classes=later.CLASSES)
+    with stand_in.running(Service("clinic", schema, answering, Batcher(answering), limits=OFTEN)) as port:
+        address = f"http://127.0.0.1:{port}"
+        watched = look()
+        watched.open(address)
+        page = watched.page
+        expect(page.locator("#right-interval")).to_contain_text("The first phase is judged when it ends")
+        expect(page.locator("#alarm-below")).to_have_text("90 % of answers")
+        with Client(address, model="clinic") as client:
+            for number in range(2):
+                rows = later.rows_of(number, 300)
+                labels = np.where(rows[:, 0] < 0, "yes", "no")
+                client.teach({"a": rows[:, 0], "b": rows[:, 1]}, labels)
+                expect(page.locator("#received")).to_have_text(str(300 * (number + 1)))
+                client.ask({"a": rows[:1, 0], "b": rows[:1, 1]})
+            expect(page.locator("#phase")).to_have_text("2")
+            expect(page.locator("#waiting")).to_have_text("200")
+            (quality,) = client.status()["quality"]
+        expect(page.locator("#right")).to_have_text(f"{100 * min(1, quality['right']):.1f} %")
+        expect(page.locator("#right-words")).to_have_text("of answers right in phase 1")
+        wait_until_drawn(page, 100)
+        watched.check(address)
+
+
+@browser_test
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", list(pages.SIZES))
+def test_the_page_of_the_demo(look: Look, size: str, scheme: str) -> None:
+    numbers: dict[str, Any] = {
+        "month": 8,
+        "months": [{"month": one, "clinic": 0.95 - one / 90, "day_one": 0.95 - one / 15} for one in range(8)],
+        "judged": [{"month": one, "right": 0.9, "low": 0.84, "high": 0.96} for one in range(7)],
+        "clinic": {"url": "http://127.0.0.1:8341/", "answered": 10_601, "phase": 8, "labelled": 13_168},
+        "day_one": {"url": "http://127.0.0.1:8342/", "answered": 10_601},
+    }
+    watched = look(size, scheme)
+    page = watched.page
+    with Page(lambda: numbers, "127.0.0.1") as served:
+        page.goto(served.url)
+        expect(page.locator("#link")).to_have_text("live")
+        expect(page.locator("#clinic-right")).to_have_text("87 %")
+        expect(page.locator("#static-right")).to_have_text("48 %")
+        words = "Month 7: 87 % right where outcomes are learned from, 48 % where not."
+        expect(page.locator("#words")).to_have_text(words)
+        expect(page.locator("#labelled")).to_have_text("13,168")
+        assert page.get_by_role("link", name="Dashboard of day-one").get_attribute("href") == "http://127.0.0.1:8342/"
+        page.wait_for_function(f"({DRAWN.replace('#quality-chart', '#chart')})() > 1000")
+        assert page.evaluate(FAULTS) == []
+        watched.picture(f"demo-{size}-{scheme}")
+        watched.check(served.url)
+    expect(page.locator("#link")).to_have_text("the demo has ended")
 
 
 # ── metrics and the log ───────────────────────────────────────────────────────────────────────────────────────────

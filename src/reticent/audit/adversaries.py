@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import permutations
 from typing import Any, NamedTuple, Protocol
 
@@ -74,14 +75,13 @@ class Labelled(NamedTuple):
     group: Hashable | None = None
 
 
-class Same:
+class Same(Enum):
     """Stands for what is the same in both worlds, where None has a meaning."""
 
-    def __repr__(self) -> str:
-        return "SAME"
+    SAME = "same"
 
 
-SAME = Same()
+SAME = Same.SAME
 
 
 class Feedback(NamedTuple):

@@ -15,6 +15,7 @@ from reticent.data.schema import Column, Schema
 Array = NDArray[Any]
 
 ROWS = 200_000
+SPREAD = 8  # months until all patients have aftercare
 WARDS = ("internal", "surgery", "heart")
 
 SCHEMA = Schema(
@@ -33,12 +34,13 @@ SCHEMA = Schema(
 )
 
 
-def clinic(rows: int, *, seed: int, stays: int = 1) -> dict[str, Array]:
+def clinic(rows: int, *, seed: int, stays: int = 1, month: int = 0) -> dict[str, Array]:
     """Made-up stays in a clinic, the same for the same seed.
 
     Patients who are older, stayed longer or more often, take more medicines, or came as an emergency are readmitted
-    more often. One in twenty labels is random. A few cells are missing or outside the ranges of the schema, as in any
-    clinic.
+    more often. From month 1 on the clinic introduces aftercare for those who are old, came often, or as an emergency:
+    when it has spread, they are readmitted less often than others. One in twenty labels is random. A few cells are
+    missing or outside the ranges of the schema, as in any clinic.
 
     Parameters
     ----------
@@ -48,6 +50,8 @@ def clinic(rows: int, *, seed: int, stays: int = 1) -> dict[str, Array]:
         Seed of the random numbers.
     stays : int, default 1
         Most stays of one patient.
+    month : int, default 0
+        How many months after the first table.
 
     Returns
     -------
@@ -72,6 +76,10 @@ def clinic(rows: int, *, seed: int, stays: int = 1) -> dict[str, Array]:
         (age - 58) / 24 + (days - 6) / 6 + 0.8 * (earlier - 1.2) + (medicines - 7) / 5 - (haemoglobin - 13.4) / 3
         + np.array([0.0, -0.5, 0.6])[ward] + 1.1 * (emergency - 0.4)
     )  # fmt: skip
+    if month > 0:
+        spread = min(1.0, month / SPREAD)
+        cared_for = (age - 58) / 9.6 + 1.6 * (earlier - 1.2) + 2.2 * (emergency - 0.4)
+        score += spread * ((medicines - 7) / 12 + np.array([0.0, 1.4, -1.2])[ward] - cared_for)
     readmitted = np.where(rng.random(rows) < 0.05, rng.random(rows) < 0.5, score > 0.3)
     pressure[rng.random(rows) < 0.01] = 999  # a sensor that fell off
     haemoglobin[rng.random(rows) < 0.02] = np.nan

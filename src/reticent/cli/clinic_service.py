@@ -1,39 +1,46 @@
-"""The demo's service: the made-up clinic, fitted and served, and several clients that ask it."""
+"""The demo: a made-up clinic that changes, a predictor that learns from its outcomes, and one that learned once."""
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
-import numpy as np
 from cyclopts import App
 from rich.console import Console
 
-from reticent.cli.clinic import ROWS, SCHEMA, clinic, write_csv
+from reticent.cli.clinic import SCHEMA, clinic, write_csv
+from reticent.cli.clinic_months import CLIENTS, NAME, STATIC, Months
+from reticent.cli.clinic_page import Page
 from reticent.cli.dispatch import run
 from reticent.cli.fit import fit
 from reticent.cli.status import status
-from reticent.service.client import Client
-from reticent.service.client_messages import ServiceError
 from reticent.service.http.server import HOST, PORT
 from reticent.service.processes import Child, Folder, ending_in_good_order
 
-NAME = "clinic"
-FIT = ["--epsilon", "1", "--delta", "1e-6", "--drift", "slow"]
-CLIENTS = {"ward": (1, 0.02), "surgery": (5, 0.1), "insurer": (2_000, 0.5)}  # rows per request, seconds between two
+ROWS = 20_000  # of each of the two tables
+PRIVACY = ["--epsilon", "1", "--delta", "1e-6"]
+FITS = {  # the two predictors: what makes them different
+    NAME: ["--truth", "rows", "--alarm-accuracy", "0.7"],
+    STATIC: ["--learner", "private-model"],
+}
+MONTH = 2.0  # seconds, from when the outcomes of the month before are learned
+LINES = 5  # of the second fit that are shown: what was made, and what it promises
+CLINIC_CHANGES = (
+    "Month by month, other patients are readmitted than before. {name} is taught the outcomes of each month when they\n"
+    "are known; {static} has learned once. Watch the two part."
+)
 
 
 def show(seconds: float | None = None) -> int:
-    """Fit, serve and ask, until Ctrl-C or for some seconds. However it ends, nothing is left behind.
+    """Fit two predictors, serve both, ask and teach, until Ctrl-C or for some seconds. Nothing is left behind.
 
     Parameters
     ----------
@@ -49,21 +56,47 @@ def show(seconds: float | None = None) -> int:
     kept = Folder(prefix="reticent-demo-")
     with ending_in_good_order(), kept as folder, _home(folder / "home"):
         with console.status("making up a clinic …"):
-            write_csv(folder / "patients.csv", clinic(ROWS, seed=0), leave_out=("patient_id",))
             (folder / "schema.toml").write_text(SCHEMA.to_toml(), encoding="utf-8")
+            for seed, name in enumerate(FITS):  # of different patients: each of them pays once
+                write_csv(folder / f"{name}.csv", clinic(ROWS, seed=seed), leave_out=("patient_id",))
         started = time.perf_counter()
-        table, schema = str(folder / "patients.csv"), str(folder / "schema.toml")
-        if code := _run(console, "fit", table, "--schema", schema, *FIT, "--name", NAME):
-            return code
+        for name, options in FITS.items():
+            table, schema = str(folder / f"{name}.csv"), str(folder / "schema.toml")
+            command = ("fit", table, "--schema", schema, *PRIVACY, *options, "--name", name)
+            if code := _run(console, *command, last=None if name == NAME else LINES):
+                return code
         console.print(f"\nThat took {time.perf_counter() - started:.1f} seconds.\n")
-        port = _free_port()
-        with _Server(port, kept) as server:
-            console.print(f"\n[bold]The dashboard is at {server.url}/[/bold]\n")
-            print(_invitation(server.url, seconds), flush=True)
-            clients = _Clients(server.url)
-            clients.ask_until(console, server, None if seconds is None else time.monotonic() + seconds)
-        console.print(f"\n{clients.summary()}\n")
-        return _run(console, "status", NAME, "--verify") or clients.failed
+        with _Servers(kept) as servers:
+            months = Months(servers.urls)
+            with Page(months.numbers, HOST) as page:
+                print(_invitation(page.url, servers.urls, seconds), flush=True)
+                _live(console, months, servers, None if seconds is None else time.monotonic() + seconds)
+        console.print(f"\n{months.summary()}\n", highlight=False)
+        return _run(console, "status", NAME, "--verify") or months.failed
+
+
+def _live(console: Console, months: Months, servers: _Servers, deadline: float | None) -> None:
+    """Let months pass until Ctrl-C, the deadline, or the end of a server. Then nothing is asked any more."""
+    months.start()
+    turn = time.monotonic() + MONTH
+    try:
+        with console.status("asking …") as shown:
+            while deadline is None or time.monotonic() < deadline:
+                if servers.any_ended or months.failed:
+                    months.failed = 1
+                    break
+                time.sleep(0.25)
+                months.look()
+                if not months.learned:
+                    turn = time.monotonic() + MONTH
+                elif time.monotonic() >= turn:
+                    console.print(months.turn(), highlight=False)
+                shown.update(months.now())
+    except KeyboardInterrupt:
+        pass
+    except OSError:  # a server has gone
+        months.failed = 1
+    months.stop()
 
 
 @contextmanager
@@ -80,117 +113,94 @@ def _home(folder: Path) -> Iterator[None]:
             os.environ["RETICENT_HOME"] = before
 
 
-def _invitation(url: str, seconds: float | None) -> str:
-    """How to ask as well."""
+def _invitation(page: str, urls: dict[str, str], seconds: float | None) -> str:
+    """Where to look, and how to ask as well."""
     row = (
         '{"age": 71, "days": 9, "earlier_stays": 3, "medicines": 11,\n'
         '   "pressure": 140, "haemoglobin": 11.5, "ward": "heart", "emergency": "yes"}'
     )
     return (
-        f"{len(CLIENTS)} clients ask now: {', '.join(CLIENTS)}. Ask as well:\n\n"
-        f"curl {url}/invocations -H 'Content-Type: application/json' \\\n"
+        f"\nThe two curves are at {page}/\n"
+        f"The dashboard of {NAME} is at {urls[NAME]}/, that of {STATIC} at {urls[STATIC]}/\n\n"
+        + CLINIC_CHANGES.format(name=NAME, static=STATIC)
+        + f"\n\n{len(CLIENTS)} clients ask now: {', '.join(CLIENTS)}. Ask as well:\n\n"
+        f"curl {urls[NAME]}/invocations -H 'Content-Type: application/json' \\\n"
         f"  -d '{{\"dataframe_records\": [\n   {row}]}}'\n\n"
-        + ("Ctrl-C ends it." if seconds is None else f"It ends in {seconds:g} seconds.")
+        + ("Ctrl-C ends it.\n" if seconds is None else f"It ends in {seconds:g} seconds.\n")
     )
 
 
-def _run(console: Console, *arguments: str) -> int:
-    """Run a command, shown as one would type it."""
+def _run(console: Console, *arguments: str, last: int | None = None) -> int:
+    """Run a command, shown as one would type it; of what it prints all, or the last lines if it succeeds."""
     shown = [Path(word).name if os.sep in word else word for word in arguments]
     console.print(f"[bold]$ reticent {shlex.join(shown)}[/bold]", highlight=False)
     commands = App(name="reticent")
     commands.command(fit)
     commands.command(status)
-    return run(commands, arguments)
+    if last is None:
+        return run(commands, arguments)
+    with redirect_stdout(io.StringIO()) as printed:
+        code = run(commands, arguments)
+    lines = printed.getvalue().splitlines()
+    print("\n".join(lines if code else lines[-last:]))
+    return code
 
 
-def _free_port() -> int:
-    """The usual port or, if it is taken, any other."""
-    for port in (PORT, 0):
-        with socket.socket() as trial:
+def _free_ports(count: int) -> list[int]:
+    """Free ports, the first of them the usual one if it is free."""
+    found: list[int] = []
+    with ExitStack() as held:
+        for port in (PORT, *[0] * count):
+            trial = held.enter_context(socket.socket())
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
+            with suppress(OSError):
                 trial.bind((HOST, port))
-            except OSError:
-                continue
-            return int(trial.getsockname()[1])
-    raise SystemExit("no port is free")
+                found.append(int(trial.getsockname()[1]))
+    if len(found) < count:
+        raise SystemExit("no port is free")
+    return found[:count]
 
 
-class _Server(Child):
-    """`reticent serve` in a process of its own, which ends with this block."""
+class _Servers:
+    """`reticent serve` for both predictors, each in a process of its own, which end with this block."""
 
-    def __init__(self, port: int, folder: Folder) -> None:
-        self.url = f"http://{HOST}:{port}"
-        super().__init__("reticent.cli", "serve", NAME, "--port", str(port), folder=folder)
-
-    def __enter__(self) -> Self:
-        give_up = time.monotonic() + 60
+    def __init__(self, folder: Folder) -> None:
+        ports = dict(zip(FITS, _free_ports(len(FITS)), strict=True))
+        self.urls = {name: f"http://{HOST}:{port}" for name, port in ports.items()}
+        self._children: list[Child] = []
         try:
-            while self.process.poll() is None:
-                try:
-                    with urlopen(f"{self.url}/v2/health/ready", timeout=5):
-                        return self
-                except (URLError, OSError):
-                    if time.monotonic() > give_up:
-                        raise SystemExit("the server did not start within a minute") from None
-                    time.sleep(0.05)
-            raise SystemExit("the server did not start")
+            for name, port in ports.items():
+                self._children.append(Child("reticent.cli", "serve", name, "--port", str(port), folder=folder))
+            for child, url in zip(self._children, self.urls.values(), strict=True):
+                _wait_until_ready(child, url)
         except BaseException:
-            self.end()
+            self._end()
             raise
 
+    @property
+    def any_ended(self) -> bool:
+        """Whether one of them has ended."""
+        return any(one.process.poll() is not None for one in self._children)
 
-class _Clients:
-    """Clients that ask, each in a thread, and count how often the answer is the true label."""
+    def __enter__(self) -> _Servers:
+        return self
 
-    def __init__(self, url: str) -> None:
-        self._url, self._over, self._lock = url, threading.Event(), threading.Lock()
-        self.answered = self.right = self.failed = 0
+    def __exit__(self, *_: object) -> None:
+        self._end()
 
-    def ask_until(self, console: Console, server: _Server, deadline: float | None) -> None:
-        """Let all ask until Ctrl-C, the deadline, or the end of the server."""
-        threads = [
-            threading.Thread(target=self._ask, args=(seed, *pace), daemon=True)
-            for seed, pace in enumerate(CLIENTS.values(), start=10)
-        ]
-        for thread in threads:
-            thread.start()
+    def _end(self) -> None:
+        for one in self._children:
+            one.end()
+
+
+def _wait_until_ready(child: Child, url: str) -> None:
+    give_up = time.monotonic() + 60
+    while child.process.poll() is None:
         try:
-            with console.status("asking …") as shown:
-                while deadline is None or time.monotonic() < deadline:
-                    if server.process.poll() is not None:
-                        self.failed = 1
-                        break
-                    time.sleep(0.25)
-                    shown.update(self.summary())
-        except KeyboardInterrupt:
-            pass
-        self._over.set()
-        for thread in threads:
-            thread.join(timeout=10)
-
-    def _ask(self, seed: int, rows: int, pause: float) -> None:
-        new = clinic(20_000, seed=seed)
-        at = 0
-        with Client(self._url, model=NAME) as client:
-            while not self._over.wait(pause):
-                part = {name: values[at : at + rows] for name, values in new.items()}
-                at = (at + rows) % (20_000 - rows)
-                truth = part.pop("readmitted")
-                part.pop("patient_id")
-                try:
-                    answers = client.ask(part)
-                except (ServiceError, ConnectionError):
-                    if not self._over.is_set():
-                        self.failed = 1
-                    return
-                with self._lock:
-                    self.answered += len(answers)
-                    self.right += int(np.count_nonzero(answers == truth))
-
-    def summary(self) -> str:
-        """How many answers they got, and how many are right."""
-        if not self.answered:
-            return "nothing was answered yet"
-        return f"{self.answered:,} private answers, {self.right / self.answered:.1%} of them right"
+            with urlopen(f"{url}/v2/health/ready", timeout=5):
+                return
+        except (URLError, OSError):
+            if time.monotonic() > give_up:
+                raise SystemExit("the server did not start within a minute") from None
+            time.sleep(0.05)
+    raise SystemExit("the server did not start")

@@ -1,4 +1,4 @@
-"""`reticent demo`: fit a made-up clinic, serve it, and let several clients ask."""
+"""`reticent demo`: serve two predictors of a made-up clinic, one of which learns its outcomes as they come."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from reticent.cli.errors import UsageError
 
 
 def demo(*, seconds: float | None = None, write: Path | None = None) -> int:
-    """Make up a clinic, fit a private predictor, serve it, and let several clients ask. Ctrl-C ends it.
+    """Make up a clinic that changes, and serve two private predictors of it. Ctrl-C ends it.
+
+    One learns from outcomes as they become known, the other has learned once. Clients ask both about the same
+    patients, and a page shows month by month how often each is right. Each of the two has its dashboard.
 
     Parameters
     ----------

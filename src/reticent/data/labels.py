@@ -76,15 +76,17 @@ def as_column(values: Any, rows: int, name: str) -> Array:
 
 
 def any_labels(y: Any, rows: int) -> Array:
-    """One label per row, refused by their number alone: a label that is itself a list is one that no class is.
+    """One label per row, refused by their number alone, each as it is: no label changes how another is read.
 
-    >>> any_labels([[0, 1], [1, 1]], 2).tolist()
-    [[0, 1], [1, 1]]
+    NumPy would turn all labels of a list into text if one of them is, and then they were none of the classes.
+
+    >>> any_labels([[0, 1], [1, 1]], 2).tolist(), any_labels([1, "x"], 2).tolist()
+    ([[0, 1], [1, 1]], [1, 'x'])
     """
-    if isinstance(y, (list, tuple)) and len(y) == rows and label_array(y).ndim != 1:
+    if isinstance(y, (list, tuple)) and len(y) == rows:
         labels = np.empty(rows, dtype=object)
         for index, label in enumerate(y):
-            labels[index] = label
+            labels[index] = label[()] if isinstance(label, np.ndarray) and label.ndim == 0 else label
         return labels
     return as_column(y, rows, "y")
 
@@ -146,7 +148,7 @@ def class_indices_of_any(labels: Array, classes: Array) -> Integers:
     kinds = {labels.dtype.kind, classes.dtype.kind}
     if kinds <= set("biufc") or (len(kinds) == 1 and kinds <= set("USM")):
         return class_indices(labels, classes)
-    known = {label: index for index, label in enumerate(classes.tolist())}
+    known = {label: index for same in (classes, classes.tolist()) for index, label in enumerate(same)}
     return np.array([_index(label, known) for label in labels.ravel().tolist()], dtype=np.int64).reshape(labels.shape)
 
 

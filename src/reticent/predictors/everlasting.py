@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
@@ -253,7 +254,10 @@ class EverlastingPredictor(ResumablePredictor):
         machine = checked.machine(fitted, factory, unsafe_noise)
         if groups is not None and checked.schedule.truth is not None:
             machine.admission.bar(group_names(as_groups(groups, len(table))))
-        machine.start(rows, checked.kept_aside)
+        if checked.kept_aside is not None:
+            rows = machine.watch.keep_aside(rows, checked.kept_aside)
+        phase = machine.first_phase(len(rows.X), len(rows.X) if rows.groups is None else len(np.unique(rows.groups)))
+        machine.open(phase, factory.first(phase, rows, unsafe_noise))
         validate_data(self, X, reset=True, skip_check_array=True)
         names = [str(one) for one in getattr(self, "feature_names_in_", ())] or None
         self._begin(checked, replace(fitted, names=names), machine, seeded=unsafe_noise is not None)

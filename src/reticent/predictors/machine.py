@@ -28,6 +28,8 @@ Array = NDArray[Any]
 Integers = NDArray[np.int64]
 LearnElsewhere = Callable[[Phase, Rows], EngineState]
 
+SOON = 1 << 20  # numbers of rows from which a model is trained sooner than another process starts
+
 
 class QueryPart(NamedTuple):
     """Queries that were answered, to be replayed; tickets if they have slots for labels."""
@@ -111,14 +113,16 @@ class PhaseMachine:
         self.identity: str | None = None
         self.elsewhere: LearnElsewhere | None = None
 
-    def start(self, rows: Rows, kept_aside: int | None) -> None:
-        """Learn the first phase and open it; one row in `kept_aside` is kept for tests of quality, if it is given."""
-        if kept_aside is not None:
-            rows = self.watch.keep_aside(rows, kept_aside)
-            self.schedule = replace(self.schedule, tested=0 if self.factory.free_answers else self.watch.reserved)
-        units = len(rows.X) if rows.groups is None else len(np.unique(rows.groups))
-        phase = self.factory.complete(self.schedule.phase(1, len(rows.X), 0), units, self.schedule)
-        self.open(phase, self.factory.first(phase, rows, self._noise))
+    def first_phase(self, rows: int, units: int) -> Phase:
+        """The numbers of the first phase; refused if there are too few rows for it.
+
+        Parameters
+        ----------
+        rows, units : int
+            The training rows without those that are kept aside for tests, and their groups, or rows again.
+        """
+        self.schedule = replace(self.schedule, tested=0 if self.factory.free_answers else self.watch.reserved)
+        return self.factory.complete(self.schedule.phase(1, rows, 0), units, self.schedule)
 
     def open(self, phase: Phase, engine: Engine) -> None:
         """Begin a phase of which nothing was prepared: the first, or a restored one."""
@@ -295,14 +299,14 @@ class PhaseMachine:
         size = self.intake.count
         if self.factory.free_answers:  # then a phase need not be shorter because fewer rows came
             size = max(size, math.ceil(self.phase.answers / self.schedule.growth))
-        phase = self.schedule.phase(self.phase.number + 1, size, answered)
-        phase = replace(phase, rows=len(rows.X), labels=labels)
-        try:
+        try:  # with few rows even the numbers of a phase may be refused
+            phase = self.schedule.phase(self.phase.number + 1, size, answered)
+            phase = replace(phase, rows=len(rows.X), labels=labels)
             phase = self.factory.complete(phase, units, self.schedule)
         except ValueError as error:
             raise _TooFewRows(str(error)) from None
         try:
-            if self.elsewhere is None:
+            if self.elsewhere is None or (self._due and rows.X.size <= SOON):
                 return phase, self.engine.next(phase, rows, self._noise)
             header, arrays = self.elsewhere(phase, rows)
         except (InsufficientData, NoPhase) as error:

@@ -293,20 +293,18 @@ class ResumablePredictor(RunningPredictor):
             Whether teachers may be loaded whose file could run code.
         """
         saved = read(path, learner=learner, labeller=labeller, engine=engine)
-        model = cls(**saved.arguments)._continue(
-            saved, trust_models=trust_models, retire_test=again and not continues
-        )
+        model = cls(**saved.arguments)._continue(saved, trust_models=trust_models, tests=continues or not again)
         state_file.claim(path, saved.identity, again=again)  # last, so that a load that fails can be tried again
         return model
 
-    def _continue(self, saved: Saved, *, trust_models: bool, retire_test: bool = False) -> Self:
-        """Become the predictor that was saved, whose parameters this one has."""
+    def _continue(self, saved: Saved, *, trust_models: bool, tests: bool = True) -> Self:
+        """Become the predictor that was saved, whose parameters this one has; `tests`: old rows are still tested."""
         checked = CheckedParameters.of(self.get_params(deep=False))
         fitted = saved.fitted(checked.given, concepts_of(self.learner))
         factory = checked.factory(columns=fitted.columns, classes=len(fitted.classes), grouped=fitted.grouped)
         machine = checked.machine(fitted, factory, None)
         machine.restore(saved.header, saved.arrays, saved.release, trust_models=trust_models)
-        if retire_test:
+        if not tests:
             machine.watch.retire_test()
         if fitted.names is not None:
             self.feature_names_in_ = np.asarray(fitted.names, dtype=object)

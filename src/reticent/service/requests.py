@@ -189,13 +189,13 @@ def digest(body: bytes) -> bytes:
 
 
 def hashed_key(key: str) -> str:
-    """An idempotency key as it is stored."""
-    return hashlib.sha256(b"key" + key.encode()).hexdigest()
+    """An idempotency key as it is stored; of any text, also of half of a character, which has no UTF-8."""
+    return hashlib.sha256(b"key" + key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def keyed_digest(key: str, digest: bytes) -> bytes:
     """The digest of a body as it is stored. Without the key, which is not stored, nobody can test bodies against it."""
-    return hashlib.sha256(b"body" + key.encode() + digest).digest()
+    return hashlib.sha256(b"body" + key.encode("utf-8", "surrogatepass") + digest).digest()
 
 
 def repeated(request: Request, digest: bytes, first: Answered) -> Answered | KeyReused:

@@ -52,3 +52,25 @@ export function bar(label, value, most, near, words) {
 
 /** A colour of the style sheet, light or dark as it is now. */
 export const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Draw intervals into a chart of uPlot: each has x, low and high. */
+export function intervals(drawn, points, colour) {
+  const { ctx } = drawn;
+  const pixel = uPlot.pxRatio;
+  ctx.save();
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = 1.5 * pixel;
+  ctx.beginPath();
+  for (const one of points) {
+    const x = drawn.valToPos(one.x, "x", true);
+    const [low, high] = [one.low, one.high].map((end) => drawn.valToPos(end, "y", true));
+    for (const end of [low, high]) {
+      ctx.moveTo(x - 3 * pixel, end);
+      ctx.lineTo(x + 3 * pixel, end);
+    }
+    ctx.moveTo(x, low);
+    ctx.lineTo(x, high);
+  }
+  ctx.stroke();
+  ctx.restore();
+}

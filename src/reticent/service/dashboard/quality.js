@@ -1,6 +1,6 @@
 // How well past phases answered, by what was released of it, and the alarms. Of feedback nothing is known here.
 
-import { at, bar, count, made, row, say, style } from "./parts.js";
+import { at, bar, count, intervals, made, row, say, style } from "./parts.js";
 
 const LABELS = 10; // phases that are named below the chart, at most
 
@@ -165,16 +165,8 @@ function marks(drawn, phases, status) {
     ctx.stroke();
     ctx.restore();
   };
-  lines("--fill", 1.5, [], () => {
-    for (const one of phases.filter((each) => each.right != null)) {
-      for (const end of [one.low, one.high]) {
-        ctx.moveTo(x(one.phase) - 3 * pixel, y(end));
-        ctx.lineTo(x(one.phase) + 3 * pixel, y(end));
-      }
-      ctx.moveTo(x(one.phase), y(one.low));
-      ctx.lineTo(x(one.phase), y(one.high));
-    }
-  });
+  const judged = phases.filter((one) => one.right != null);
+  intervals(drawn, judged.map((one) => ({ x: one.phase, low: inside(one.low), high: inside(one.high) })), style("--fill"));
   if (status.alarm_accuracy != null) {
     lines("--second", 1.5, [6, 4], () => {
       ctx.moveTo(bbox.left, y(status.alarm_accuracy));

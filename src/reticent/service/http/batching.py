@@ -89,7 +89,8 @@ class Batcher:
         self._running: asyncio.Task[None] | None = None
         self._closing = False
         self._last = 0  # requests of the last batch
-        self._tasks, self._task_rows = 0, 0  # that wait beside the requests
+        self._tasks: dict[str, _Tasks] = {}  # that wait beside the requests, by client
+        self._turn = asyncio.Lock()  # of the client whose task is done: one at a time, so that answers do not wait
         self._upkeep: asyncio.Task[None] | None = None
 
     @property
@@ -125,8 +126,7 @@ class Batcher:
         gone : callable, default bool
             Whether nobody waits for the answer any more.
         """
-        if self._closing:
-            raise Stopping("the service is stopping: ask again when it is back")
+        self._check_open()
         rows = len(request.rows)
         mine = self._queues.get(request.client)
         full = self._count >= self.waiting or (self._count and self._rows + rows > self.waiting_rows)
@@ -141,11 +141,12 @@ class Batcher:
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
-    async def run(self, task: Callable[[], Done], rows: int) -> Done:
+    async def run(self, task: Callable[[], Done], rows: int, client: str) -> Done:
         """Do something else in the thread that answers, such as taking labels: between two batches.
 
-        What it makes necessary is done after it, while nothing else is to be done: labelled rows may be enough for many
-        phases, each of which takes a while to learn.
+        Clients take turns here as well: one task at a time is handed to the thread, so a batch of answers waits for one
+        at most, whoever sends many. What a task makes necessary is done after it, while nothing else is to be done:
+        labelled rows may be enough for many phases, each of which takes a while to learn.
 
         Parameters
         ----------
@@ -153,17 +154,27 @@ class Batcher:
             What to do.
         rows : int
             How many rows it holds while it waits.
+        client : str
+            Who wants it.
         """
-        if self._closing:
-            raise Stopping("the service is stopping: ask again when it is back")
-        if self._tasks >= self.waiting or (self._tasks and self._task_rows + rows > self.waiting_rows):
-            raise Overloaded(f"{self._tasks} requests are waiting: ask again later")
-        self._tasks, self._task_rows = self._tasks + 1, self._task_rows + rows
+        self._check_open()
+        count, held = (sum(getattr(one, what) for one in self._tasks.values()) for what in ("count", "rows"))
+        mine = self._tasks.get(client) or _Tasks()
+        full = count >= self.waiting or (count and held + rows > self.waiting_rows)
+        half = mine.count and (mine.count >= self.waiting // 2 or mine.rows + rows > self.waiting_rows // 2)
+        if full or half:
+            raise Overloaded(f"{count} requests are waiting: ask again later")
+        self._tasks[client] = mine
+        mine.count, mine.rows = mine.count + 1, mine.rows + rows
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._thread, task)
+            async with mine.turn, self._turn:
+                self._check_open()
+                return await loop.run_in_executor(self._thread, task)
         finally:
-            self._tasks, self._task_rows = self._tasks - 1, self._task_rows - rows
+            mine.count, mine.rows = mine.count - 1, mine.rows - rows
+            if not mine.count:
+                del self._tasks[client]
             if self._upkeep is None:
                 self._upkeep = loop.create_task(self._keep_up())
 
@@ -176,6 +187,10 @@ class Batcher:
                 await loop.run_in_executor(self._thread, self._answering.maintain)
         finally:
             self._upkeep = None
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise Stopping("the service is stopping: ask again when it is back")
 
     async def close(self) -> None:
         """Accept nothing more, and return when all accepted requests are answered. The answering service stays open."""
@@ -238,6 +253,16 @@ class Batcher:
                 batch.append(one)
                 rows += count
         return batch
+
+
+class _Tasks:
+    """What a client wants beside answers. `turn` lets one of them at a time wait among those of other clients."""
+
+    __slots__ = ("count", "rows", "turn")
+
+    def __init__(self) -> None:
+        self.count, self.rows = 0, 0
+        self.turn = asyncio.Lock()
 
 
 class _Queue:

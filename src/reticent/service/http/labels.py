@@ -116,7 +116,7 @@ class LabelRoutes:
             request = request._replace(only_stored=True)  # a lost receipt can still be fetched again
         kept = False
         try:
-            found: LabelReceipt = await self._run(lambda: self._answering.add_labelled(request), count)
+            found: LabelReceipt = await self._run(lambda: self._answering.add_labelled(request), count, request.client)
             kept = not found.replayed
         except NothingStored:
             raise full or Problem("internal") from None
@@ -132,7 +132,7 @@ class LabelRoutes:
         body = await self._service.bodies.read(call, lambda body: decoded(body, WithdrawalBody))
         self._check_size(len(body.rows))
         numbers = [one for one in body.rows if 0 <= one < 2**63]
-        count = await self._run(lambda: self._answering.withdraw_labelled(key.id, numbers), len(numbers))
+        count = await self._run(lambda: self._answering.withdraw_labelled(key.id, numbers), len(numbers), key.id)
         return accepted({"model_name": self._service.name, "received": len(body.rows), "withdrawn": count})
 
     async def feedback(self, call: Call) -> Response:
@@ -157,7 +157,7 @@ class LabelRoutes:
         body, labels = await service.bodies.read(call, parse)
         rows = [one if 0 <= one < 2**31 else 2**31 for one in body.rows or ()]
         given = Feedback(key.id, labels, body.answer_ids or (), body.idempotency_key, rows)
-        await self._run(lambda: self._answering.feedback([given]), len(labels))
+        await self._run(lambda: self._answering.feedback([given]), len(labels), key.id)
         return accepted({"model_name": service.name, "received": len(labels)})
 
     def _check_size(self, count: int) -> None:
@@ -166,10 +166,10 @@ class LabelRoutes:
         if count > self._service.most_rows:
             raise Problem("too-large", f"there may be at most {self._service.most_rows} in a request")
 
-    async def _run(self, take: Any, rows: int) -> Any:
+    async def _run(self, take: Any, rows: int, client: str) -> Any:
         """What the answering service returns, once it is durable."""
         try:
-            found = await self._service.batcher.run(take, rows)
+            found = await self._service.batcher.run(take, rows, client)
         except Exception as error:
             raise to_problem(error) or error from None
         if isinstance(found, RefusedLabels):

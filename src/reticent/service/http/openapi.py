@@ -15,7 +15,7 @@ from reticent.service.http.problems import KINDS, MEDIA_TYPE
 Json = dict[str, Any]
 
 JSON, TEXT, BINARY, HTML = "application/json", "text/plain", "application/octet-stream", "text/html"
-PARTS = ("app.js", "style.css", "icon.svg", "uplot.js", "uplot.css")  # of the dashboard
+PARTS = ("app.js", "parts.js", "quality.js", "style.css", "icon.svg", "uplot.js", "uplot.css")  # of the dashboard
 
 
 def document(

@@ -55,7 +55,7 @@ class RequestQueue(Protocol):
     async def ask(self, request: Request) -> Answered:
         """The answer, once it is durable."""
 
-    async def run(self, task: Callable[[], Done], rows: int) -> Done:
+    async def run(self, task: Callable[[], Done], rows: int, client: str) -> Done:
         """Do something with this many rows in the thread that answers."""
 
     async def close(self) -> None:
