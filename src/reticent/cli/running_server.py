@@ -47,7 +47,7 @@ def served_at(folder: Path) -> str | None:
 
 @contextmanager
 def here_or_served(
-    name: str, url: str | None, key: str | None, own: OwnParts | None
+    name: str, url: str | None, key: str | None, own: OwnParts | None, *, ahead: bool = True
 ) -> Iterator[AnsweringService | Client]:
     """The predictor itself, opened here; or a client of its server, if one runs or a URL is given.
 
@@ -61,13 +61,15 @@ def here_or_served(
         The key to send.
     own : OwnParts or None
         Parts of the predictor that are not in its folder.
+    ahead : bool, default True
+        Whether a predictor that is opened here learns a phase as soon as its rows are there.
     """
     from reticent.service.client import Client
     from reticent.service.home import AlreadyServed
 
     if url is None:
         try:
-            answering = open_predictor(name, own)
+            answering = open_predictor(name, own, ahead=ahead)
         except AlreadyServed:
             url = address_of(name)
         else:

@@ -192,7 +192,7 @@ def _receiver(name: str, url: str | None, key: str | None, own: OwnParts | None)
     from reticent.service.client import Client
     from reticent.service.keys import ANONYMOUS
 
-    with here_or_served(name, url, key, own) as found:
+    with here_or_served(name, url, key, own, ahead=False) as found:  # what is learned here would be lost at the end
         if isinstance(found, Client):
             columns = KnownColumns.of_server(name, found)
             _check_takes_rows(found.status()["truth"])
