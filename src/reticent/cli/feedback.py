@@ -135,4 +135,4 @@ def _check_takes_feedback(truth: str | None) -> None:
 
 def send_to_server(client: Client, ids: list[str], labels: list[str]) -> None:
     """Give labels to a server; an empty one withdraws what was given before."""
-    client.feedback([label or None for label in labels], ids)
+    client.feedback(ids, [label or None for label in labels])
