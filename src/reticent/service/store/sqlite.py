@@ -492,12 +492,6 @@ def _advanced(progress: Mapping[str, Any], batch: Transaction) -> dict[str, Any]
 
 def _in_phase(now: Position, opened: OpenedPhase, labeller: Any) -> Position:
     """The position after a phase has begun."""
-    return replace(
-        now,
-        phase=opened.number,
-        answers_in_phase=opened.answers,
-        seal=opened.seal,
-        progress={**now.progress, "asked": 0, "closed": False, "labeller": labeller},
-        needs_wiping=True,
-        closed_slots=0,
-    )
+    numbers: dict[str, Any] = {"phase": opened.number, "answers_in_phase": opened.answers, "seal": opened.seal}
+    progress = {**now.progress, "asked": 0, "closed": False, "labeller": labeller}
+    return replace(now, **numbers, progress=progress, needs_wiping=True, closed_slots=0)
