@@ -53,7 +53,7 @@ def made(folder: Path, rows: int) -> None:
     (folder / "schema.toml").write_text(schema.to_toml())
 
 
-def reticent(folder: Path, *words: str) -> list[str]:
+def reticent(*words: str) -> list[str]:
     return [sys.executable, "-m", "reticent.cli", *words]
 
 
@@ -79,7 +79,7 @@ def fresh(folder: Path) -> None:
 
 def served(folder: Path, file: str) -> tuple[float, float]:
     """Teach a server, which starts before the clock does."""
-    command = reticent(folder, "serve", "taught", "--port", str(PORT))
+    command = reticent("serve", "taught", "--port", str(PORT))
     with subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         server.stdout.readline()
@@ -87,7 +87,7 @@ def served(folder: Path, file: str) -> tuple[float, float]:
             url = f"http://127.0.0.1:{PORT}"
             with Client(url, model="taught", retries=20) as client:
                 client.status()
-            return measured(reticent(folder, "teach", "taught", "--table", file, "--url", url), folder)
+            return measured(reticent("teach", "taught", "--table", file, "--url", url), folder)
         finally:
             server.terminate()
 
@@ -104,11 +104,11 @@ def main() -> int:
         folder = Path(name)
         made(folder, options.rows)
         fit = ("fit.csv", "--schema", "schema.toml", "--epsilon", "1", "--delta", "1e-6", "--name", "fitted")
-        measured(reticent(folder, "fit", *fit, "--truth", "rows"), folder)
+        measured(reticent("fit", *fit, "--truth", "rows"), folder)
         for file, read in (("table.csv", "read_csv"), ("table.parquet", "read_parquet")):
             who: dict[str, Callable[[], tuple[float, float]]] = {
                 f"pandas.{read}": partial(measured, [sys.executable, "-c", READ.format(read=read), file], folder),
-                "reticent teach, here": partial(measured, reticent(folder, "teach", "taught", "--table", file), folder),
+                "reticent teach, here": partial(measured, reticent("teach", "taught", "--table", file), folder),
                 "reticent teach, server": partial(served, folder, file),
             }
             times: dict[str, list[tuple[float, float]]] = {one: [] for one in who}

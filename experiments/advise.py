@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from experiments import advise_streaming
 from experiments.advise_problems import Data, made
 from experiments.advise_settings import BITS, HELD_OUT, SETTINGS, TUNED, Setting
 from experiments.table import Table
@@ -22,14 +23,16 @@ from reticent.concepts import Thresholds
 from reticent.errors import BudgetExhausted, InsufficientData
 from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.learners.thresholds import ThresholdLearner
-from reticent.plan.advise import OPTIONS
+from reticent.plan.advise import OPTIONS as ALL_OPTIONS
 from reticent.plan.expectations import BLACK_BOX_ROWS, DRIFT_GROWTH, FOURIER
+from reticent.plan.options import LABEL_OPTIONS
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.teachers import PATEClassifier
 
 BATCH = 5_000  # queries are asked in batches
 TOLERANCE = 0.01  # advice within this of the best is good
 MEASURED = Path(__file__).with_name("advise.json")
+OPTIONS = tuple(name for name in ALL_OPTIONS if name not in LABEL_OPTIONS)  # no labels come later here
 
 
 def tables() -> list[Table]:
@@ -41,6 +44,7 @@ def tables() -> list[Table]:
         _table("Settings that the rules were set by", TUNED, advised, accuracies),
         _constant(advised, accuracies),
         _expected(accuracies),
+        *advise_streaming.tables(),
     ]
 
 

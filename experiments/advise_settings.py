@@ -45,6 +45,7 @@ class Setting:
             public_rows=self.public_rows,
             raw_columns=not self.scaled,
             drift=self.drift or "none",
+            classes_apart=self.data.startswith("clusters"),
             black_box=self.black_box,
             classes=self.classes,
             concept=self.concept,

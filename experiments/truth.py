@@ -44,8 +44,18 @@ def measure(folder: Path, *parts: str, again: bool = False) -> None:
 
 @cache
 def kept() -> dict[str, dict[str, Any]]:
-    """What was measured, by part and case."""
-    return MEASUREMENTS.read()
+    """What was measured with its present setting, by part and case."""
+    found = MEASUREMENTS.read()
+    settings = {(one.part, one.name): one.setting for one in CASES}
+    return {
+        part: {name: one for name, one in cases.items() if settings.get((part, name)) == one.get("setting")}
+        for part, cases in found.items()
+    }
+
+
+def not_measured() -> list[str]:
+    """The cases that are not measured yet with their present setting, as PART/CASE."""
+    return [f"{one.part}/{one.name}" for one in CASES if one.name not in kept().get(one.part, {})]
 
 
 def score(part: str, case: str, which: int = ACCURACY) -> float | None:
@@ -169,7 +179,7 @@ def _shown(part: str, case: str, *, balanced: bool = False) -> str:
     """Accuracy, balanced accuracy if asked for, and the standard error if there were several runs."""
     one, mean = kept().get(part, {}).get(case), score(part, case)
     if one is None or mean is None:
-        return "–"
+        return "not measured"
     runs = [run[ACCURACY] for run in one["scores"]]
     text = f"{mean:.3f}" + (f" ({score(part, case, BALANCED):.3f})" if balanced else "")
     return text + (f" ±{np.std(runs, ddof=1) / np.sqrt(len(runs)):.3f}" if len(runs) > 1 else "")
@@ -188,7 +198,7 @@ def _streams_table(title: str, part: str, names: Sequence[str]) -> Table:
     lines = []
     for name in names:
         one = kept().get(part, {}).get(f"{name}, {TRUTH}", {})
-        numbers = (f"{one['columns']:,}", f"{one['rows']:,}") if one else ("–", "–")
+        numbers = (f"{one['columns']:,}", f"{one['rows']:,}") if one else ("not measured", "not measured")
         lines.append((name, *numbers, *(_shown(part, f"{name}, {who}", balanced=True) for who in METHODS.values())))
     return Table(title, ("stream", "columns", "rows of a window", *METHODS.values()), tuple(lines))
 

@@ -113,3 +113,19 @@ def test_small_phases_are_warned_of(run: Reticent, folder: Path) -> None:
     outcome = run(*ROWS, "--phase-rows", "20")
     assert outcome.code == 0
     assert "WARNING: phases of 20 are small (--phase-rows)" in outcome.out
+
+
+def test_drift_does_not_count_against_later_labels(run: Reticent, folder: Path) -> None:
+    """They follow it, so that the first phase is as good as without drift."""
+    lines = []
+    for place, drift in enumerate(("none", "fast")):
+        outcome = run(*ROWS[:-3], f"clinic-{place}", *ROWS[-2:], "--drift", drift, "--again")
+        assert outcome.code == 0
+        lines.append([line for line in outcome.out.splitlines() if line.startswith("Expect of the first phase: ")])
+    assert lines[0] == lines[1] != []
+
+
+def test_a_phase_without_a_figure_has_no_sentence_about_it(run: Reticent, folder: Path) -> None:
+    outcome = run(*ROWS, "--learner", "trees")
+    assert "rows are too few for this" in outcome.err
+    assert "Expect of the first phase" not in outcome.out

@@ -40,6 +40,9 @@ def test_keys(run: Reticent, fitted: Path) -> None:
     assert "quota must be at least 0, got -1" in run("keys", "set", "clinic", "ward 3", "--quota=-1").err
     assert "there is no key of the name or id 'x'" in run("keys", "set", "clinic", "x", "--quota", "1").err
     assert "burst needs a rate, got burst 3" in run("keys", "add", "clinic", "ward 4", "--burst", "3").err
+    for command in (("add", "clinic", "lab", "--scope", "teach"), ("set", "clinic", "ward 3")):
+        assert "--rows-per-day must be at least 1, got -5" in run("keys", *command, "--rows-per-day=-5").err
+    assert "add --scope teach" in run("keys", "add", "clinic", "lab", "--rows-per-day", "5").err
     for name in (" ", "."):
         assert "WHO, the name of the key, must be 1 to 64 letters" in run("keys", "add", "clinic", name).err
     secret = token.partition(".")[2].encode()
@@ -58,6 +61,7 @@ def test_keys(run: Reticent, fitted: Path) -> None:
 @pytest.mark.slow
 def test_the_key_that_is_not_accepted_is_named(run: Reticent, clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("keys", "add", "clinic", "ward").code == 0
+    (clinic / "observer").write_text(run("keys", "add", "clinic", "office", "--scope", "observe").out)
     (clinic / "empty").write_text("\n")
     (clinic / "wrong").write_text("no-such.key\n")
     asking = ("ask", "clinic", "--table", "new.csv", "--out", "a.csv")
@@ -70,6 +74,8 @@ def test_the_key_that_is_not_accepted_is_named(run: Reticent, clinic: Path, monk
             check_refused(run(*command, "--key-file", "none"), "--key-file: none cannot be read: No such file")
             monkeypatch.setenv("RETICENT_KEY", "no-such.key")
             assert run(*command).err == "reticent: the key in $RETICENT_KEY was not accepted\n"
+        refused = run(*asking, "--key-file", "observer")
+        check_refused(refused, "--key-file observer: The key does not allow this: this needs a key with the scope")
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ def test_labels_that_come_later_as_written(tmp_path: Path) -> None:
     assert code == 0, shown
     assert re.search(r"At 130 per day a new phase begins every \d", shown)
     assert "4,000 rows of month-3.csv are taught; their numbers, by which they can be withdrawn: 8,000–11,999" in shown
-    assert "10 of 10 rows were still waiting, and are withdrawn" in shown
+    assert "10 of 10 rows are withdrawn" in shown
     assert "4,000 answers in answers.csv" in shown
     assert re.search(r"^quality of phase \d+: \d", shown, flags=re.MULTILINE), shown
     assert "labelled rows: 12,000 received in all" in shown

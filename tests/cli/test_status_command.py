@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import command_line
 import pytest
 from command_line import Reticent
 
+from reticent.cli.status import _as_text
 from reticent.service import home
 from reticent.service.store import protocol, schema, verification
 
@@ -91,3 +93,17 @@ def test_the_list_shows_the_state_of_each(run: Reticent, fitted: Path) -> None:
     assert run("backup", "clinic", "final.backup", "--final").code == 0
     assert run("restore", "monday.backup", "--name", "records").code == 0
     assert states() == [["clinic", "retired"], ["records", "records only"]]
+
+
+def test_only_the_last_phases_are_listed() -> None:
+    past = [{"number": number, "rows": 30, "answers": 10 * number} for number in range(1, 8)]
+    found: dict[str, Any] = {
+        "served": None, "words": "", "phase": 8, "rows": 30, "teachers": 0, "answered": 280, "answers_left": None,
+        "answers_in_phase": 100, "answers_left_in_phase": 100, "phase_never_ends": True, "truth": "rows",
+        "phase_rows": 40, "labelled_received": 280, "labelled_waiting": 0, "classes": ["no", "yes"],
+        "ledger_length": 7, "ledger_head": "6c1f", "halted": None,
+        "retired": None, "guarantee": {"unit": "row", "protects": "rows and queries"},
+    }  # fmt: skip
+    (shown,) = (line for line in _as_text("clinic", found | {"past": past}).splitlines() if " phases: " in line)
+    assert shown.startswith("answers in the last phases: 30 in phase 3 (from 30 rows), ")
+    assert "answers in earlier phases: 10 in phase 1" in _as_text("clinic", found | {"past": past[:2]})

@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import reticent
 from experiments import advise as experiment
+from experiments import advise_streams
 from experiments.advise import TOLERANCE, gap, kept, surprises
 from experiments.advise_problems import turning_clusters
 from experiments.advise_settings import HELD_OUT, SETTINGS, TUNED, Setting
@@ -45,7 +46,7 @@ def test_advice_is_the_best_or_nearly_on_most_settings_held_out() -> None:
 def test_no_constant_advice_would_do() -> None:
     """The must-fail twins: advice that is always the same fails the same test."""
     accuracies = kept()
-    for option in OPTIONS:
+    for option in experiment.OPTIONS:
         good = sum(gap(option, accuracies[one.name]) <= TOLERANCE for one in HELD_OUT)
         assert good < LEAST * len(HELD_OUT)
 
@@ -97,10 +98,13 @@ def test_measuring_again_gives_what_is_on_file(name: str) -> None:
 
 @pytest.mark.slow
 def test_tables_name_every_setting() -> None:
-    held_out, tuned, constant, expected = experiment.tables()
+    held_out, tuned, constant, expected, *streams = experiment.tables()
     assert [line[0] for line in held_out.rows] == [one.name for one in HELD_OUT]
     assert [line[0] for line in tuned.rows] == [one.name for one in TUNED]
-    assert [line[0] for line in constant.rows] == ["as advised", *(f"always {option}" for option in OPTIONS)]
+    assert [line[0] for line in constant.rows] == ["as advised", *(f"always {option}" for option in experiment.OPTIONS)]
+    assert [[line[0] for line in table.rows] for table in streams] == [
+        [one.name for one in some] for some in (advise_streams.HELD_OUT, advise_streams.TUNED)
+    ]
     linear = sum(not one.black_box for one in HELD_OUT)
     assert expected.rows[0][:4] == ("linear, thresholds", "held out", "the advised one", f"{linear}")
 
@@ -128,7 +132,7 @@ def test_a_model_is_enough_where_nothing_drifts() -> None:
     [(20_000, "fast", "endless votes"), (20_000, "slow", "endless votes"), (1_000, "slow", "chain")],
 )
 def test_votes_follow_drift_and_a_chain_where_they_cannot(rows: int, drift: Any, name: str) -> None:
-    assert advise(rows, 5, epsilon=4, delta=1e-6, drift=drift).best.name == name
+    assert advise(rows, 5, epsilon=4, delta=1e-6, drift=drift, classes_apart=True).best.name == name
 
 
 def test_votes_are_possible_exactly_where_a_plan_can_be_sustained() -> None:
@@ -183,6 +187,15 @@ def test_black_boxes_need_many_rows_for_votes() -> None:
         "answers": st.one_of(st.none(), st.just("endless"), st.integers(1, 10**6)),
         "public_rows": st.integers(0, 10**4),
         "drift": st.sampled_from(["none", "slow", "fast"]),
+        "classes_apart": st.booleans(),
+        "labels": st.one_of(
+            st.just({}),
+            st.fixed_dictionaries({
+                "later_labels": st.floats(1e-3, 1),
+                "label_delay": st.integers(0, 10**5),
+                "labels_by": st.sampled_from(["rows", "feedback"]),
+            }),
+        ),
         "black_box": st.booleans(),
         "raw_columns": st.booleans(),
         "classes": st.integers(2, 4),
@@ -190,7 +203,7 @@ def test_black_boxes_need_many_rows_for_votes() -> None:
 )  # fmt: skip
 @settings(max_examples=15, deadline=None)
 def test_all_ways_are_ranked(problem: dict[str, Any]) -> None:
-    advice = advise(delta=1e-6, **problem)
+    advice = advise(delta=1e-6, **problem.pop("labels"), **problem)
     assert sorted(each.name for each in advice.options) == sorted(OPTIONS)
     places = [(not each.possible, each.loss) for each in advice.options]
     assert places == sorted(places)
@@ -268,7 +281,14 @@ def test_more_rows_never_make_a_model_worse() -> None:
         ({"answers": 0}, ValueError, "answers"),
         ({"public_rows": -1}, ValueError, "public_rows"),
         ({"drift": "some"}, ValueError, "drift"),
-        ({"drift": True}, ValueError, "drift must be 'none', 'slow' or 'fast', got True"),
+        ({"drift": True}, ValueError, "drift must be one of 'none', 'slow', 'fast', got True"),
+        ({"classes_apart": "yes"}, TypeError, "classes_apart"),
+        ({"later_labels": -1}, ValueError, "later_labels"),
+        ({"later_labels": "all"}, TypeError, "later_labels"),
+        ({"later_labels": 2, "labels_by": "feedback"}, ValueError, "later_labels must be at most 1"),
+        ({"later_labels": 1, "label_delay": -1}, ValueError, "label_delay"),
+        ({"label_delay": 5}, ValueError, "label_delay is for labels that will come"),
+        ({"later_labels": 1, "labels_by": "hand"}, ValueError, "labels_by"),
         ({"black_box": "yes"}, TypeError, "black_box"),
         ({"raw_columns": "no"}, TypeError, "raw_columns"),
         ({"classes": 1}, ValueError, "classes"),

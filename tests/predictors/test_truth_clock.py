@@ -440,3 +440,58 @@ def test_rows_that_judge_are_counted_once_though_a_disk_is_full(
     assert len(model.quality_) == 1
     assert model.rows_gathered_ == 3
     assert before != model._machine.admission.state() or not before["taken"]
+
+
+@pytest.mark.parametrize("engine", MAKERS)
+@pytest.mark.parametrize("where", ["judge", "begin"])
+def test_rows_that_judge_are_read_once_though_someone_interrupts(
+    engine: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts are there to be seen when the interrupt comes. The same rows must not be counted again."""
+    model = MAKERS[engine](truth="both", phase_rows=10, wait=2, growth=0.5, gauge_share=0.5)
+    X, _ = rows_for(model, 30)
+    model.add_labelled(X[:9], np.ones(9, dtype=np.int64))
+    found = model.answer(X[:12])
+    model.feedback(found.tickets, [1] * 12)
+    machine = model._machine
+    holder, name = (machine.watch, "_look") if where == "judge" else (machine, "_begin")
+    monkeypatch.setattr(holder, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        model.predict(X[:1])
+    monkeypatch.undo()
+    assert (model.phase_, len(model.quality_)) == (1, 1)
+    assert (next_rows(model).gauge.labels == -1).all()  # type: ignore[union-attr]
+    assert not next_rows(model).gauge.X.any()  # type: ignore[union-attr]
+    model.predict(X[:1])
+    assert model.phase_ == 2
+
+
+def test_queries_that_were_not_answered_have_no_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full when the last queries of a batch are kept: asked again, none of them is there twice."""
+    model = chain(truth="feedback", phase_rows=10, wait=4, silence="answer", gauge_share=0)
+    X, y = rows_for(model, 30)
+    model.feedback(model.answer(X[:3]).tickets, y[:3])
+    held = intake(model)._held
+    assert held is not None
+    monkeypatch.setattr(held.places.store, "append", lambda *_, **__: (_ for _ in ()).throw(OSError("no space")))
+    with pytest.raises(OSError, match="no space"):
+        model.answer(X[3:12])
+    assert (model.rows_gathered_, model.answered_, len(model.open_slots_)) == (3, 3, 3)
+    monkeypatch.undo()
+    found = model.answer(X[3:12])
+    assert model.feedback(found.tickets, y[3:12]) == 9
+    assert next_rows(model).training.X.tolist() == X[:10].tolist()
+    assert next_rows(model).training.class_indices.tolist() == y[:10].tolist()
+
+
+def test_a_label_takes_the_same_time_whether_or_not_one_came_before() -> None:
+    """Where labels are kept moves with queries alone: putting it together for the first label would take longer."""
+    model = chain(truth="feedback", phase_rows=100, wait=2)
+    X, _ = whole(1)
+    tickets = [model.answer(X).tickets[0] for _ in range(90)]  # type: ignore[index]
+    slots = intake(model)._slots
+    assert slots is not None
+    before = slots.places.labels.ctypes.data
+    assert model.feedback(tickets[:2], [1, 0]) == 2
+    assert slots.places.labels.ctypes.data == before
+    assert slots.places.labels.tolist() == [1, 0] + [-1] * 88

@@ -39,7 +39,7 @@ from reticent.service.datasets.records import RecordLog
 from reticent.service.datasets.registry import Registry
 from reticent.service.home import Home
 from reticent.service.keys import KeyTable, make_key
-from reticent.service.labels import Feedback, LabelledRequest
+from reticent.service.labels import FeedbackRequest, LabelledRequest
 from reticent.service.requests import Request, digest
 from reticent.service.store.later_labels import LabelledTransaction, SlotLabel, TaughtPart
 from reticent.service.store.protocol import Entry, OpenedPhase, Transaction
@@ -129,6 +129,7 @@ def everlasting_recipe(**options: Any) -> Recipe:
             "learning_", "drift_", "comparison_", "spent_besides_", "quality_", "alarms_", "alarm_since_", "models_",
             "labelled_waiting_", "phase_rows_", "labelled_from_", "open_slots_", "takes_feedback_", "takes_labelled_",
             "learns_from_queries_", "dtype_", "engine_", "closes_early_", "model_", "no_probabilities_",
+            "wait_until_learned",
         ),
     )  # fmt: skip
 
@@ -169,6 +170,7 @@ def rows_recipe(**options: Any) -> Recipe:
             "append": (append, np.zeros((2, 1))),
             "rows": (bare("rows"), None),
             "erase": (call("erase"), [0]),
+            "take_back": (call("take_back"), 0),
             "delete": (bare("delete"), None),
         },
         ("release",),
@@ -327,7 +329,7 @@ RECIPES: dict[str, Recipe] = {
             "maintain": (bare("maintain"), None),
             "add_labelled": (call("add_labelled"), LabelledRequest("ann", X[:1], np.zeros(1, int), None, None, b"")),
             "withdraw_labelled": (call("withdraw_labelled", [0]), "ann"),
-            "feedback": (call("feedback"), [Feedback("ann", np.zeros(1, int), ["0" * 32])]),
+            "feedback": (call("feedback"), [FeedbackRequest("ann", np.zeros(1, int), ["0" * 32])]),
             "taught": (call("taught"), 0),
         },
         (
@@ -342,6 +344,7 @@ RECIPES: dict[str, Recipe] = {
             "verify",
             "needs_maintenance",
             "interrupt",
+            "wait_until_learned",
             "close",
         ),
         look=stored,

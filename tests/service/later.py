@@ -13,7 +13,7 @@ from reticent.concepts import Thresholds
 from reticent.predictors.everlasting import EverlastingPredictor
 from reticent.service.answering import AnsweringService
 from reticent.service.home import Home
-from reticent.service.labels import Feedback, LabelledRequest, LabelReceipt
+from reticent.service.labels import FeedbackRequest, LabelledRequest, LabelReceipt
 from reticent.service.requests import Answered, Request, digest
 
 CLASSES = ("no", "yes")
@@ -67,14 +67,14 @@ def teach(service: AnsweringService, key: str | None, count: int, **options: Any
 
 
 def tell(service: AnsweringService, tickets: Any, label: int = 1, client: str = "ann") -> None:
-    error = service.feedback([Feedback(client, np.full(len(tickets), label), tickets=list(tickets))])
+    error = service.feedback([FeedbackRequest(client, np.full(len(tickets), label), tickets=list(tickets))])
     if error is not None:
         raise error
 
 
 def tell_by_key(service: AnsweringService, key: str, numbers: Any, label: int = 1, client: str = "ann") -> None:
     labels = np.full(len(numbers), label)
-    error = service.feedback([Feedback(client, labels, idempotency_key=key, numbers=list(numbers))])
+    error = service.feedback([FeedbackRequest(client, labels, idempotency_key=key, numbers=list(numbers))])
     if error is not None:
         raise error
 

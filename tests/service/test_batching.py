@@ -30,6 +30,9 @@ class Stub:
         self.batches.append([one.client for one in requests])
         return [KeyReused("no") if one.client == "bad" else Answered([one.client], 1, False) for one in requests]
 
+    def wait_until_learned(self) -> None:
+        """Nothing is learned here."""
+
     def maintain(self) -> None:
         self.maintained += 1
         self.needs_maintenance = False
@@ -247,7 +250,7 @@ def test_one_who_sends_many_labels_delays_neither_answers_nor_the_labels_of_othe
         await settled()
         for _ in range(4):
             stub.go.release()
-        await asyncio.wait_for(asyncio.gather(other, asked), 10)
+        await asyncio.gather(other, asked)
         assert done.count("ann") <= 2
         for _ in range(50):
             stub.go.release()

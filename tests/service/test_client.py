@@ -17,7 +17,8 @@ import pytest
 from stand_in import MIXED, FakeAnswering, Rules, make_service, running
 
 from reticent.service.client import AsyncClient, Client
-from reticent.service.client_messages import ServiceError
+from reticent.service.client_base import LONGEST_PAUSE, Attempts
+from reticent.service.client_messages import Question, Reply, ServiceError
 from reticent.service.http.access import Keyring
 from reticent.service.http.service import Service
 from reticent.service.keys import KeyTable, make_key
@@ -281,3 +282,15 @@ def test_a_server_that_answers_for_another_model_is_refused(kind: str, monkeypat
 def test_what_there_is_to_know_of_a_model() -> None:
     with running(make_service()) as port, Client(f"http://127.0.0.1:{port}", model="clinic", timeout=LIMIT) as client:
         assert client.metadata()["parameters"]["columns"] == ["age", "weight"]
+
+
+def test_who_would_wait_for_hours_is_told_so() -> None:
+    """As with the labelled rows of the next day."""
+    body = b'{"type": "/docs#day-used-up", "error": "More rows than are left today", "status": 429}'
+    with Client(model="clinic") as client:
+        tries = Attempts(client, Question("POST", "/", {}, b""), retries=5)
+        soon = tries.pause(Reply(429, {"retry-after": str(LONGEST_PAUSE)}, body), None)
+        assert soon is not None
+        assert soon >= LONGEST_PAUSE
+        with pytest.raises(ServiceError, match="More rows than are left today"):
+            tries.pause(Reply(429, {"retry-after": str(LONGEST_PAUSE + 1)}, body), None)

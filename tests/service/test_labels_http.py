@@ -399,12 +399,17 @@ def test_a_client_teaches_and_gives_feedback(tmp_path: Path) -> None:
         asked = client.ask_with_answer_ids(rows, idempotency_key="k")
         assert (len(asked.labels), len({*asked.answer_ids.tolist()})) == (5, 5)
         assert client.ask_with_answer_ids(rows, idempotency_key="k").answer_ids.tolist() == asked.answer_ids.tolist()
-        assert client.feedback(["no", "yes"], asked.answer_ids[:2]) == 2
-        assert client.feedback(["yes"], idempotency_key="k", rows=[4]) == 1
-        assert client.feedback([None], asked.answer_ids[:1]) == 1
+        assert client.feedback(asked.answer_ids[:2], ["no", "yes"]) == 2
+        assert client.feedback(None, ["yes"], idempotency_key="k", rows=[4]) == 1
+        assert client.feedback(asked.answer_ids[:1], [None]) == 1
         assert labels_given(answering) == [-1, 1, -1, -1, 1]
         assert len(client.ask(rows)) == 5
-        for wrong in (lambda: client.teach(rows), lambda: client.teach(rows, ["no"]), lambda: client.feedback(["no"])):
+        for wrong in (
+            lambda: client.teach(rows),
+            lambda: client.teach(rows, ["no"]),
+            lambda: client.feedback(None, ["no"]),
+            lambda: client.feedback(["no"], asked.answer_ids[:1]),
+        ):
             with pytest.raises(ValueError, match="must"):
                 wrong()
 
@@ -417,7 +422,7 @@ def test_an_asynchronous_client_does_the_same(tmp_path: Path) -> None:
             rows = rows_of(1, 3)
             assert (await client.teach(rows, ["no", "yes", "no"])).numbers.tolist() == [0, 1, 2]
             asked = await client.ask_with_answer_ids(rows)
-            assert await client.feedback(["no", "yes", "no"], asked.answer_ids) == 3
+            assert await client.feedback(asked.answer_ids, ["no", "yes", "no"]) == 3
             assert await client.withdraw([1]) == 1
 
     with running(served(answering)) as port:
@@ -431,7 +436,7 @@ def test_a_client_of_a_service_without_later_labels_is_told(tmp_path: Path) -> N
         with pytest.raises(ValueError, match="takes no labelled rows"):
             client.teach(rows_of(1, 3, 1), ["no"] * 3)
         with pytest.raises(ServiceError):
-            client.feedback(["no"], [UNKNOWN])
+            client.feedback([UNKNOWN], ["no"])
         with pytest.raises(ServiceError, match="there is one output"):
             client.ask_with_answer_ids(rows_of(1, 3, 1))
 

@@ -28,9 +28,10 @@ from reticent.predictors.alarms import QualityAlarm
 from reticent.service import backup
 from reticent.service.answering import AnsweringService
 from reticent.service.home import STORE, Home
-from reticent.service.labels import Feedback, LabelReceipt, RefusedLabels
+from reticent.service.labels import FeedbackRequest, LabelReceipt, RefusedLabels
 from reticent.service.requests import KeyReused
 from reticent.service.store import verification
+from reticent.service.store.slots import SlotIndex
 
 
 def again(service: AnsweringService) -> AnsweringService:
@@ -157,7 +158,7 @@ def test_labelled_rows_are_refused_by_shape_alone(tmp_path: Path) -> None:
     assert isinstance(service.add_labelled(good._replace(labels=good.labels[:2])), RefusedLabels)
     assert isinstance(service.add_labelled(good._replace(groups=["a", "b", "c"])), RefusedLabels)
     assert isinstance(service.add_labelled(good._replace(rows=good.rows[:0], labels=good.labels[:0])), RefusedLabels)
-    assert isinstance(service.feedback([Feedback("ann", np.array([1]), tickets=["x"])]), RefusedLabels)
+    assert isinstance(service.feedback([FeedbackRequest("ann", np.array([1]), tickets=["x"])]), RefusedLabels)
     unreadable = good._replace(rows=np.full((3, 2), np.nan), labels=np.full(3, -1))
     assert isinstance(service.add_labelled(unreadable), LabelReceipt)
     assert (service.status().labelled_received, service.halted) == (3, None)
@@ -368,4 +369,17 @@ def test_with_later_labels_only_a_final_backup_continues(tmp_path: Path) -> None
     assert backup.restore(tmp_path / "last.backup", tmp_path / "moved")[1]
     service = opened(Home(tmp_path / "moved"))
     assert (service.status().phase, service.status().labelled_waiting) == (2, 20)
+    service.close()
+
+
+def test_the_first_feedback_of_a_phase_takes_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the journal again would show, by the time it takes, that nobody had given feedback before."""
+    service = answering_of(tmp_path / "home", chain(truth="feedback", phase_rows=20, wait=5))
+    monkeypatch.setattr(SlotIndex, "read", lambda *_: pytest.fail("the journal was read again"))
+    ask(service, "first", 25)
+    carried = ask(service, "second", 4)
+    assert service.status().phase == 2
+    tell(service, carried.tickets, label=1)
+    tell(service, ["0" * 32], client="bob")
+    assert labels_given(service) == [-1] * 5 + [1] * 4
     service.close()

@@ -136,6 +136,11 @@ class Seen(NamedTuple):
     left: int | None
     released: Hashable = None
 
+    def __repr__(self) -> str:
+        """All fields, but nothing of `released` if there is nothing: random strategies are drawn by this text."""
+        fields = self._fields if self.released is not None else self._fields[:-1]
+        return f"Seen({', '.join(f'{name}={getattr(self, name)!r}' for name in fields)})"
+
 
 View = tuple[Seen, ...]
 

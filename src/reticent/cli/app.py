@@ -44,7 +44,7 @@ data_app.command(data.show)
 data_app.command(data.raise_cap, name="raise")
 app.command(data_app)
 
-keys_app = App(name="keys", help="Who may ask, observe or administer a service.")
+keys_app = App(name="keys", help="Who may ask, teach, observe or administer a service.")
 keys_app.command(keys.add)
 keys_app.command(keys.list_all, name="list")
 keys_app.command(keys.set_limits, name="set")

@@ -91,6 +91,7 @@ def _live(console: Console, months: Months, servers: _Servers, deadline: float |
                     turn = time.monotonic() + MONTH
                 elif time.monotonic() >= turn:
                     console.print(months.turn(), highlight=False)
+                    turn = time.monotonic() + MONTH
                 shown.update(months.now())
     except KeyboardInterrupt:
         pass

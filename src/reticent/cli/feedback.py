@@ -45,7 +45,8 @@ def feedback(
         The predictor.
     table
         A CSV, Parquet or Arrow file with the column answer_id, as `reticent ask` wrote it, and the target with the true
-        labels. An empty label withdraws one that was given before.
+        labels. The file of answers has a column of that name too, with what was answered: put the true labels in its
+        place. An empty label withdraws one that was given before.
     url
         The address of a server.
     key_file
@@ -88,7 +89,7 @@ def feedback(
                 print(f"reticent: {sent.done:,} of {rows:,} labels are sent; --resume continues", file=sys.stderr)
             raise
         sent.remove()
-    print(f"{rows:,} labels of {table} are sent")
+    print(f"{rows:,} label{'s' * (rows != 1)} of {table} {'are' if rows != 1 else 'is'} sent")
     return 0
 
 
@@ -107,7 +108,7 @@ def _receiver(name: str, url: str | None, key: str | None, own: OwnParts | None)
 
     from reticent.service.client import Client
     from reticent.service.keys import ANONYMOUS
-    from reticent.service.labels import Feedback
+    from reticent.service.labels import FeedbackRequest
 
     with here_or_served(name, url, key, own) as found:
         if isinstance(found, Client):
@@ -121,7 +122,7 @@ def _receiver(name: str, url: str | None, key: str | None, own: OwnParts | None)
 
         def send(ids: list[str], labels: list[str]) -> None:
             indices = np.asarray(schema.later_class_indices(labels))
-            if (refused := found.feedback([Feedback(ANONYMOUS, indices, tickets=ids)])) is not None:
+            if (refused := found.feedback([FeedbackRequest(ANONYMOUS, indices, tickets=ids)])) is not None:
                 raise refused
 
         yield _Receiver(schema.target, "here", send)
@@ -134,4 +135,4 @@ def _check_takes_feedback(truth: str | None) -> None:
 
 def send_to_server(client: Client, ids: list[str], labels: list[str]) -> None:
     """Give labels to a server; an empty one withdraws what was given before."""
-    client.feedback([label or None for label in labels], ids)
+    client.feedback(ids, [label or None for label in labels])

@@ -177,7 +177,8 @@ class FitChoice:
             best = mine
         if mine.possible and mine is best and mine.loss >= USELESS:
             return BetterOption(
-                f"{best.name} is expected to lose {best.loss:.0%} of all answers to {self.reference}"
+                f"{'the first phase' if self.later.truth else best.name} is expected to lose {best.loss:.0%} of all "
+                f"answers to {self.reference}"
                 + ("" if self.later.truth else ", and every other option at least as much")
                 + ": little can be learned from so few rows at this ε",
                 "bring more rows, learn from fewer columns, or choose a larger --epsilon",
@@ -252,8 +253,9 @@ class FitChoice:
             *self.later.words(self.plan.truth, group=schema.group),
         ]
         if self.later.truth is not None:
-            first = f"The first phase is expected to have {self.expectation()}. Later ones follow their labels."
-            return "\n".join([*lines, first, *([ONE_ROW] if schema.group is not None else [])])
+            known = self._option().possible
+            first = f"Expect of the first phase: {self.expectation()}. Later ones follow their labels."
+            return "\n".join([*lines, *([first] if known else []), *([ONE_ROW] if schema.group is not None else [])])
         lines += [
             "",
             f"What each option is expected to lose, of all answers, to {self.reference} (→ marks the "
@@ -397,7 +399,7 @@ def choose(
     advice = advise(
         rows,
         schema.width,
-        drift=drift,
+        drift=drift if later.truth is None else "none",  # later labels follow it: the first phase is what is expected
         black_box=learner == "trees",
         concept="thresholds" if learner == "thresholds" else None,
         **common,

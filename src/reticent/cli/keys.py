@@ -1,4 +1,4 @@
-"""`reticent keys`: who may ask, observe or administer a service."""
+"""`reticent keys`: who may ask, teach, observe or administer a service."""
 
 from __future__ import annotations
 
@@ -67,6 +67,9 @@ def add(
     """
     from reticent.service.keys import check_name, make_key
 
+    _check_rows_per_day(rows_per_day)
+    if rows_per_day is not None and not {"teach", "admin"} & set(scope or ()):
+        raise UsageError("--rows-per-day limits labelled rows, which this key may not send: add --scope teach")
     with as_usage_errors(), _key_table(name) as table:
         check_name(who, "WHO, the name of the key,")
         limits: dict[str, Any] = {"rate": rate, "burst": burst, "quota": quota, "daily_rows": rows_per_day}
@@ -135,6 +138,7 @@ def set_limits(
     }
     if not limits:
         raise UsageError("nothing to change: give --rate, --burst, --quota or --rows-per-day")
+    _check_rows_per_day(rows_per_day)
     with as_usage_errors(), _key_table(name) as table:
         key = table.change(who, **limits)
     print(f"the key of {key.name} ({key.id}) now has: {_limits(key)}")
@@ -210,6 +214,11 @@ def _public(key: Key) -> dict[str, object]:
         "daily_rows": key.daily_rows,
         "revoked": key.revoked is not None,
     }
+
+
+def _check_rows_per_day(rows: int | str | None) -> None:
+    if isinstance(rows, int) and rows < 1:
+        raise UsageError(f"--rows-per-day must be at least 1, got {rows}")
 
 
 def _limits(key: Key) -> str:

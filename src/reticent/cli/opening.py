@@ -31,7 +31,9 @@ def existing_folder(name: str) -> Path:
     return folder
 
 
-def open_predictor(name: str, own: OwnParts | None = None, *, records: bool = False) -> AnsweringService:
+def open_predictor(
+    name: str, own: OwnParts | None = None, *, records: bool = False, ahead: bool = True
+) -> AnsweringService:
     """Open a predictor in this process, to answer or, with `records`, only to be read.
 
     Parameters
@@ -42,6 +44,8 @@ def open_predictor(name: str, own: OwnParts | None = None, *, records: bool = Fa
         Parts of it that are not in its folder.
     records : bool, default False
         Open it only to read its records.
+    ahead : bool, default True
+        Whether a phase is learned as soon as its rows are there.
 
     Returns
     -------
@@ -56,7 +60,7 @@ def open_predictor(name: str, own: OwnParts | None = None, *, records: bool = Fa
     folder, parts = existing_folder(name), own.imported() if own else {}
     with progress_bar("opening"):
         home = Home(folder, records=records)
-        answering = AnsweringService(home, **parts)
+        answering = AnsweringService(home, ahead=ahead, **parts)
     if not records:
         halting.clear(folder)
     if (before := home.store.upgraded) is not None:

@@ -17,11 +17,11 @@ def later_labels(found: dict[str, Any]) -> list[str]:
     """
     source, rows = found["truth"], found["phase_rows"]
     received = (
-        f"labelled rows: {found['labelled_received']:,} received in all, {found['labelled_waiting']:,} wait for phases "
-        "to come"
+        f"labelled rows: {found['labelled_received']:,} received in all, {found['labelled_waiting']:,} wait for the "
+        "next phases"
     )
     if source == "rows":
-        return [f"next phase: learns from {rows:,} labelled rows (reticent teach)", received]
+        return [f"next phase: begins after {rows:,} labelled rows (reticent teach)", received]
     gathered = (
         f"next phase: learns from {rows:,} queries whose labels come back (reticent feedback); there are "
         f"{found['rows_gathered']:,} rows, at most {found['client_cap']:,} from one client"

@@ -47,7 +47,7 @@ def served_at(folder: Path) -> str | None:
 
 @contextmanager
 def here_or_served(
-    name: str, url: str | None, key: str | None, own: OwnParts | None
+    name: str, url: str | None, key: str | None, own: OwnParts | None, *, ahead: bool = True
 ) -> Iterator[AnsweringService | Client]:
     """The predictor itself, opened here; or a client of its server, if one runs or a URL is given.
 
@@ -61,13 +61,15 @@ def here_or_served(
         The key to send.
     own : OwnParts or None
         Parts of the predictor that are not in its folder.
+    ahead : bool, default True
+        Whether a predictor that is opened here learns a phase as soon as its rows are there.
     """
     from reticent.service.client import Client
     from reticent.service.home import AlreadyServed
 
     if url is None:
         try:
-            answering = open_predictor(name, own)
+            answering = open_predictor(name, own, ahead=ahead)
         except AlreadyServed:
             url = address_of(name)
         else:
@@ -100,13 +102,15 @@ def read_key(key_file: Path | None) -> str | None:
 
 @contextmanager
 def naming_the_key(key_file: Path | None) -> Iterator[None]:
-    """Say which key a server has not accepted, if one was sent."""
+    """Say which key a server has not accepted, or which does not allow a request, if one was sent."""
     from reticent.service.client_messages import ServiceError
 
     try:
         yield
     except ServiceError as error:
         sent = f"--key-file {key_file}" if key_file is not None else "$RETICENT_KEY"
-        if error.kind != "no-key" or (key_file is None and not os.environ.get("RETICENT_KEY")):
+        if error.kind not in ("no-key", "not-allowed") or (key_file is None and not os.environ.get("RETICENT_KEY")):
             raise
+        if error.kind == "not-allowed":
+            raise UsageError(f"{sent}: {error}") from None
         raise UsageError(f"the key in {sent} was not accepted") from None

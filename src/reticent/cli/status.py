@@ -15,7 +15,7 @@ from reticent.cli.opening import copied, existing_folder, open_predictor
 from reticent.cli.options import Flag
 from reticent.cli.own_parts import Own, OwnParts
 from reticent.cli.progress import progress_bar
-from reticent.cli.quality_words import later_labels, quality
+from reticent.cli.quality_words import SHOWN, later_labels, quality
 from reticent.cli.running_server import address_of, naming_the_key, read_key, served_at
 
 if TYPE_CHECKING:
@@ -152,8 +152,9 @@ def _as_text(name: str, found: dict[str, Any]) -> str:
         f"answer log: {_entries(found['ledger_length'])}, head {found['ledger_head']}",
     ]
     if past := found.get("past"):
-        given = ", ".join(f"{one['answers']:,} in phase {one['number']} (from {one['rows']:,} rows)" for one in past)
-        lines.insert(6, f"answers in earlier phases: {given}")
+        last = past[-SHOWN:]
+        given = ", ".join(f"{one['answers']:,} in phase {one['number']} (from {one['rows']:,} rows)" for one in last)
+        lines.insert(6, f"answers in {'earlier' if len(last) == len(past) else 'the last'} phases: {given}")
         if left is None and found["teachers"] and found["rows"] < past[-1]["rows"]:
             lines.append(PHASES_SHRINK)
     if found.get("public_model"):

@@ -56,7 +56,8 @@ def teach(
     url
         The address of a server.
     key_file
-        A file with the key to send; by default the key is in $RETICENT_KEY. Teaching needs a key with the right teach.
+        A file with the key to send; by default the key is in $RETICENT_KEY. Teaching needs a key with
+        the scope teach (reticent keys add --scope teach).
     resume
         Continue a table that was not finished. The last request is repeated under its idempotency key, so that no row
         is taught twice.
@@ -69,7 +70,8 @@ def teach(
         if withdraw is not None:
             numbers = numbers_in(withdraw)
             receiver = cleanup.enter_context(_receiver(name, url, read_key(key_file), own))
-            print(f"{receiver.withdraw(numbers):,} of {len(numbers):,} rows were still waiting, and are withdrawn")
+            withdrawn = receiver.withdraw(numbers)
+            print(f"{withdrawn:,} of {len(numbers):,} rows are withdrawn; only rows that wait for a phase can be")
             return 0
         assert table is not None
         return _teach(name, table, cleanup, (url, read_key(key_file), own), resume=resume, quiet=quiet)
@@ -190,7 +192,7 @@ def _receiver(name: str, url: str | None, key: str | None, own: OwnParts | None)
     from reticent.service.client import Client
     from reticent.service.keys import ANONYMOUS
 
-    with here_or_served(name, url, key, own) as found:
+    with here_or_served(name, url, key, own, ahead=False) as found:  # what is learned here would be lost at the end
         if isinstance(found, Client):
             columns = KnownColumns.of_server(name, found)
             _check_takes_rows(found.status()["truth"])
@@ -281,5 +283,7 @@ def numbers_in(text: str) -> list[int]:
         first, dash, last = (one.strip() for one in part.partition("-"))
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise UsageError(f"--withdraw must be numbers of rows such as 120,300-319, got {text!r}")
+        if dash and int(last) < int(first):
+            raise UsageError(f"--withdraw must have the smaller number of a range first, got {part.strip()!r}")
         found += range(int(first), int(last if dash else first) + 1)
     return found

@@ -149,6 +149,14 @@ class RowStore(Guarded):
             for column in self._columns[:2]:
                 column.write(index, np.zeros_like(column.view(1)), None)
 
+    def take_back(self, rows: int) -> None:
+        """Forget the last rows, so that this many remain."""
+        self._check_alive()
+        if not 0 <= rows <= self._rows:
+            raise ValueError(f"rows must be at most {self._rows}, the number of rows, got {rows}")
+        self.erase(np.arange(rows, self._rows))
+        self._rows = rows
+
     def rows(self) -> Rows:
         """All rows so far, without a copy; they can be read but not written."""
         self._check_alive()

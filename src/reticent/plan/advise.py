@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from reticent.exact import Number, integer
-from reticent.plan.options import LearningTask, Option
+from reticent.exact import Number, integer, rational
+from reticent.plan.label_options import chain_with_labels, votes_with_labels
+from reticent.plan.options import LABEL_OPTIONS, LearningTask, Option
 from reticent.privacy import Guarantee
 from reticent.privacy.parameters import check_delta, check_epsilon, float_above
 
@@ -23,7 +24,7 @@ CHECK = (
     "that need no protection. If the black box is clearly better, ask again with {how}."
 )
 
-OPTIONS = ("one-shot", "one-shot with public rows", "pate", "finite votes", "endless votes", "chain")
+OPTIONS = ("one-shot", "one-shot with public rows", "pate", "finite votes", "endless votes", "chain", *LABEL_OPTIONS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,10 @@ def advise(
     public_rows: int = 0,
     raw_columns: bool = False,
     drift: Literal["none", "slow", "fast"] = "none",
+    classes_apart: bool = False,
+    later_labels: Number = 0,
+    label_delay: int = 0,
+    labels_by: Literal["rows", "feedback"] = "rows",
     black_box: bool = False,
     classes: int = 2,
     concept: Literal["thresholds"] | None = None,
@@ -104,7 +109,8 @@ def advise(
     The options are **one-shot**, one private model that answers indefinitely; **one-shot with public rows**, the same
     in directions and scales that public rows have; **pate**, a student of teachers' private
     labels for public rows; **finite votes** and **endless votes**, the teachers' noisy majority on every query, for a
-    given number of answers or indefinitely; and **chain**, one private model per phase.
+    given number of answers or indefinitely; **chain**, one private model per phase; and, if labels will come later,
+    **chain with labels** and **votes with labels**, whose phases learn from these and not from their own answers.
 
     Each option has an expected loss, by a rule of thumb for each cause: noise, few labels, weak teachers and drift. It
     is relative to a model that is not private, the `reference`: a linear one, unless `black_box` or `concept` says
@@ -133,9 +139,19 @@ def advise(
         loses by that, above all with many columns or few rows. Teachers do not: each scales the columns of its own
         rows.
     drift : {"none", "slow", "fast"}, default "none"
-        How fast the best model changes while as many queries are answered as there are rows: "slow" if a little,
-        "fast" if clearly. This assumes that classes move but stay well apart. If they overlap much, drift cannot be
-        followed without labels: leave it at "none".
+        How fast the best model changes. Think of a model that suits today's queries, at the time when ten times as many
+        queries have been answered as there are rows: "none" if it is as good as today, "slow" if it is right for up to
+        five answers in a hundred less, "fast" if for more.
+    classes_apart : bool, default False
+        Whether classes stay well apart while they drift: a model without privacy that knows today's labels is right for
+        at least 97 answers in a hundred, at all times. Only then can a predictor follow drift by its own answers.
+    later_labels : float or Fraction, default 0
+        How many true labels will come later, per query: 1 if the outcome of every query becomes known, 0.1 if that of
+        every tenth one. New labelled rows count as well: 100 of them while 1,000 queries are asked are 0.1.
+    label_delay : int, default 0
+        How many queries are asked between a query and its label.
+    labels_by : {"rows", "feedback"}, default "rows"
+        How they will come: "rows" if you hand over new labelled rows, "feedback" if those who asked give outcomes back.
     black_box : bool, default False
         Whether only learners without a private counterpart, such as trees, suit the data.
     classes : int, default 2
@@ -153,13 +169,11 @@ def advise(
     --------
     >>> advise(10_000, 20, epsilon=1, delta=1e-6).best.name
     'one-shot'
-    >>> advise(20_000, 5, epsilon=4, delta=1e-6, answers="endless", drift="fast").best.name
+    >>> advise(10_000, 20, epsilon=1, delta=1e-6, drift="slow", later_labels=0.1).best.name
+    'chain with labels'
+    >>> advise(20_000, 5, epsilon=4, delta=1e-6, drift="fast", classes_apart=True).best.name
     'endless votes'
-    >>> advise(2_000, 5, epsilon=4, delta=1e-6, answers="endless", drift="slow").best.name
-    'chain'
     """
-    if drift not in ("none", "slow", "fast"):
-        raise ValueError(f"drift must be 'none', 'slow' or 'fast', got {drift!r}")
     asked = LearningTask(
         rows=integer(rows, "rows", least=1),
         features=integer(features, "features", least=1),
@@ -168,7 +182,11 @@ def advise(
         answers=None if answers in (None, "endless") else integer(answers, "answers", least=1),
         public_rows=integer(public_rows, "public_rows", least=0),
         raw_columns=raw_columns,
-        drift=False if drift == "none" else drift,
+        drift=drift,
+        classes_apart=classes_apart,
+        later_labels=rational(later_labels, "later_labels"),
+        label_delay=integer(label_delay, "label_delay", least=0),
+        labels_by=labels_by,
         black_box=black_box,
         classes=integer(classes, "classes", least=2),
         concept=concept,
@@ -181,6 +199,8 @@ def advise(
         asked.finite_votes(),
         asked.endless_votes(),
         asked.chain(),
+        chain_with_labels(asked),
+        votes_with_labels(asked),
     ]
     ranked = sorted(options, key=lambda each: (not each.possible, each.loss))
     return Advice(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from reticent.concepts import Floats
 from reticent.learners.descent import release_variance
@@ -15,6 +15,8 @@ from reticent.learners.logistic import PrivateLogisticRegression
 from reticent.learners.public_rows import directions_for
 from reticent.learners.second_moments import NARROW
 from reticent.plan.thresholds import threshold
+
+Drift = Literal["none", "slow", "fast"]
 
 # How teachers and models are set up, both in the measurements and in the advice.
 GROWTH, DRIFT_GROWTH = Fraction(2), Fraction(6, 5)  # short phases follow a drift
@@ -26,7 +28,7 @@ AXES = 100  # of the public rows, in which the student of PATE learns
 HALF = 0.5  # nothing is worse than a coin
 DROWNED = 0.1  # a private model whose noise weighs as much as all rows that pull in one direction
 NEAREST = 0.8  # times the noise, as a share of all votes: how often noise overturns a vote if every lead is as likely
-DISPUTED, DISPUTED_THRESHOLDS = 0.5, 0.1  # how often teachers of few rows disagree
+DISPUTED, DISPUTED_APART = 0.5, 0.1  # how often teachers of few rows disagree; of thresholds, or classes far apart
 UNSCALED = 0.15  # a private model of columns that are not scaled,
 UNSCALED_ROUNDS, UNSCALED_WIDE = 0.1, 0.005  # and one with rounds of second moments at n·μ = D^1.5; above 32 columns
 SCALED_BY_ROUNDS = 0.003  # a linear model that has no public rows to scale columns by
@@ -42,9 +44,14 @@ WORST_PROMISE = 0.25  # of the error that a threshold's promise allows
 SMOOTH = 0.02  # random Fourier features, if a black box suits the data
 BLACK_BOX_STUDENT = 0.5  # a black box with as many labels as columns; it falls with the root of the labels
 WEAK = 0.03  # a black box that has the rows of one teacher
-OUTDATED = {"slow": 0.3, "fast": 0.45}  # an option that does not follow a drift
-BEHIND = {"slow": 0.1, "fast": 0.4}  # a chain, which notices a drift late
-FOLLOWS = {"slow": 0.0, "fast": 0.02}  # votes, which are trained again in every phase
+WARM = 0.2  # of the noise of a phase of labels that starts from the last model
+SHORTEST, LONGEST = 0.6, 4.0  # phases of labels, in units of those that the learner takes by itself
+OUTDATED = {"slow": 0.1, "fast": 0.25}  # an option that does not follow a drift,
+RATE = {"slow": 0.01, "fast": 0.05}  # up to that, while as many queries are answered as there are rows
+BEHIND = {"slow": 0.05, "fast": 0.1}  # a chain that learns from its own answers, if classes stay well apart,
+FOLLOWS = {"slow": 0.0, "fast": 0.02}  # and votes that do
+MISLED = 0.02  # more than one that does not follow, if classes overlap: phases learn their own errors
+UPKEEP = 0.003  # labels where nothing drifts: they must gain that much to be worth handing over
 
 
 class Expected(NamedTuple):
@@ -182,3 +189,49 @@ def student(
     few = BLACK_BOX_STUDENT * math.sqrt(columns / labels) if black_box else STUDENT * min(columns, AXES) / labels
     weak = 0.0 if black_box else min(1.0, SMALL_TEACHER / rows_per_teacher)
     return min(HALF, min(HALF, NEAREST * disputed * noise**2) + few + weak)
+
+
+def outdated(drift: Drift, age: float | None) -> float:
+    """What a model loses by drift, on average, from now until it is `age` times as old as rows take to be asked.
+
+    Parameters
+    ----------
+    drift : {"none", "slow", "fast"}
+        How fast the best model changes.
+    age : float or None
+        Queries for each row of day one, over which it answers; None for answers without end.
+    """
+    if drift == "none":
+        return 0.0
+    return OUTDATED[drift] if age is None else min(OUTDATED[drift], RATE[drift] * age / 2)
+
+
+def behind(drift: Drift, age: float) -> float:
+    """What a model loses by drift whose labels are of queries this old, in units of the rows of day one."""
+    return 0.0 if drift == "none" else min(OUTDATED[drift], RATE[drift] * age)
+
+
+def labels_of_a_phase(
+    enough: int, noise: float, *, drift: Literal["slow", "fast"], queries_per_label: float, rows: int
+) -> int:
+    """The labels of a phase at which noise and the time until the next phase cost least together, in two digits.
+
+    Parameters
+    ----------
+    enough : int
+        The labels that the learner takes by itself. A number near to it is not worth another.
+    noise : float
+        The noise of a phase of that many.
+    drift : {"slow", "fast"}
+        How fast the best model changes.
+    queries_per_label : float
+        Queries that are asked until the next label comes.
+    rows : int
+        The rows of day one.
+    """
+    best = math.sqrt(WARM * DROWNED * noise * enough * rows / (RATE[drift] * queries_per_label))
+    if 0.8 * enough <= best <= 1.25 * enough:
+        return enough
+    labels = min(LONGEST * enough, max(SHORTEST * enough, best))
+    unit: int = 10 ** max(0, math.floor(math.log10(labels)) - 1)
+    return max(1, round(labels / unit) * unit)

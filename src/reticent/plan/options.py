@@ -16,9 +16,23 @@ from reticent.plan.everlasting import follow
 from reticent.plan.expectations import BLACK_BOX_ROWS, DRIFT_GROWTH, FOURIER, GROWTH
 from reticent.predictors.engines import votes
 from reticent.predictors.phases import MOST_NOISE, Phase, Schedule, check_schedule, relative_noise
+from reticent.privacy.parameters import check_choice
 from reticent.teachers.pate_settings import active_queries, auto_teachers
 
 NO_PUBLIC_ROWS = "it needs public rows without labels, at least some hundred"
+LABEL_OPTIONS = ("chain with labels", "votes with labels")
+LEARN = "labels will come: learn from them, not from answers of its own"
+NO_LABELS = "no labels are expected to come later; if some will, say so and ask again"
+DANGER = (
+    "DANGER: it learns from its own answers, and nothing shows it that they have become wrong; on most recorded "
+    "streams it ended below a model that never changes"
+)
+GET_LABELS = (
+    "Nothing here follows the drift. Learning from one's own answers does not, unless classes stay well apart, and may "
+    "end below a model that never changes. Get labels for some of the later queries, and ask again: a tenth of them is "
+    "enough on most streams. Until then take one private model, and test it from time to time on rows whose labels you "
+    "know."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +41,8 @@ class Option:
 
     Parameters
     ----------
-    name : {"one-shot", "one-shot with public rows", "pate", "finite votes", "endless votes", "chain"}
-        The option.
+    name : str
+        The option, one of `OPTIONS`.
     possible : bool
         Whether the rows allow it. If not, `why` says what is missing.
     loss : float
@@ -67,22 +81,39 @@ class LearningTask:
     answers: int | None
     public_rows: int
     raw_columns: bool
-    drift: Literal[False, "slow", "fast"]  # False for "none"
+    drift: expectations.Drift
+    classes_apart: bool
+    later_labels: Fraction
+    label_delay: int
+    labels_by: Literal["rows", "feedback"]
     black_box: bool
     classes: int
     concept: str | None
     bits: int | None
 
     def __post_init__(self) -> None:
-        for name, value in (("black_box", self.black_box), ("raw_columns", self.raw_columns)):
-            if not isinstance(value, bool):
-                raise TypeError(f"{name} must be True or False, got {type(value).__name__}")
+        for name in ("black_box", "raw_columns", "classes_apart"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, got {type(getattr(self, name)).__name__}")
+        self._check_labels()
         if self.concept not in (None, "thresholds"):
             raise ValueError(f"concept must be None or 'thresholds', got {self.concept!r}")
         if self.thresholds and (self.black_box or self.classes > 2 or self.features > 1):
             raise ValueError("concept='thresholds' is for two classes and one column, and for no black box")
         if self.bits is not None and not self.thresholds:
             raise ValueError("bits are those of the column that a threshold separates: they need concept='thresholds'")
+
+    def _check_labels(self) -> None:
+        check_choice(self.drift, "drift", ("none", "slow", "fast"))
+        check_choice(self.labels_by, "labels_by", ("rows", "feedback"))
+        if self.later_labels < 0:
+            raise ValueError(f"later_labels must not be negative, got {float(self.later_labels):g}")
+        if self.labels_by == "feedback" and self.later_labels > 1:
+            raise ValueError(
+                f"later_labels must be at most 1 with feedback, which is for queries, got {float(self.later_labels):g}"
+            )
+        if self.label_delay and not self.later_labels:
+            raise ValueError("label_delay is for labels that will come: give later_labels as well")
 
     @property
     def thresholds(self) -> bool:
@@ -92,7 +123,8 @@ class LearningTask:
     @property
     def disputed(self) -> float:
         """The share of queries on which teachers disagree."""
-        return expectations.DISPUTED_THRESHOLDS if self.thresholds else expectations.DISPUTED
+        alike = self.thresholds or self.classes_apart
+        return expectations.DISPUTED_APART if alike else expectations.DISPUTED
 
     # ── one private model ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -129,15 +161,29 @@ class LearningTask:
 
     def chain(self) -> Option:
         """One private model per phase, with a drift test that takes rows away from training."""
+        estimator = f"EverlastingPredictor({self.learner}, {self.budget}, classes=…{self.followed})"
+        if self.later_labels:
+            return self.refused("chain", estimator, LEARN)
         noise, loss = self.model(max(1, self.rows * 4 // 5))
         schedule = self.schedule()
         phases = [phase for phase, _ in zip(schedule.phases(self.rows), range(3), strict=False)]
         why = "one private model per phase, trained again if a private test finds that queries have drifted"
-        if self.drift:
+        if self.drift != "none" and self.classes_apart:
             loss += expectations.BEHIND[self.drift]
             why += "; it notices drift late" if self.drift == "slow" else "; it notices a fast drift too late"
-        estimator = f"EverlastingPredictor({self.learner}, {self.budget}, classes=…{self.followed})"
+        elif self.drift != "none":
+            loss, why = loss + self.misled, f"{why}; {DANGER}"
         return self.option("chain", loss, noise, estimator, why, phases=phases)
+
+    @property
+    def misled(self) -> float:
+        """What learning from its own answers is expected to lose by drift, if classes overlap."""
+        return expectations.outdated(self.drift, self.horizon) + expectations.MISLED
+
+    @property
+    def horizon(self) -> float | None:
+        """How many queries will be answered for each row; None if that is not known, or without end."""
+        return None if self.answers is None else self.answers / self.rows
 
     def model(self, rows: int) -> expectations.Expected:
         """Return the noise of a private model, as a share of the rows, and what the model loses."""
@@ -169,7 +215,7 @@ class LearningTask:
     @property
     def budget(self) -> str:
         """ε and δ, as arguments."""
-        return f"epsilon={_written(self.epsilon)}, delta={_written(self.delta)}"
+        return f"epsilon={written(self.epsilon)}, delta={written(self.delta)}"
 
     # ── teachers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -195,7 +241,8 @@ class LearningTask:
     def finite_votes(self) -> Option:
         """The teachers' noisy majority, for a given number of answers."""
         if self.answers is None:
-            return self.refused("finite votes", self.voters(", answers=…"), "the number of answers must be known")
+            estimator = self.voters(f", answers=…{self.followed}")
+            return self.refused("finite votes", estimator, "the number of answers must be known")
         return self.voted("finite votes", self.answers)
 
     def endless_votes(self) -> Option:
@@ -204,16 +251,10 @@ class LearningTask:
 
     def voted(self, name: str, answers: int | str) -> Option:
         """Votes, if the predictor accepts this many rows for this many answers."""
-        estimator = self.voters("" if answers == "endless" else f", answers={answers}")
-        recipe = votes.VotesFactory(
-            learner=Thresholds() if self.thresholds else DecisionTreeClassifier() if self.black_box else None,
-            classes=self.classes,
-            columns=self.features,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            rows_per_teacher=votes.rows_for_a_teacher(BLACK_BOX_ROWS if self.black_box else "auto", self.features),
-        )
-        schedule = self.schedule(answers)
+        estimator = self.voters(("" if answers == "endless" else f", answers={answers}") + self.followed)
+        recipe, schedule = self.recipe, self.schedule(answers)
+        if self.later_labels and (answers == "endless" or schedule.phase(1, self.rows, 0).handed_on):
+            return self.refused(name, estimator, LEARN)
         phases, _, sustained = follow(recipe, schedule, self.rows, 3)
         if not sustained:
             return self.refused(name, estimator, self.shortage(recipe, schedule))
@@ -221,10 +262,27 @@ class LearningTask:
         noise = relative_noise(first.teachers, first.answers, **self.size)
         loss = expectations.votes(noise, disputed=self.disputed, black_box=self.black_box)
         why = f"{first.teachers:,} teachers of {recipe.rows_per_teacher} rows vote on every query"
-        if self.drift:
-            loss += (expectations.FOLLOWS if first.handed_on else expectations.OUTDATED)[self.drift]
-            why += "; they are trained again in every phase and follow a drift" if first.handed_on else ", in one phase"
-        return self.option(name, loss, noise, estimator, why, phases=phases, teachers=first.teachers)
+        if not first.handed_on:
+            why += ", in one phase"
+        elif self.drift != "none" and self.classes_apart:
+            loss += expectations.FOLLOWS[self.drift]
+            why += "; they are trained again in every phase and follow a drift"
+        elif self.drift != "none":
+            loss, why = loss + self.misled, f"{why}; {DANGER}"
+        static = not first.handed_on
+        return self.option(name, loss, noise, estimator, why, static=static, phases=phases, teachers=first.teachers)
+
+    @property
+    def recipe(self) -> votes.VotesFactory:
+        """What decides which phases of teachers are accepted."""
+        return votes.VotesFactory(
+            learner=Thresholds() if self.thresholds else DecisionTreeClassifier() if self.black_box else None,
+            classes=self.classes,
+            columns=self.features,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            rows_per_teacher=votes.rows_for_a_teacher(BLACK_BOX_ROWS if self.black_box else "auto", self.features),
+        )
 
     def shortage(self, recipe: votes.VotesFactory, schedule: Schedule) -> str:
         """Return what votes lack."""
@@ -239,28 +297,27 @@ class LearningTask:
         """The teachers' learner, as an expression; empty for the default."""
         return "Thresholds()" if self.thresholds else "your_learner" if self.black_box else ""
 
-    def voters(self, answers: str) -> str:
+    def voters(self, phases: str) -> str:
         """Return the predictor that votes, as an expression."""
         more = f", rows_per_teacher={BLACK_BOX_ROWS}" if self.black_box else ""
-        parts = f"{self.teacher}{self.teacher and ', '}{self.budget}{answers}, classes=…{more}{self.followed}"
-        return f"EverlastingPredictor({parts})"
+        return f"EverlastingPredictor({self.teacher}{self.teacher and ', '}{self.budget}, classes=…{more}{phases})"
 
     # ── all of them ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def schedule(self, answers: int | str = "endless") -> Schedule:
         """Return phases that grow; if inputs drift, short phases of one size."""
         return check_schedule(
-            growth=DRIFT_GROWTH if self.drift else GROWTH,
+            growth=DRIFT_GROWTH if self.drift != "none" else GROWTH,
             held_back=Fraction(1, 10),
             answers=answers,
-            max_rows=self.rows if self.drift else None,
+            max_rows=self.rows if self.drift != "none" else None,
             training_stream="queries",
         )
 
     @property
     def followed(self) -> str:
         """The arguments for short phases."""
-        return f", growth={float(DRIFT_GROWTH):g}, max_rows={self.rows}" if self.drift else ""
+        return f", growth={float(DRIFT_GROWTH):g}, max_rows={self.rows}" if self.drift != "none" else ""
 
     def option(
         self,
@@ -275,8 +332,9 @@ class LearningTask:
         teachers: int = 0,
     ) -> Option:
         """Return an option that is possible. If it is `static`, a drift makes it outdated."""
-        if static and self.drift:
-            loss, why = loss + expectations.OUTDATED[self.drift], f"{why}; it does not follow a drift"
+        if static and self.drift != "none":
+            loss += expectations.outdated(self.drift, self.horizon)
+            why += "; it does not follow a drift"
         return Option(
             name=name,
             possible=True,
@@ -296,26 +354,43 @@ class LearningTask:
 
     def remark(self, best: Option) -> str:
         """Return what to know about the best option."""
-        if best.name.startswith("one-shot"):
-            if self.black_box:
-                return (
-                    "One private model on random Fourier features needs the fewest rows, and its answers cost nothing. "
-                    "It replaces the black box only if a smooth kernel suits the data: compare the two on public rows, "
-                    "without privacy, before you spend anything."
-                )
+        if best.name in LABEL_OPTIONS:
             return (
-                "One private model is enough: it needs the fewest rows, its answers cost nothing, and it learns "
-                "nothing from queries. Votes and chains are for inputs that drift: each phase learns from the queries "
-                "of the one before, and protects them as it protects rows."
+                "Learn from labels as they come: each enters one phase, so everybody still pays ε and δ once. Add "
+                "alarm=QualityAlarm(accuracy=…) to be told when quality is lost. A model without later labels is not "
+                "enough here."
             )
+        if best.name.startswith("one-shot") or best.name == "pate":
+            return self._remark_on_one_model()
         if best.loss >= 0.25:
             return "No option is good here. More rows, a larger epsilon or labelled rows of the new kind would help."
-        if self.drift:
-            return "Drift is followed without labels. This fails if classes swap faster than phases follow each other."
+        if self.drift != "none":
+            return (
+                "Drift is followed without labels, which works only as long as most answers are right: if classes "
+                "overlap, or swap faster than phases follow each other, errors are learned and nothing shows it. Set "
+                "an alarm, and get labels if you can."
+            )
         return "A private model would need far fewer rows, if one suits the data."
 
+    def _remark_on_one_model(self) -> str:
+        if self.drift != "none" and not self.later_labels:
+            return GET_LABELS
+        if self.black_box:
+            return (
+                "One private model on random Fourier features needs the fewest rows, and its answers cost nothing. "
+                "It replaces the black box only if a smooth kernel suits the data: compare the two on public rows, "
+                "without privacy, before you spend anything."
+            )
+        later = "later labels would hardly make it better"
+        return (
+            "One private model is enough: it needs the fewest rows, its answers cost nothing, and "
+            f"{later if self.later_labels else 'it learns nothing from queries'}. Phases are for inputs that drift: "
+            "they learn from labels that come later or, if none will and classes stay well apart, from their own "
+            "answers."
+        )
 
-def _written(number: Fraction) -> str:
+
+def written(number: Fraction) -> str:
     """Return a number as text: short if that is the same float, else with all its digits."""
     short = f"{float(number):g}"
     return short if float(short) == float(number) else repr(float(number))

@@ -89,6 +89,9 @@ class Intake(Protocol):
     def reopen(self) -> None:
         """Take rows again: the next phase could not begin, and nothing that it learned was released."""
 
+    def forget_judges(self, phase: Phase) -> None:
+        """Erase the rows that judge this phase, if they are still here: they may have been read."""
+
     def missing(self, asked: int, closed: bool) -> str | None:
         """Why there is no next phase yet, by public numbers; None if there is one."""
 
@@ -174,6 +177,9 @@ class OwnAnswers:
     def reopen(self) -> None:
         """Give the prepared space back."""
         self._prepared = None
+
+    def forget_judges(self, phase: Phase) -> None:
+        """No row judges."""
 
     def missing(self, asked: int, closed: bool) -> str | None:
         """Why there is no next phase yet."""

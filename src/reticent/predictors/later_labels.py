@@ -173,12 +173,16 @@ class LaterLabels:
         if self._slots is None or self._held is None:
             return
         owners: list[str | None] = [None] * len(rows) if clients is None else [str(one) for one in clients]
-        count = min(len(rows), max(0, self._phase.window - asked))
+        count, before = min(len(rows), max(0, self._phase.window - asked)), len(self._slots)
         if count:
             self._open_slots(self._slots, (rows[:count], answers[:count], None), tickets[:count], owners[:count])
         if count < len(rows):
             none = np.full(len(rows) - count, NO_LABEL)
-            self._held.append(rows[count:], answers[count:], none, tickets=tickets[count:], owners=owners[count:])
+            try:
+                self._held.append(rows[count:], answers[count:], none, tickets=tickets[count:], owners=owners[count:])
+            except BaseException:  # then none of these queries is answered, and they may be asked again
+                self._slots.take_back(before)
+                raise
 
     def _tickets(self, count: int) -> list[str]:
         """A ticket for each of some queries: 128 random bits, as hexadecimal digits."""
@@ -281,16 +285,10 @@ class LaterLabels:
     def next_rows(self) -> NextRows:
         """The rows by their roles, which follow from the order of arrival alone."""
         truth, grouped = self.truth, self._admission.grouped
-        parts = [one.contents() for one in ([] if self._slots is None else [self._slots.places]) + self._used()]
+        parts = [one.contents() for one in self._parts()]
         X, answers, labels, groups = (np.concatenate([part[one] for part in parts]) for one in range(4))
-        slots = 0 if self._slots is None else len(self._slots)
-        queries = np.arange(len(X)) < slots
-        units = groups if grouped else np.arange(len(X))
+        units, judging, queries = self._roles(groups)
         firsts = first_of_each(units)
-        judging = truth.judges(int(units.max(initial=-1)) + 1, training_first=self._held_units)
-        if not truth.free_answers:  # rows that are asked are counted among the answers that are reserved for them
-            asked = [one for one in firsts if judging[units[one]] and not queries[one]]
-            judging[units[asked[self._phase.reserved :]]] = False
         gauge = firsts[judging[units[firsts]]]
         training = ~judging[units]
         trained = np.where(queries & (labels < 0), answers, labels) if truth.silence == "answer" else labels
@@ -299,6 +297,32 @@ class LaterLabels:
             GaugeRows(X[gauge], labels[gauge], np.where(queries, answers, -1)[gauge], not truth.takes_feedback),
             truth.expected_labels(int((training & queries).sum()), int((training & ~queries).sum())),
         )
+
+    def _parts(self) -> list[Places]:
+        """Where the rows of the next phase are: slots first."""
+        return ([] if self._slots is None else [self._slots.places]) + self._used()
+
+    def _roles(self, groups: Integers) -> tuple[Integers, NDArray[np.bool_], NDArray[np.bool_]]:
+        """The unit of each row, whether each unit judges, and whether each row was a query."""
+        queries = np.arange(len(groups)) < (0 if self._slots is None else len(self._slots))
+        units = groups if self._admission.grouped else np.arange(len(groups))
+        judging = self.truth.judges(int(units.max(initial=-1)) + 1, training_first=self._held_units)
+        if not self.truth.free_answers:  # rows that are asked are counted among the answers that are reserved for them
+            asked = [one for one in first_of_each(units) if judging[units[one]] and not queries[one]]
+            judging[units[asked[self._phase.reserved :]]] = False
+        return units, judging, queries
+
+    def forget_judges(self, phase: Phase) -> None:
+        """Erase the rows that judge a phase, unless the next has begun. Their places stay, empty."""
+        if self._phase.number != phase.number:
+            return
+        parts = self._parts()
+        units, judging, _ = self._roles(np.concatenate([one.contents()[3] for one in parts]))
+        start = 0
+        for part in parts:
+            for place in np.flatnonzero(judging[units[start : start + len(part)]]).tolist():
+                part.erase(place)
+            start += len(part)
 
     # ── saving ────────────────────────────────────────────────────────────────────────────────────────────────────
 

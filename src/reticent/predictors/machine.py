@@ -166,6 +166,11 @@ class PhaseMachine:
         """Whether the next phase is being learned, or was learned ahead."""
         return self._ahead is not None
 
+    def wait_until_learned(self) -> None:
+        """Wait for what is being learned in the background, and nothing else. Any thread may."""
+        if (ahead := self._ahead) is not None:
+            ahead.exception()
+
     def answer(self, rows: Array, clients: Array | None, *, one_phase: bool) -> Answers:
         """Answer queries, over as many phases as it takes, unless `one_phase`.
 
@@ -334,20 +339,24 @@ class PhaseMachine:
         if (why := self._no_next_phase()) is not None:
             raise self._spent(done, why)
         self.intake.seal()
+        judging = False
         try:
             phase, engine = self._next_phase()
             self.intake.prepare(phase)
-            # After this release nothing may fail: the rows that judge would be counted once more.
-            engine = self.watch.judge(self.phase, self.engine, engine, self.intake.next_rows().gauge, self.answered)
+            gauge = self.intake.next_rows().gauge
+            judging = True
+            engine = self.watch.judge(self.phase, self.engine, engine, gauge, self.answered)
             if self.watch.refusal is not None:  # an alarm: nothing learns from these answers
                 raise self._spent(done, self.watch.refusal)
+            self._begin(phase, engine)
         except BaseException as error:
+            if judging:  # whoever interrupts this may have seen the counts
+                self.intake.forget_judges(self.phase)
             self._ahead = None
             self.intake.reopen()
             if isinstance(error, _TooFewRows):
                 raise self._spent(done, f"the rows gathered are too few for another phase: {error}") from None
             raise
-        self._begin(phase, engine)
 
     def _close_early(self) -> None:
         """Take no more rows for the next phase, if there are enough for one: a public act, by public numbers."""

@@ -29,11 +29,22 @@ class Places:
 
     def __init__(self, store: RowStore) -> None:
         self.store = store
-        self.labels: list[Integers] = []  # in parts, as they came
-        self.groups: list[Integers] = []
+        # A column of labels and one of groups, longer than needed. They grow with rows alone: were they put together
+        # when a label comes, the time of that would show whether another label had come before.
+        self._columns = np.empty((2, 0), dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.store)
+
+    @property
+    def labels(self) -> Integers:
+        """The labels, in order."""
+        return np.asarray(self._columns[0, : len(self)])
+
+    @property
+    def groups(self) -> Integers:
+        """The groups, in order."""
+        return np.asarray(self._columns[1, : len(self)])
 
     @property
     def space(self) -> int:
@@ -42,14 +53,26 @@ class Places:
 
     def append(self, X: Array, answers: Integers, labels: Integers, groups: Integers) -> None:
         """Add rows."""
+        start = len(self)
+        self._write(start, labels, groups)
         self.store.append(X, answers)
-        self.labels.append(np.array(labels, dtype=np.int64))
-        self.groups.append(np.asarray(groups, dtype=np.int64))
+
+    def _write(self, start: int, labels: Integers, groups: Integers) -> None:
+        end = start + len(labels)
+        if end > self._columns.shape[1]:
+            longer = np.full((2, max(64, 2 * end)), NO_LABEL, dtype=np.int64)
+            longer[:, :start] = self._columns[:, :start]
+            self._columns = longer
+        self._columns[0, start:end], self._columns[1, start:end] = labels, groups
 
     def set_label(self, place: int, label: int) -> None:
         """Write the label of a place, in place of an earlier one; `NO_LABEL` withdraws it."""
-        self._merge()
-        self.labels[0][place] = label
+        self._columns[0, place] = label
+
+    def take_back(self, rows: int) -> None:
+        """Forget the last rows, so that this many remain."""
+        self.labels[rows:] = NO_LABEL
+        self.store.take_back(rows)
 
     def erase(self, place: int) -> None:
         """Forget a row and its label; its place stays, empty."""
@@ -58,14 +81,8 @@ class Places:
 
     def contents(self) -> tuple[Array, Integers, Integers, Integers]:
         """Rows, answers, labels and groups, in order."""
-        self._merge()
         rows = self.store.rows()
-        return rows.X, rows.class_indices.astype(np.int64), self.labels[0], self.groups[0]
-
-    def _merge(self) -> None:
-        empty = np.empty(0, dtype=np.int64)
-        self.labels = [self.labels[0] if len(self.labels) == 1 else np.concatenate([empty, *self.labels])]
-        self.groups = [self.groups[0] if len(self.groups) == 1 else np.concatenate([empty, *self.groups])]
+        return rows.X, rows.class_indices.astype(np.int64), self.labels, self.groups
 
     def arrays(self, name: str) -> dict[str, Array]:
         """Everything it holds, for a saved state."""
@@ -77,13 +94,13 @@ class Places:
         """Fill an empty one with what `arrays` returned."""
         if f"{name}/X" in arrays:
             X, answers, labels, groups = (arrays[f"{name}/{part}"] for part in ("X", "answers", "labels", "groups"))
+            self._write(0, labels, groups)
             self.store.append(X, answers, release=release)
-            self.labels, self.groups = [np.array(labels)], [np.array(groups)]
 
     def delete(self) -> None:
         """Give all space back."""
         self.store.delete()
-        self.labels, self.groups = [], []
+        self._columns = np.empty((2, 0), dtype=np.int64)
 
 
 class Slots:
@@ -144,6 +161,13 @@ class Slots:
             return False
         self.places.set_label(place, label)
         return True
+
+    def take_back(self, count: int) -> None:
+        """Close the last slots, whose queries got no answer, so that this many remain."""
+        self.places.take_back(count)
+        for ticket in self.tickets[count:]:
+            del self._place_of[ticket]
+        del self.tickets[count:], self.owners[count:]
 
     def delete(self) -> None:
         """Give all space back."""

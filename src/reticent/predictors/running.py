@@ -305,6 +305,10 @@ class RunningPredictor(Guarded, ClassifierMixin, BaseEstimator):  # type: ignore
         """Whether the next phase is being learned in the background, or has been."""
         return self._machine.learning
 
+    def wait_until_learned(self) -> None:
+        """Wait until the next phase is learned, if it is being learned in the background. Any thread may."""
+        self._machine.wait_until_learned()
+
     @property
     def learns_from_queries_(self) -> bool:
         """Whether queries become rows of the next phase. If not, nothing of a query is stored."""

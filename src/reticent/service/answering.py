@@ -26,7 +26,7 @@ from reticent.service.clock import Clock
 from reticent.service.halting import Halt
 from reticent.service.home import Home, save_phase
 from reticent.service.keys import ANONYMOUS
-from reticent.service.labels import Feedback, LabelledRequest, LabelReceipt, LabelReceiver, RefusedLabels
+from reticent.service.labels import FeedbackRequest, LabelledRequest, LabelReceipt, LabelReceiver, RefusedLabels
 from reticent.service.learning import PhaseLearner
 from reticent.service.loading import explained
 from reticent.service.requests import (
@@ -68,8 +68,8 @@ class AnsweringService(Guarded):
     failed are seen by nobody and never used, and whether it fails does not depend on them. The proof is in
     docs/service/store.md, "Why crashes do not weaken the guarantee".
 
-    After a failure the service is halted for good: the predictor in memory has counted what the store has not. `halt`
-    says why. After an error in the program the next start is refused as well, until an operator allows it.
+    After a failure the service is halted for good: the predictor in memory has counted what the store has not, and
+    `halt` says why. After an error in the program an operator must allow the next start.
 
     Parameters
     ----------
@@ -88,6 +88,8 @@ class AnsweringService(Guarded):
     elsewhere : bool or Executor, default True
         Where phases are learned. True means another process, which starts with a fresh interpreter, so a script needs a
         `__main__` guard; False means a thread of this process; an `Executor` means wherever it runs tasks.
+    ahead : bool, default True
+        Whether a phase is learned as soon as its rows are there, and not only when it must answer.
     clock : callable, default None
         The public clock, in milliseconds. None means a new `Clock`.
     """
@@ -104,6 +106,7 @@ class AnsweringService(Guarded):
         trust_models: bool = False,
         expiry: float = DAY,
         elsewhere: bool | Executor = True,
+        ahead: bool = True,
         clock: Callable[[], int] | None = None,
     ) -> None:
         self._guard = Guard(type(self))
@@ -125,7 +128,7 @@ class AnsweringService(Guarded):
                 continues = not home.may_lack_answers
                 self._predictor = EverlastingPredictor.load(home.state, again=True, continues=continues, **options)
                 self._check_predictor()
-                self._predictor.background = True
+                self._predictor.background = ahead
                 if elsewhere is not False:
                     self._predictor.learn_elsewhere(self._learning.learn)
                 self._later = LabelReceiver(self._predictor, self._store, self._expiry)
@@ -360,8 +363,7 @@ class AnsweringService(Guarded):
     def add_labelled(self, request: LabelledRequest) -> LabelReceipt | Exception:
         """Take labelled rows for the phases to come; they are durable when this returns. One thread at a time.
 
-        Refusals follow public rules: `RefusedLabels` for the wrong shape, or if the predictor takes none; `KeyReused`;
-        `Halted`.
+        Refusals follow public rules: `RefusedLabels` by shape, or if the predictor takes none; `KeyReused`; `Halted`.
         """
         found = self._taking(lambda now: self._later.add_labelled(request, now, lambda: self._try_to_begin(now)))
         if isinstance(found, LabelReceipt):
@@ -372,16 +374,12 @@ class AnsweringService(Guarded):
     def withdraw_labelled(self, client: str, numbers: Sequence[int]) -> int | Exception:
         """Forget labelled rows of a client, by the numbers of its receipts; how many of them still waited.
 
-        Their places stay, empty. Rows of a phase that is complete cannot be withdrawn: they have been learned from, or
-        are about to be, and then they are deleted.
+        Their places stay, empty. Rows of a phase that is complete cannot be withdrawn: it learns from and deletes them.
         """
         return self._taking(lambda now: self._later.withdraw_labelled(client, numbers, now))
 
-    def feedback(self, given: Sequence[Feedback]) -> Exception | None:
-        """Take labels of queries that were answered; they are durable when this returns. One thread at a time.
-
-        None for labels that count and for those that do not: nobody may know which.
-        """
+    def feedback(self, given: Sequence[FeedbackRequest]) -> Exception | None:
+        """Take labels of answered queries, durable when this returns; None whether or not they count. One thread."""
         return self._taking(lambda now: self._later.feedback(given, now))
 
     def taught(self, since: int) -> dict[str, int]:
@@ -428,9 +426,8 @@ class AnsweringService(Guarded):
     def added(self, client: str) -> tuple[int, int] | None:
         """How many rows of the next phase come from a client, and how many may; None if clients have no cap.
 
-        Both are functions of who asked how often: the first queries of a client are taken, whatever they contain. A
-        labeller whose phases close early has no such numbers: they would show when it closes, before the current batch
-        is recorded. May be called from any thread.
+        Both are functions of who asked how often. A labeller whose phases close early has no such numbers: they would
+        show when it closes, before the current batch is recorded. May be called from any thread.
         """
         grouped = self._status.guarantee.unit == "group"
         nameless = client == ANONYMOUS and not grouped  # each such query counts as a client of its own
@@ -455,6 +452,10 @@ class AnsweringService(Guarded):
             return False
         over = self._predictor.answers_left_in_phase_ == 0 and not self._last_phase
         return over or (self._store.position.needs_wiping and time.monotonic() >= self._wipe_after)
+
+    def wait_until_learned(self) -> None:
+        """Wait for what is being learned, so that `maintain` does not have to. From any thread."""
+        self._predictor.wait_until_learned()
 
     def maintain(self) -> None:
         """Begin the next phase if this one is over, one at a time, and wipe what past phases have left on the disk.

@@ -106,8 +106,8 @@ class Client(ServiceClient):
 
     def feedback(
         self,
+        answer_ids: Any,
         labels: Any,
-        answer_ids: Any = None,
         *,
         idempotency_key: str | None = None,
         rows: Any = None,
@@ -116,10 +116,10 @@ class Client(ServiceClient):
 
         Parameters
         ----------
+        answer_ids : sequence of str or None
+            The answers, as `ask_with_answer_ids` identified them; None with `idempotency_key`.
         labels : array-like
             One label per answer. None withdraws a label.
-        answer_ids : sequence of str, default None
-            The answers, as `ask_with_answer_ids` identified them.
         idempotency_key, rows : str and array-like of int, default None
             Instead of ids: the key of the call that asked, and the numbers of its rows; None for all of them.
         """
@@ -252,7 +252,7 @@ class AsyncClient(ServiceClient):
         return IdentifiedAnswers(*_joined([self._outputs(await self._answer_to(one), *WITH_IDS) for one in questions]))
 
     async def feedback(
-        self, labels: Any, answer_ids: Any = None, *, idempotency_key: str | None = None, rows: Any = None
+        self, answer_ids: Any, labels: Any, *, idempotency_key: str | None = None, rows: Any = None
     ) -> int:
         """Give the true labels of answers that this key received; see `Client.feedback`."""
         received = 0

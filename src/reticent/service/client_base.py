@@ -33,6 +33,7 @@ Array = NDArray[Any]
 
 URL = "http://127.0.0.1:8341"
 ROWS_PER_REQUEST = 50_000
+LONGEST_PAUSE = 600  # seconds: who is to wait longer, as for the labelled rows of the next day, is told so
 BOTH = (LABELS, PROBABILITIES)
 WITH_IDS = (LABELS, ANSWER_IDS)
 WRONG_NAME = (62, 63, 64)  # of OpenSSL: the certificate is not for this host, e-mail address or IP address
@@ -227,4 +228,4 @@ class Attempts:
         after = reply.headers.get("retry-after", "")
         if reply.status not in (429, 503) or not after.isdigit():
             return None
-        return float(after) * random.uniform(1.0, 1.1)
+        return float(after) * random.uniform(1.0, 1.1) if float(after) <= LONGEST_PAUSE else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from reticent.service.client_messages import column_of, tensors_of
 Array = NDArray[Any]
 
 ANSWER_IDS = "answer_ids"
+ID = re.compile("[0-9a-f]{32}")  # of an answer
 
 
 class IdentifiedAnswers(NamedTuple):
@@ -81,6 +83,8 @@ def feedback_bodies(
     if repeat is None:
         ids = [str(one) for one in answer_ids]
         _check(len(ids), len(given), "answer_ids")
+        if not all(map(ID.fullmatch, ids)):
+            raise ValueError("answer_ids must be those of answers, 32 hexadecimal digits each; labels come after them")
         for start in range(0, len(given), chunk):
             some = slice(start, start + chunk)
             yield {"answer_ids": ids[some], "labels": given[some]}

@@ -90,7 +90,7 @@ class LabelReceipt(NamedTuple):
     replayed: bool = False
 
 
-class Feedback(NamedTuple):
+class FeedbackRequest(NamedTuple):
     """Labels of queries that were answered, by their tickets, or by idempotency key and numbers of rows.
 
     `labels` are class indices as for `LabelledRequest`; −1 withdraws the label of a slot that has one.
@@ -223,7 +223,7 @@ class LabelReceiver:
 
     # ── feedback ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def feedback(self, given: Sequence[Feedback], now: int) -> None:
+    def feedback(self, given: Sequence[FeedbackRequest], now: int) -> None:
         """Write labels into the slots of queries, for all callers in one transaction."""
         if not self._predictor.takes_feedback_:
             raise RefusedLabels(NO_FEEDBACK)
@@ -238,7 +238,7 @@ class LabelReceiver:
             tickets, clients = [one.ticket.hex() for one in written], [str(one.client) for one in written]
             self._predictor.feedback(tickets, self._labels(indices), clients)
 
-    def _tickets(self, given: Feedback, now: int) -> list[bytes]:
+    def _tickets(self, given: FeedbackRequest, now: int) -> list[bytes]:
         """The tickets of feedback. What is not a ticket becomes one that nobody has."""
         if given.idempotency_key is None:
             return [_ticket(one) for one in given.tickets]

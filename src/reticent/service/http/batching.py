@@ -38,6 +38,9 @@ class Answering(Protocol):
     def needs_maintenance(self) -> bool:
         """Whether there is work that can wait until the answers are handed out."""
 
+    def wait_until_learned(self) -> None:
+        """Wait for what is being learned. Any thread may."""
+
     def maintain(self) -> None:
         """Do that work."""
 
@@ -176,10 +179,11 @@ class Batcher:
                 self._upkeep = loop.create_task(self._keep_up())
 
     async def _keep_up(self) -> None:
-        """Do what nobody waits for, a step at a time, while nothing else is to be done."""
+        """Do what nobody waits for, a step at a time, and let others go first, also while a phase is learned."""
         loop = asyncio.get_running_loop()
         try:
-            while self._answering.needs_maintenance and not (self._closing or self._tasks or self._count):
+            while self._answering.needs_maintenance and not (self._closing or self._count):
+                await loop.run_in_executor(None, self._answering.wait_until_learned)
                 await loop.run_in_executor(self._thread, self._answering.maintain)
         finally:
             self._upkeep = None

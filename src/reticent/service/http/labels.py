@@ -19,7 +19,7 @@ from reticent.service.http.json_bodies import decode_loosely, decoding_error
 from reticent.service.http.problems import Problem
 from reticent.service.http.responses import JSON, SAFE
 from reticent.service.http.service import REPLAYED, Service, body_digest
-from reticent.service.labels import Feedback, LabelledRequest, LabelReceipt, RefusedLabels
+from reticent.service.labels import FeedbackRequest, LabelledRequest, LabelReceipt, RefusedLabels
 from reticent.service.requests import NothingStored
 
 Integers = NDArray[np.int64]
@@ -50,7 +50,7 @@ class TakesLabels(Protocol):
     def withdraw_labelled(self, client: str, numbers: Sequence[int]) -> int | Exception:
         """Forget labelled rows."""
 
-    def feedback(self, given: Sequence[Feedback]) -> Exception | None:
+    def feedback(self, given: Sequence[FeedbackRequest]) -> Exception | None:
         """Take labels of queries."""
 
 
@@ -156,7 +156,7 @@ class LabelRoutes:
 
         body, labels = await service.bodies.read(call, parse)
         rows = [one if 0 <= one < 2**31 else 2**31 for one in body.rows or ()]
-        given = Feedback(key.id, labels, body.answer_ids or (), body.idempotency_key, rows)
+        given = FeedbackRequest(key.id, labels, body.answer_ids or (), body.idempotency_key, rows)
         await self._run(lambda: self._answering.feedback([given]), len(labels), key.id)
         return accepted({"model_name": service.name, "received": len(labels)})
 

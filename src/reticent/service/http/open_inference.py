@@ -103,7 +103,7 @@ class Asked(NamedTuple):
     answer_ids: bool | None = None
 
 
-class Labelled(NamedTuple):
+class LabelledTensors(NamedTuple):
     """Rows with their labels, and the names of their groups if the schema has groups; as cells, nothing is refused."""
 
     rows: Rows
@@ -160,7 +160,7 @@ def read(
 
 def read_labelled(
     body: bytes, header_length: str | None, rules: Rules, most_rows: int, *, target: str, group: str | None
-) -> Labelled:
+) -> LabelledTensors:
     """Labelled rows: the tensors of a query, one with the labels, named as the target, and one with groups, if any."""
     head, tail = split(body, header_length)
     try:
@@ -184,7 +184,7 @@ def read_labelled(
     rows = read(b"".join([queries, *data]), str(len(queries)), rules, most_rows).rows  # as queries are read
     if any(len(cells) != len(rows) for cells in found.values()):
         raise Problem("wrong-tensors", "the inputs must have the same number of rows")
-    return Labelled(rows, found[target], None if group is None else found[group])
+    return LabelledTensors(rows, found[target], None if group is None else found[group])
 
 
 def split(body: bytes, header_length: str | None) -> tuple[memoryview, memoryview]:

@@ -30,6 +30,7 @@ STORE_MEMBERS = (
     "begin_phase", "mark", "delete_expired", "wipe", "stored_answer", "unfinished_requests", "journal", "slot_labels",
     "stored_receipt", "labelled_since", "clients", "phases", "tail", "verify", "close",
 )  # fmt: skip
+OWNER = "whoever asked"
 HARNESS_MEMBERS = ("create", "open", "crash", "crash_during")
 
 
@@ -130,7 +131,8 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
     lessons = st.tuples(
         st.sampled_from(CLIENTS), st.sampled_from((None, *KEYS)), st.integers(1, 3), st.sampled_from((0, 0, 0, 1))
     )
-    answers_of = st.tuples(st.sampled_from((*CLIENTS, NAMELESS)), st.integers(0, 40), st.integers(-1, 2))
+    # Who gives a label, or OWNER for whoever asked; the place of the slot, in any range; the label.
+    answers_of = st.tuples(st.sampled_from((OWNER, *CLIENTS, NAMELESS)), st.integers(0, 40), st.integers(-1, 2))
 
     class Machine(RuleBasedStateMachine):
         def __init__(self) -> None:
@@ -298,10 +300,10 @@ def _machine(harness: Callable[[], AbstractContextManager[StoreHarness]]) -> Any
 
         def labels(self, given: Any) -> list[SlotLabel]:
             """Labels for slots that may be open, closed, of others, or not there."""
-            known = [ticket for ticket, _ in self.model.slots]
+            known = [*self.model.slots, (self.ticket(10**9), CLIENTS[0])]  # the last is nobody's
+            found = ((*known[place % len(known)], client, label) for client, place, label in given)
             return [
-                SlotLabel(known[place] if place < len(known) else self.ticket(10**9 + place), client, label)
-                for client, place, label in given
+                SlotLabel(ticket, owner if client == OWNER else client, label) for ticket, owner, client, label in found
             ]
 
         @precondition(lambda self: self.model.retired is None)

@@ -195,16 +195,17 @@ class SQLiteStore(Guarded):
                 self._move(after)
         except sqlite3.Error as error:
             raise NotStored(f"nothing was stored: {error}") from error
-        self._moved(now, after, loose, batch.journal if batch is not None else None)
+        self._moved(now, after, loose, batch.journal if batch else opened.carried if opened else None)
         if word is not None:
             self.retired = read_retirement(db)
         self._update_witness()
         return rows
 
     def _moved(self, before: Position, after: Position, loose: LooseParts, part: JournalPart | None) -> None:
-        """Follow a transaction of this handle."""
+        """Follow a transaction of this handle, with the index too: the first feedback must not take longer."""
         self.position, self._loose = after, loose
-        if self._index is not None and self._index.end == before.journal and after.phase == before.phase:
+        if self._index is not None and self._index.end == before.journal:
+            self._index = self._index if after.phase == before.phase else SlotIndex(after.journal)
             self._index.add(part, after.journal)
 
     def _current(self) -> Position:
@@ -491,12 +492,6 @@ def _advanced(progress: Mapping[str, Any], batch: Transaction) -> dict[str, Any]
 
 def _in_phase(now: Position, opened: OpenedPhase, labeller: Any) -> Position:
     """The position after a phase has begun."""
-    return replace(
-        now,
-        phase=opened.number,
-        answers_in_phase=opened.answers,
-        seal=opened.seal,
-        progress={**now.progress, "asked": 0, "closed": False, "labeller": labeller},
-        needs_wiping=True,
-        closed_slots=0,
-    )
+    numbers: dict[str, Any] = {"phase": opened.number, "answers_in_phase": opened.answers, "seal": opened.seal}
+    progress = {**now.progress, "asked": 0, "closed": False, "labeller": labeller}
+    return replace(now, **numbers, progress=progress, needs_wiping=True, closed_slots=0)
