@@ -74,7 +74,7 @@ class SentRows:
         return f"{self._page['run']}-{self.done}-{rows}"
 
     def acknowledge(self, rows: int, **more: Any) -> None:
-        """Note that so many rows are done. It is written with the next rows that are sent, or at the end."""
+        """Note that this number of rows is done. It is written with the next rows that are sent, or at the end."""
         self._page |= {"done": self.done + rows, "asked": 0, **more}
         self.pending = None
 
